@@ -1,0 +1,95 @@
+"""What people look at after a run: the training curve and a film of an episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from envs.files import whole_file
+from envs.render import Picture
+from envs.scenario import Scenario
+from envs.tasks import SUB_STEPS, CoverageTask
+
+from agents.evaluate import Agent
+
+RELEASED_COVERAGE = 0.737
+"""Mean decision reward of the released HiT-MAC on its own 4 x 5 scene, 200 episodes."""
+
+
+def save_curve(
+    path: str | Path, steps: np.ndarray, minutes: np.ndarray, coverage: np.ndarray, references: Mapping[str, float]
+) -> None:
+    """Draw coverage against steps and against minutes, with the references as lines.
+
+    Args:
+        path: the picture's file.
+        steps: (k,) environment steps so far.
+        minutes: (k,) minutes of training so far.
+        coverage: (k,) mean coverage of the exploring policy since the last point.
+        references: coverage by name, each a dashed line.
+
+    Raises:
+        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("curves need matplotlib: pip install 'hitmac[train]'") from None
+    figure = Figure(figsize=(11, 4.5), layout="constrained")
+    axes = figure.subplots(1, 2, sharey=True)
+    for axis, x, label in ((axes[0], steps / 1e6, "million environment steps"), (axes[1], minutes, "minutes")):
+        axis.plot(x, coverage, color="#427ac4", lw=1.8, label="in training, exploring")
+        for number, (name, value) in enumerate(references.items()):
+            axis.axhline(value, ls="--", lw=1.2, color=f"C{number + 1}", label=f"{name}: {value:.3f}")
+        axis.set_xlabel(label)
+        axis.grid(alpha=0.25)
+    axes[0].set_ylabel("coverage")
+    axes[1].legend(loc="lower right", fontsize=8)
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, dpi=110)
+
+
+def save_film(
+    path: str | Path,
+    agent: Agent,
+    scenario: Scenario,
+    *,
+    seed: int,
+    sub_steps: int = SUB_STEPS,
+    every: int = 5,
+    size: int = 400,
+) -> None:
+    """Film one episode as an animated GIF, a picture every so many sub-steps.
+
+    Args:
+        path: the film's file.
+        agent: who turns the sensors.
+        scenario: on which scene.
+        seed: of the episode.
+        sub_steps: length of the episode.
+        every: sub-steps between two pictures.
+        size: height and width, pixels.
+    """
+    picture = Picture(scenario, size)
+    task = CoverageTask(scenario, 1, seed, features=agent.features)
+    pictures, total, state = [], 0.0, None
+    for step in range(1, sub_steps + 1):
+        action, state = agent.policy.predict(task.observe(), state, np.array([step == 1]), deterministic=True)
+        task.step(action)
+        total += float(task.simulator.coverage[0])
+        if step % every == 0 or step == sub_steps:
+            caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
+            pictures.append(picture.draw(task.simulator.state, 0, caption))
+    with whole_file(path) as temporary:
+        save_gif(temporary, pictures)
+
+
+def save_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 60) -> None:
+    """Write RGB pictures as an animated GIF that repeats."""
+    from PIL import Image
+
+    # One palette for all frames: colours do not flicker, and the file is smaller.
+    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
+    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
+    frames[0].save(path, save_all=True, append_images=frames[1:], duration=milliseconds, loop=0)

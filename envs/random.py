@@ -1,0 +1,53 @@
+"""Counter-based random numbers: one independent stream per scene, for the kernels.
+
+A stream is a key and a counter. Its k-th word is ``mix(key + k * GOLDEN)`` in 64-bit arithmetic, the
+SplitMix64 generator of Steele, Lea and Flood ("Fast splittable pseudorandom number generators",
+OOPSLA 2014). Because a word depends on nothing but key and counter, a scene draws the same numbers
+whatever batch it is in and whichever thread computes it.
+"""
+
+import numpy as np
+from numba import njit
+
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX_2 = np.uint64(0x94D049BB133111EB)
+_S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(11)
+_ONE = np.uint64(1)
+_TO_UNIT = 1.0 / (1 << 53)
+
+
+@njit(inline="always")
+def mix(z):
+    """The finalizer of SplitMix64: a bijection of the 64-bit words that spreads every bit over all."""
+    z = (z ^ (z >> _S30)) * _MIX_1
+    z = (z ^ (z >> _S27)) * _MIX_2
+    return z ^ (z >> _S31)
+
+
+@njit(inline="always")
+def word(key, counter):
+    """The `counter`-th 64-bit word (counted from 0) of the stream `key`, both uint64."""
+    return mix(key + (counter + _ONE) * GOLDEN)
+
+
+@njit(inline="always")
+def uniform(key, counter):
+    """The `counter`-th number of the stream `key` as a float64 in [0, 1)."""
+    return np.float64(word(key, counter) >> _S11) * _TO_UNIT
+
+
+@njit(inline="always")
+def integer(key, counter, low, high):
+    """The `counter`-th number of the stream `key` as a whole number (float64) in [low, high], both included."""
+    return np.floor(low + uniform(key, counter) * (high - low + 1.0))
+
+
+def stream_keys(seeds: np.ndarray) -> np.ndarray:
+    """The keys (uint64) of the streams that belong to `seeds` (non-negative integers), element by element.
+
+    Seeds that follow each other give keys that have nothing in common.
+    """
+    with np.errstate(over="ignore"):
+        z = np.asarray(seeds).astype(np.uint64) * GOLDEN + GOLDEN
+        return mix.py_func(mix.py_func(z))

@@ -1,0 +1,168 @@
+"""The simulator: the state of a batch of scenes, and what moves it on. No spaces, rewards or auto-reset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+from numba import config, prange
+
+from envs import physics
+from envs.compiled import kernel
+from envs.physics import State
+from envs.random import stream_keys
+from envs.scenario import Scenario, load_scenario
+
+# Below this many scenes per thread, waking a second thread costs more than it saves.
+SCENES_PER_THREAD = 128
+
+
+@kernel(nogil=True)
+def _begin(state, p, chosen, low, high):
+    for b in range(low, high):
+        if chosen[b]:
+            physics.begin(state, p, b)
+            physics.see(state, p, b)
+
+
+@kernel(nogil=True)
+def _sub_step(state, p, action, chosen, low, high):
+    for b in range(low, high):
+        if chosen[b]:
+            physics.sub_step(state, p, b, action)
+
+
+@kernel(parallel=True)
+def _sub_step_threads(state, p, action, chosen, bounds):
+    for chunk in prange(bounds.shape[0] - 1):
+        _sub_step(state, p, action, chosen, bounds[chunk], bounds[chunk + 1])
+
+
+class Simulator:
+    """A batch of independent scenes of one scenario.
+
+    Scene i is the same, bit for bit, in a batch of any size and on any number of threads: all its random
+    numbers come from a stream of its own, which its seed chooses. A reset without a new seed goes on in
+    that stream.
+
+    Args:
+        scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
+        num_envs: B, how many scenes; 1 or more.
+        seed: scene i gets the seed ``seed + i``; a sequence gives each its own; None draws from the system.
+        num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
+
+    Attributes:
+        state: the :class:`~envs.physics.State`, the live arrays (read them; copy what you keep).
+
+    Raises:
+        ValueError: num_envs or num_threads under 1, a negative seed, seeds that are not num_envs many.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        num_threads: int | None = None,
+    ) -> None:
+        self.scenario = load_scenario(scenario)
+        self.num_envs = positive("num_envs", num_envs)
+        self.parameters = physics.parameters(self.scenario)
+        self.state = physics.allocate(self.scenario, self.num_envs)
+        self.bounds = chunk_bounds(self.num_envs, num_threads)  # (threads + 1,)
+        self._everyone = np.ones(self.num_envs, np.bool_)
+        self.reset(seed=random_seed() if seed is None else seed)
+
+    @property
+    def num_threads(self) -> int:
+        """On how many threads a step is computed."""
+        return len(self.bounds) - 1
+
+    @property
+    def coverage(self) -> np.ndarray:
+        """(B,) share of the targets that at least one sensor sees."""
+        return self.state.num_covered / self.scenario.num_targets
+
+    @property
+    def rotation(self) -> np.ndarray:
+        """(B,) share of the sensors that turned in the last sub-step."""
+        return self.state.turned / self.scenario.num_sensors
+
+    def reset(self, *, seed: int | Sequence[int] | None = None, mask: np.ndarray | None = None) -> None:
+        """Start a new episode in the scenes of `mask` (B,), or in all; with a `seed`, in new random streams."""
+        chosen = self._everyone if mask is None else mask
+        if seed is not None:
+            self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
+            self.state.draws[chosen] = 0
+        _begin(self.state, self.parameters, chosen, 0, self.num_envs)
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
+        """One sub-step of the scenes of `mask` (B,), or of all: the sensors turn, the targets move.
+
+        Args:
+            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right. They are not checked
+                here: any other number counts as stay.
+            mask: (B,) bool, the scenes to move on.
+        """
+        chosen = self._everyone if mask is None else mask
+        if self.num_threads == 1:
+            _sub_step(self.state, self.parameters, action, chosen, 0, self.num_envs)
+        else:
+            _sub_step_threads(self.state, self.parameters, action, chosen, self.bounds)
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """A copy of the whole state, by name (see :class:`~envs.physics.State`)."""
+        return {name: array.copy() for name, array in self.state._asdict().items()}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
+
+        Raises ``ValueError`` for a missing or unknown name or a wrong shape; nothing is changed then.
+        """
+        own = self.state._asdict()
+        if set(state) != set(own):
+            raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
+        for name, array in own.items():
+            if np.shape(state[name]) != array.shape:
+                raise ValueError(f"state {name!r} has shape {np.shape(state[name])}; it must be {array.shape}")
+        for name, array in own.items():
+            array[...] = state[name]
+
+    def clone(self) -> Simulator:
+        """An independent simulator in the same state, which goes on the same."""
+        copy = Simulator(self.scenario, self.num_envs, seed=0, num_threads=self.num_threads)
+        copy.set_state(self.get_state())
+        return copy
+
+
+def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:
+    """Where to cut `num_envs` scenes for the threads: (threads + 1,) rising from 0 to num_envs."""
+    if num_threads is None:
+        num_threads = min(config.NUMBA_NUM_THREADS, num_envs // SCENES_PER_THREAD) or 1
+    num_threads = min(positive("num_threads", num_threads), num_envs)
+    return np.arange(num_threads + 1, dtype=np.int64) * num_envs // num_threads
+
+
+def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
+    """(B,) uint64, one seed for each scene: ``seed + i``, or the i-th of a sequence."""
+    seeds = [seed + i for i in range(num_envs)] if isinstance(seed, int | np.integer) else list(seed)
+    if len(seeds) != num_envs:
+        raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
+    for one in seeds:
+        if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
+            raise ValueError(f"seed is {one!r}; it must be a whole number from 0 to 2^63 - 1")
+    return np.array(seeds, np.uint64)
+
+
+def random_seed() -> int:
+    """A seed from the operating system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
+
+
+def positive(name: str, value: int) -> int:
+    """`value` if it is a whole number over 0, else a ValueError that says so."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+    return int(value)

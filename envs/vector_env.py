@@ -1,0 +1,116 @@
+"""The gymnasium vector shell: a batch of scenes as one native VectorEnv."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from envs.gym_env import CoverageEnv, check_render_mode
+from envs.render import Picture
+from envs.simulator import positive
+from envs.tasks import SUB_STEPS, CoverageTask
+
+
+class CoverageVectorEnv(VectorEnv):
+    """A batch of ``dsn/Coverage-v0`` scenes; see :class:`~envs.gym_env.CoverageEnv` for what they are.
+
+    ``gymnasium.make_vec("dsn/Coverage-v0", num_envs=B)`` makes one. Scene i is the single environment with
+    the seed ``seed + i``, bit for bit. Every array that a step returns is fresh.
+
+    Args:
+        num_envs: B, how many scenes.
+        scenario, features, turn_cost, num_threads: see :class:`~envs.tasks.CoverageTask`.
+        max_episode_steps: sub-steps after which an episode is truncated; 1 or more.
+        autoreset_mode: one of gymnasium's three, as the member or its value: ``NextStep`` (an ended scene is
+            reset by the step after, whose action it ignores), ``SameStep`` (reset at once; the last
+            observation and info stand in ``info["final_obs"]`` and ``info["final_info"]``), ``Disabled``
+            (``reset(options={"reset_mask": mask})`` resets).
+        render_mode: ``"rgb_array"`` or None.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac",
+        *,
+        max_episode_steps: int = SUB_STEPS,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        check_render_mode(render_mode)
+        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.task = CoverageTask(scenario, num_envs, **options)
+        self.scenario = self.task.scenario
+        self.features = self.task.observer.features
+        self.num_envs = self.task.num_envs
+        self.single_observation_space = self.task.observation_space
+        self.single_action_space = self.task.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {**CoverageEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_mode
+        self._picture = Picture(self.scenario) if render_mode else None
+        self._ended = np.zeros(self.num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool."""
+        mask = None if options is None else options.get("reset_mask")
+        if mask is not None and (
+            not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,)
+        ):
+            raise ValueError(f"reset_mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
+        self.task.reset(seed=seed, mask=mask)
+        self._ended[slice(None) if mask is None else mask] = False
+        return self.task.observe(), batched(self.task.info())
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One sub-step of every scene."""
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+            scenes = np.flatnonzero(self._ended)
+            raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
+        resetting = self._ended  # only ever set in NEXT_STEP mode from here on
+        reward = self.task.step(actions, ~resetting)
+        if resetting.any():
+            self.task.reset(mask=resetting)
+            reward[resetting] = 0.0
+        truncated = self.task.time >= self.max_episode_steps
+        observation, info = self.task.observe(), batched(self.task.info())
+        self._ended = truncated
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
+            final_observation, final_info = observation, info
+            self.task.reset(mask=truncated)
+            observation, info = self.task.observe(), batched(self.task.info())
+            info["final_obs"] = _scenes(final_observation, truncated)
+            info["final_info"] = final_info
+            info["_final_obs"] = info["_final_info"] = truncated.copy()
+            self._ended = np.zeros_like(truncated)
+        return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One RGB picture of every scene; None without a render mode."""
+        if self._picture is None:
+            return None
+        return tuple(self._picture.draw(self.task.simulator.state, b) for b in range(self.num_envs))
+
+
+def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
+    """gymnasium's form of a batch of infos: each array beside a mask of the scenes that it speaks of."""
+    return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
+
+
+def _scenes(observation: dict[str, np.ndarray], mask: np.ndarray) -> np.ndarray:
+    """(B,) objects: the observation of each scene in `mask`, None for the others."""
+    scenes = np.full(len(mask), None, dtype=object)
+    for b in np.flatnonzero(mask):
+        scenes[b] = {key: value[b] for key, value in observation.items()}
+    return scenes
