@@ -6,11 +6,12 @@ from typing import Any
 
 import torch
 from gymnasium import spaces
-from perception import AgentTargetEncoder
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
+
+from perception import AgentTargetEncoder
 
 
 class AttentionExtractor(BaseFeaturesExtractor):
@@ -73,12 +74,12 @@ class _Split(nn.Module):
 
 
 def _head(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
-    """A hidden layer with ReLU and a linear output that starts near zero (`gain`)."""
-    head = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
-    for layer, layer_gain in ((head[0], 1.0), (head[2], gain)):
+    """A hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
+    first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
+    for layer, layer_gain in ((first, 1.0), (last, gain)):
         nn.init.xavier_uniform_(layer.weight, layer_gain)
         nn.init.zeros_(layer.bias)
-    return head
+    return nn.Sequential(first, nn.ReLU(), last)
 
 
 class AttentionPolicy(ActorCriticPolicy):
@@ -112,30 +113,27 @@ class AttentionPolicy(ActorCriticPolicy):
     ) -> None:
         if not isinstance(action_space, spaces.MultiDiscrete) or len(set(action_space.nvec.tolist())) != 1:
             raise ValueError(f"the action space is {action_space}; it must be MultiDiscrete([k] * n)")
-        extractor_kwargs = {"weight_dim": weight_dim, "attend_over": attend_over, "pooling": pooling}
-        super().__init__(
-            observation_space,
-            action_space,
-            lr_schedule,
-            **{
-                "ortho_init": False,
-                "features_extractor_class": AttentionExtractor,
-                "features_extractor_kwargs": extractor_kwargs,
-            }
-            | kwargs,
+        kwargs.setdefault("ortho_init", False)
+        kwargs.setdefault("features_extractor_class", AttentionExtractor)
+        kwargs.setdefault(
+            "features_extractor_kwargs", {"weight_dim": weight_dim, "attend_over": attend_over, "pooling": pooling}
         )
-        if len(action_space.nvec) != self.features_extractor.num_sensors:
+        self.num_actions = int(action_space.nvec[0])
+        super().__init__(observation_space, action_space, lr_schedule, **kwargs)
+        num_sensors = observation_space["pairs"].shape[0]  # type: ignore[index]
+        if len(action_space.nvec) != num_sensors:
             raise ValueError(
                 f"the action space has {len(action_space.nvec)} actions, "
-                f"the observation {self.features_extractor.num_sensors} sensors; they must be the same"
+                f"the observation {num_sensors} sensors; they must be the same"
             )
 
     def _build(self, lr_schedule: Schedule) -> None:
         extractor = self.features_extractor
-        self.mlp_extractor = _Split(extractor.num_sensors, extractor.weight_dim)
+        assert isinstance(extractor, AttentionExtractor)
         width = extractor.weight_dim
-        self.action_net = nn.Sequential(
-            _head(2 * width, width, int(self.action_space.nvec[0]), gain=0.01), nn.Flatten(-2)
-        )
-        self.value_net = _head(width, width, 1, gain=1.0)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)
+        # Stable-Baselines3 names these for its own kinds of network, and calls them as it would call those.
+        self.mlp_extractor = _Split(extractor.num_sensors, width)  # type: ignore[assignment]
+        head = _head(2 * width, width, self.num_actions, gain=0.01)
+        self.action_net = nn.Sequential(head, nn.Flatten(-2))
+        self.value_net = _head(width, width, 1, gain=1.0)  # type: ignore[assignment]
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]

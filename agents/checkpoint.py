@@ -10,12 +10,13 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
+from gymnasium import spaces
+from torch import nn
+
+from agents.attention_policy import AttentionPolicy
 from envs.files import whole_file, write_text
 from envs.observation import Observer
 from envs.scenario import Scenario, load_scenario
-from gymnasium import spaces
-
-from agents.attention_policy import AttentionPolicy
 
 FORMAT = "hitmac-policy"
 VERSION = 1
@@ -43,7 +44,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
     return AttentionPolicy(space, action_space, lambda _: learning_rate, **config.policy)
 
 
-def save_policy(folder: str | Path, policy: AttentionPolicy, config: PolicyConfig) -> None:
+def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
     """Write the policy into `folder`, which is made if need be; each file is written whole or not at all."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -57,7 +58,7 @@ def save_policy(folder: str | Path, policy: AttentionPolicy, config: PolicyConfi
     }
     write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
     with whole_file(folder / "policy.safetensors") as temporary:
-        safetensors.torch.save_file({k: v.contiguous() for k, v in policy.state_dict().items()}, temporary)
+        safetensors.torch.save_file(tensors_of(policy), temporary)
 
 
 def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
@@ -84,7 +85,12 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
     return policy, config
 
 
-def load_tensors(policy: AttentionPolicy, path: Path) -> None:
+def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
+    """Every tensor of the policy once (Stable-Baselines3 lists a shared encoder under three names)."""
+    return {name: parameter.detach() for name, parameter in policy.named_parameters()}
+
+
+def load_tensors(policy: nn.Module, path: Path) -> None:
     """Put the tensors of a safetensors file into the policy, or raise ValueError and leave it as it was."""
     put_tensors(policy, read_tensors(path), path)
 
@@ -97,9 +103,9 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
 
 
-def put_tensors(policy: AttentionPolicy, tensors: dict[str, torch.Tensor], path: Path) -> None:
+def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
     """Put `tensors`, read from `path`, into the policy, or raise ValueError and leave it as it was."""
-    own = policy.state_dict()
+    own = tensors_of(policy)
     if missing := [name for name in own if name not in tensors]:
         raise ValueError(f"{path} lacks the tensor {missing[0]}")
     if extra := [name for name in tensors if name not in own]:
@@ -109,7 +115,8 @@ def put_tensors(policy: AttentionPolicy, tensors: dict[str, torch.Tensor], path:
             raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
         if not tensor.is_floating_point() or not tensor.isfinite().all():
             raise ValueError(f"{path}: {name} holds something that is not a finite number")
-    policy.load_state_dict(tensors)
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
 
 
 def _read_config(path: Path) -> PolicyConfig:

@@ -7,7 +7,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import tyro
 
@@ -26,11 +26,11 @@ def parse(
         default: where the defaults come from, if not from the dataclass.
     """
     errors = io.StringIO()
+    config: Any = (tyro.conf.FlagCreatePairsOff,)
+    defaults: Any = {} if default is None else {"default": default}
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(
-                options, prog=program, args=arguments, default=default, config=(tyro.conf.FlagCreatePairsOff,)
-            )
+            return tyro.cli(options, prog=program, args=arguments, config=config, **defaults)
     except SystemExit as end:
         if not end.code:
             raise

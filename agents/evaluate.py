@@ -11,15 +11,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from envs.files import write_text
-from envs.scenario import Scenario, load_scenario
-from envs.simulator import positive
-from envs.tasks import SUB_STEPS, CoverageTask
 from tqdm import tqdm
 
 from agents.checkpoint import load_policy
 from agents.policy import Policy
 from agents.scripted import SCRIPTED, scripted_agent
+from envs.files import write_text
+from envs.scenario import Scenario, load_scenario
+from envs.simulator import positive
+from envs.tasks import SUB_STEPS, CoverageTask
 
 METRICS = {"coverage": "coverage", "rotation": "rotation", "average_gain": "average gain"}
 SCENES_AT_ONCE = 256

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
+
+from agents.evaluate import Agent
 from envs.files import whole_file
 from envs.render import Picture
 from envs.scenario import Scenario
 from envs.tasks import SUB_STEPS, CoverageTask
-
-from agents.evaluate import Agent
 
 RELEASED_COVERAGE = 0.737
 """Mean decision reward of the released HiT-MAC on its own 4 x 5 scene, 200 episodes."""

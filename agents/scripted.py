@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import numpy as np
+
 from envs.scenario import Scenario
 
 STAY, LEFT, RIGHT = 0, 1, 2

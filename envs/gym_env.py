@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -83,7 +83,7 @@ class CoverageEnv(gymnasium.Env):
     * v0: first.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
 
     def __init__(self, scenario: Any = "hit-mac", *, render_mode: str | None = None, **options: Any) -> None:
         check_render_mode(render_mode)

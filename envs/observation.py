@@ -153,7 +153,10 @@ class Observer:
         self._codes = np.array([FEATURES[name].code for name in self.features], np.int64)
         self._scales = _Scales(scenario.sensing_range**2, 1 / scenario.distance_scale, 1 / scenario.top_speed)
         # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors.
-        bounds = {"distance": math.sqrt(8) * scenario.arena * self._scales.per_distance, "others_seeing": self._shape[0]}
+        bounds = {
+            "distance": math.sqrt(8) * scenario.arena * self._scales.per_distance,
+            "others_seeing": self._shape[0],
+        }
         low = np.array([FEATURES[name].low for name in self.features], np.float32)
         high = np.array([bounds.get(name, FEATURES[name].high) for name in self.features], np.float32)
         self.space = spaces.Dict(

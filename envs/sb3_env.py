@@ -24,6 +24,8 @@ class CoverageVecEnv(VecEnv):
         num_envs: B, how many scenes.
         scenario, seed, features, turn_cost, num_threads: see :class:`~envs.tasks.CoverageTask`.
         max_episode_steps: sub-steps after which an episode is truncated; 1 or more.
+        stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
+            training batch do not all end at once.
         render_mode: ``"rgb_array"`` or None.
     """
 
@@ -34,6 +36,7 @@ class CoverageVecEnv(VecEnv):
         seed: int | None = None,
         *,
         max_episode_steps: int = SUB_STEPS,
+        stagger: bool = False,
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
@@ -42,10 +45,12 @@ class CoverageVecEnv(VecEnv):
         self.scenario = self.task.scenario
         self.features = self.task.observer.features
         self.render_mode = render_mode
+        self.stagger = stagger
         self.returns = np.zeros(self.task.num_envs)
         self._picture = Picture(self.scenario) if render_mode else None
         self._started = time.time()
         self._actions = np.zeros(0)
+        self._first = np.zeros(self.task.num_envs, np.int64)  # the time at which each scene's episode began
         super().__init__(self.task.num_envs, self.task.observation_space, self.task.action_space)
 
     def reset(self) -> dict[str, np.ndarray]:
@@ -53,6 +58,8 @@ class CoverageVecEnv(VecEnv):
         seeds = [seed for seed in self._seeds if seed is not None]
         self.task.reset(seed=seeds or None)
         self.returns[:] = 0.0
+        self._first = np.arange(self.num_envs) * (self.max_episode_steps * self.stagger) // self.num_envs
+        self.task.simulator.state.time[:] = self._first
         self.reset_infos = self._infos()
         self._reset_seeds()
         self._reset_options()
@@ -73,9 +80,10 @@ class CoverageVecEnv(VecEnv):
             for b in np.flatnonzero(done):
                 infos[b]["terminal_observation"] = {key: value[b] for key, value in observation.items()}
                 infos[b]["TimeLimit.truncated"] = True
-                infos[b]["episode"] = {"r": self.returns[b], "l": self.max_episode_steps, "t": seconds}
+                infos[b]["episode"] = {"r": self.returns[b], "l": int(self.task.time[b] - self._first[b]), "t": seconds}
             self.task.reset(mask=done)
             self.returns[done] = 0.0
+            self._first[done] = 0
             observation = self.task.observe()
         return observation, reward.astype(np.float32), done, infos
 
@@ -93,7 +101,7 @@ class CoverageVecEnv(VecEnv):
     def close(self) -> None:
         """Nothing is held open."""
 
-    def get_attr(self, attr_name: str, indices: None | int | Iterable[int] = None) -> list[Any]:
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """The attribute, once for each scene asked for: the scenes share all but their states."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
@@ -101,18 +109,18 @@ class CoverageVecEnv(VecEnv):
         """Whether there is such an attribute."""
         return hasattr(self, attr_name)
 
-    def set_attr(self, attr_name: str, value: Any, indices: None | int | Iterable[int] = None) -> None:
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
         """Set an attribute of all scenes at once; for some of them it is a ValueError."""
         if len(list(self._get_indices(indices))) != self.num_envs:
             raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} alone")
         setattr(self, attr_name, value)
 
     def env_method(
-        self, method_name: str, *args: Any, indices: None | int | Iterable[int] = None, **kwargs: Any
+        self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any
     ) -> list[Any]:
         """The scenes are no environments of their own that could be called; this is an AttributeError."""
         raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
 
-    def env_is_wrapped(self, wrapper_class: type, indices: None | int | Iterable[int] = None) -> list[bool]:
+    def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
         """False for every scene."""
         return [False] * len(list(self._get_indices(indices)))

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numba
 import numpy as np
-from numba import config, prange
+from numba import prange
 
 from envs import physics
 from envs.compiled import kernel
-from envs.physics import State
 from envs.random import stream_keys
 from envs.scenario import Scenario, load_scenario
 
@@ -140,7 +140,7 @@ class Simulator:
 def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:
     """Where to cut `num_envs` scenes for the threads: (threads + 1,) rising from 0 to num_envs."""
     if num_threads is None:
-        num_threads = min(config.NUMBA_NUM_THREADS, num_envs // SCENES_PER_THREAD) or 1
+        num_threads = min(numba.config.NUMBA_NUM_THREADS, num_envs // SCENES_PER_THREAD) or 1  # type: ignore[attr-defined]
     num_threads = min(positive("num_threads", num_threads), num_envs)
     return np.arange(num_threads + 1, dtype=np.int64) * num_envs // num_threads
 

@@ -104,7 +104,7 @@ class CoverageVectorEnv(VectorEnv):
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
-    """gymnasium's form of a batch of infos: each array beside a mask of the scenes that it speaks of."""
+    """Gymnasium's form of a batch of infos: each array beside a mask of the scenes that it speaks of."""
     return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
 
 

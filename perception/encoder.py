@@ -41,9 +41,7 @@ class AgentTargetEncoder(nn.Module):
         ValueError: a width under 1, an unknown `attend_over` or `pooling`.
     """
 
-    def __init__(
-        self, feature_dim: int, weight_dim: int, *, attend_over: str = "agents", pooling: str = "sum"
-    ) -> None:
+    def __init__(self, feature_dim: int, weight_dim: int, *, attend_over: str = "agents", pooling: str = "sum") -> None:
         super().__init__()
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_pooling(pooling)
@@ -51,9 +49,10 @@ class AgentTargetEncoder(nn.Module):
             raise ValueError(f"attend_over is {attend_over!r}; it must be agents, targets or pairs")
         self.feature_dim, self.weight_dim = feature_dim, weight_dim
         self.attend_over, self.pooling = attend_over, pooling
-        self.embed = nn.Sequential(nn.Linear(feature_dim, weight_dim), nn.ReLU())
-        nn.init.xavier_uniform_(self.embed[0].weight)
-        nn.init.zeros_(self.embed[0].bias)
+        linear = nn.Linear(feature_dim, weight_dim)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        self.embed = nn.Sequential(linear, nn.ReLU())
         self.attention = AttentionLayer(weight_dim, weight_dim, pooling=pooling)
         self.between_agents = (
             AttentionLayer(weight_dim, weight_dim, pooling=pooling) if attend_over == "agents" else None

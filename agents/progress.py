@@ -1,0 +1,117 @@
+"""What happens around the rollouts of a training run: limits, curve, progress bar, checkpoints."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from stable_baselines3.common.callbacks import BaseCallback
+from tqdm import tqdm
+
+from agents.resume import Progress
+from envs.sb3_env import CoverageVecEnv
+
+
+class TrainingProgress(BaseCallback):
+    """Ends the training at its limits, records the curve, shows a bar and asks for checkpoints.
+
+    Args:
+        progress: how far the run has come; kept up to date.
+        max_seconds: longest training time, earlier sittings of the run counted in; None: no limit.
+        max_steps: most environment steps, likewise; None: no limit.
+        stop: set from outside to end the training.
+        save: called between two rollouts, at most every `save_every` seconds.
+        save_every: seconds.
+    """
+
+    def __init__(
+        self,
+        progress: Progress,
+        *,
+        max_seconds: float | None,
+        max_steps: int | None,
+        stop: threading.Event,
+        save: Callable[[], None],
+        save_every: float = 15.0,
+    ) -> None:
+        super().__init__()
+        self.progress = progress
+        self.max_seconds, self.max_steps = max_seconds, max_steps
+        self.stop, self.save, self.save_every = stop, save, save_every
+        self._earlier = progress.seconds  # trained in earlier sittings
+        self._began = self._saved = time.monotonic()
+        self._bar: tqdm | None = None
+        self._sums = [0.0, 0.0, 0.0]  # coverage, rotation and sub-steps of this rollout
+
+    @property
+    def fraction(self) -> float:
+        """How much of the training is done, 0 to 1: of the limit that is nearer."""
+        by_time = self.progress.seconds / self.max_seconds if self.max_seconds else 0.0
+        by_steps = self.num_timesteps / self.max_steps if self.max_steps else 0.0
+        return min(1.0, max(by_time, by_steps))
+
+    def _on_training_start(self) -> None:
+        self._began = self._saved = time.monotonic()
+        self._bar = tqdm(
+            total=100,
+            file=sys.stdout,
+            mininterval=0.5 if sys.stdout.isatty() else 10.0,
+            bar_format="training {percentage:3.0f}% |{bar:30}| {elapsed} < {remaining} {postfix}",
+        )
+
+    def _on_rollout_start(self) -> None:
+        self._sums = [0.0, 0.0, 0.0]
+        if self.num_timesteps and time.monotonic() - self._saved >= self.save_every:
+            self.save()
+            self._saved = time.monotonic()
+
+    def _on_step(self) -> bool:
+        assert isinstance(self.training_env, CoverageVecEnv)
+        simulator = self.training_env.task.simulator
+        self._sums[0] += simulator.coverage.mean()
+        self._sums[1] += simulator.rotation.mean()
+        self._sums[2] += 1
+        self.progress.seconds = self._earlier + time.monotonic() - self._began
+        out_of_time = self.max_seconds is not None and self.progress.seconds >= self.max_seconds
+        return not (out_of_time or self.stop.is_set())
+
+    def _on_rollout_end(self) -> None:
+        coverage, rotation = self._sums[0] / self._sums[2], self._sums[1] / self._sums[2]
+        self.progress.curve.append((self.num_timesteps, self.progress.seconds, coverage, rotation))
+        self.logger.record("rollout/coverage", coverage)
+        self.logger.record("rollout/rotation", rotation)
+        if self._bar is not None:
+            steps = f"{self.num_timesteps / 1e6:.2f}M steps"
+            self._bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
+            self._bar.update(100 * self.fraction - self._bar.n)
+
+    def _on_training_end(self) -> None:
+        if self._bar is not None:
+            self._bar.close()
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """An event that the first Ctrl-C (or SIGTERM) sets; a second one interrupts as usual."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def on_signal(number: int, frame: object) -> None:
+        stop.set()
+        restore()
+        print("\nstopping: evaluating and saving (Ctrl-C again to abort)", flush=True)
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield stop
+    finally:
+        restore()
