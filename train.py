@@ -40,7 +40,7 @@ DEFAULT_MINUTES = 9.0
 FIRST_TRAINING_SEED = 2**40
 MAX_ENVS = 2**16
 # What may change when a run is resumed; all the rest is the run's own.
-LIMITS = {"minutes", "total_steps", "episodes", "run_dir", "resume"}
+LIMITS = {"minutes", "total_steps", "save_every", "episodes", "run_dir", "resume"}
 
 
 @dataclass(frozen=True)
@@ -83,6 +83,8 @@ class Options:
     """Lambda of the generalised advantage estimate, 0 to 1."""
     entropy: float = 0.003
     """Weight of the entropy bonus, 0 or more."""
+    save_every: float = 15.0
+    """Seconds of training between two checkpoints, 0 or more."""
     episodes: int = 200
     """Fresh episodes that the policy and the baselines are evaluated on, 1 or more; seeds 0 and up."""
 
@@ -103,6 +105,7 @@ class Options:
             "gamma": (0 <= self.gamma <= 1, "0 to 1"),
             "gae_lambda": (0 <= self.gae_lambda <= 1, "0 to 1"),
             "entropy": (0 <= self.entropy < math.inf, "0 or more"),
+            "save_every": (0 <= self.save_every < math.inf, "0 or more"),
             "episodes": (self.episodes >= 1, "1 or more"),
         }
         for name, (holds, what) in allowed.items():
@@ -222,10 +225,12 @@ def train(options: Options, scenario: Scenario, run_dir: Path) -> Progress:
             max_steps=options.total_steps,
             stop=stop,
             save=save,
+            save_every=options.save_every,
         )
         # The learning rate follows the clock or the steps, whichever ends the run.
         model.lr_schedule = lambda _: options.learning_rate * (1.0 - callback.fraction)
-        model.learn(options.total_steps or sys.maxsize, callback, reset_num_timesteps=False)
+        to_go = max(0, options.total_steps - model.num_timesteps) if options.total_steps else sys.maxsize // 2
+        model.learn(to_go, callback, reset_num_timesteps=False)
     save()
     return progress
 

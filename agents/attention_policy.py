@@ -12,6 +12,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from perception import AgentTargetEncoder
+from perception.attention import check_widths
 
 
 class AttentionExtractor(BaseFeaturesExtractor):
@@ -37,6 +38,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
     ) -> None:
         if not isinstance(observation_space, spaces.Dict) or set(observation_space) != {"pairs", "mask"}:
             raise ValueError(f"the observation space is {observation_space}; it must be a Dict of pairs and mask")
+        check_widths(weight_dim=weight_dim)
         num_sensors, _, feature_dim = observation_space["pairs"].shape or ()
         super().__init__(observation_space, features_dim=(1 + num_sensors) * weight_dim)
         self.num_sensors, self.weight_dim = num_sensors, weight_dim

@@ -36,7 +36,7 @@ class TrainingProgress(BaseCallback):
         max_steps: int | None,
         stop: threading.Event,
         save: Callable[[], None],
-        save_every: float = 15.0,
+        save_every: float,
     ) -> None:
         super().__init__()
         self.progress = progress

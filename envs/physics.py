@@ -126,7 +126,7 @@ def _draw_integer(state, b, low, high):
 
 
 @njit(inline="always")
-def _point(state, b, heading, i):
+def point(state, b, i, heading):
     """Turn sensor i of scene b to `heading`, degrees."""
     state.heading[b, i] = heading
     radians = math.radians(heading)
@@ -174,9 +174,9 @@ def begin(state, p, b):
         if p.start_facing_target:
             dx = state.target_position[b, i % m, 0] - state.sensor_position[b, i, 0]
             dy = state.target_position[b, i % m, 1] - state.sensor_position[b, i, 1]
-            _point(state, b, math.degrees(math.atan2(dy, dx)), i)
+            point(state, b, i, math.degrees(math.atan2(dy, dx)))
         else:
-            _point(state, b, _draw_integer(state, b, -180.0, 180.0), i)
+            point(state, b, i, _draw_integer(state, b, -180.0, 180.0))
 
 
 @njit
@@ -261,6 +261,8 @@ def see(state, p, b):
         for i in range(n):
             dx = state.target_position[b, j, 0] - state.sensor_position[b, i, 0]
             dy = state.target_position[b, j, 1] - state.sensor_position[b, i, 1]
+            if dx == 0.0 and dy == 0.0:
+                dx = 1.0  # on the very place of the sensor: along +x, as atan2(0, 0) = 0 has it
             squared = dx * dx + dy * dy
             ahead = state.direction[b, i, 0] * dx + state.direction[b, i, 1] * dy
             visible = squared <= p.range_squared and ahead > p.cos_half_view * math.sqrt(squared)

@@ -39,6 +39,14 @@ def _sub_step_threads(state, p, action, chosen, bounds):
         _sub_step(state, p, action, chosen, bounds[chunk], bounds[chunk + 1])
 
 
+@kernel(nogil=True)
+def _look(state, p):
+    for b in range(state.key.shape[0]):
+        for i in range(state.heading.shape[1]):
+            physics.point(state, b, i, state.heading[b, i])
+        physics.see(state, p, b)
+
+
 class Simulator:
     """A batch of independent scenes of one scenario.
 
@@ -111,6 +119,45 @@ class Simulator:
             _sub_step(self.state, self.parameters, action, chosen, 0, self.num_envs)
         else:
             _sub_step_threads(self.state, self.parameters, action, chosen, self.bounds)
+
+    def place(
+        self,
+        *,
+        sensor_position: np.ndarray | None = None,
+        heading: np.ndarray | None = None,
+        target_position: np.ndarray | None = None,
+    ) -> None:
+        """Put sensors and targets where the caller wants them; what is not given stays where it is.
+
+        Args:
+            sensor_position: (B, n, 2), or (n, 2) for all scenes alike.
+            heading: (B, n) or (n,), degrees counter-clockwise from +x.
+            target_position: (B, m, 2) or (m, 2), inside the arena.
+
+        Raises:
+            ValueError: a wrong shape, a number that is not finite, or a target outside the arena; nothing
+                is changed then.
+        """
+        given = {"sensor_position": sensor_position, "heading": heading, "target_position": target_position}
+        checked = {}
+        for name, value in given.items():
+            if value is None:
+                continue
+            own, array = getattr(self.state, name), np.asarray(value, np.float64)
+            if array.shape not in (own.shape, own.shape[1:]):
+                raise ValueError(f"{name} has shape {array.shape}; it must be {own.shape} or {own.shape[1:]}")
+            if not np.isfinite(array).all():
+                raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
+            if name == "target_position" and np.abs(array).max() > self.scenario.arena:
+                outside = array.flat[np.abs(array).argmax()]
+                raise ValueError(f"{name} holds {outside:g}; targets stay within +-{self.scenario.arena:g}")
+            checked[name] = array
+        for name, array in checked.items():
+            getattr(self.state, name)[...] = array
+        if target_position is not None:
+            self.state.places[...] = np.inf
+            self.state.velocity[...] = 0.0
+        _look(self.state, self.parameters)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """A copy of the whole state, by name (see :class:`~envs.physics.State`)."""

@@ -1,0 +1,55 @@
+"""Who may import whom, and what an import costs."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+OURS = {"perception", "envs", "agents", "train"}
+
+
+def imported(package):
+    """Names of the top-level packages that a package's files import, anywhere in them."""
+    names = set()
+    for path in (ROOT / package).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                names |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module:
+                names.add(node.module.split(".")[0])
+    return names
+
+
+@pytest.mark.parametrize(
+    ("package", "allowed"), [("perception", set()), ("envs", set()), ("agents", {"perception", "envs"})]
+)
+def test_packages_import_only_what_they_may(package, allowed):
+    assert imported(package) & OURS <= allowed | {package}
+
+
+def test_perception_and_envs_keep_to_their_libraries():
+    assert imported("perception") - set(sys.stdlib_module_names) <= {"torch", "numpy", "perception"}
+    assert "torch" not in imported("envs")
+
+
+@pytest.mark.parametrize(
+    ("module", "absent"), [("perception", ["numba", "gymnasium", "stable_baselines3"]), ("envs", ["torch", "PIL"])]
+)
+def test_an_import_brings_no_more_than_it_needs(module, absent):
+    code = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
+    printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert printed.stdout.strip() == "[]"
+
+
+def test_only_optional_libraries_are_imported_where_they_are_used():
+    for path in (ROOT / "envs").glob("*.py"):
+        top = {
+            name.name.split(".")[0]
+            for node in ast.parse(path.read_text()).body
+            if isinstance(node, ast.Import)
+            for name in node.names
+        }
+        assert not top & {"PIL", "matplotlib", "pygame"}

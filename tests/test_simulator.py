@@ -1,0 +1,129 @@
+"""The batch: equal to single scenes, on any number of threads; states that go on the same."""
+
+import numpy as np
+import pytest
+
+from envs import Simulator
+
+
+def states_equal(one, other, scenes=slice(None)):
+    return all(np.array_equal(one[name][scenes], other[name]) for name in one)
+
+
+def actions(steps, batch, n=4):
+    return np.random.default_rng(3).integers(0, 3, (steps, batch, n))
+
+
+def test_a_batch_is_its_single_scenes_bit_for_bit():
+    batch = Simulator("hit-mac", 5, seed=40, num_threads=2)
+    singles = [Simulator("hit-mac", 1, seed=40 + b) for b in range(5)]
+    for step, action in enumerate(actions(60, 5)):
+        batch.step(action)
+        for b, single in enumerate(singles):
+            single.step(action[b : b + 1])
+        if step in (20, 45):  # resets at different times in different scenes
+            mask = np.arange(5) % 2 == step % 2
+            batch.reset(mask=mask)
+            for b in np.flatnonzero(mask):
+                singles[b].reset()
+    for b, single in enumerate(singles):
+        assert states_equal(batch.get_state(), single.get_state(), slice(b, b + 1))
+
+
+def test_the_number_of_threads_changes_nothing():
+    simulators = [Simulator("hit-mac", 300, seed=1, num_threads=threads) for threads in (1, 2, 3)]
+    for action in actions(40, 300):
+        for simulator in simulators:
+            simulator.step(action)
+    first = simulators[0].get_state()
+    assert all(states_equal(first, simulator.get_state()) for simulator in simulators[1:])
+
+
+def test_the_same_seed_gives_the_same_scene_and_another_seed_another():
+    assert states_equal(Simulator(seed=5).get_state(), Simulator(seed=5).get_state())
+    one, other = Simulator(seed=5), Simulator(seed=6)
+    assert not np.array_equal(one.state.target_position, other.state.target_position)
+    assert not np.array_equal(one.state.sensor_position, other.state.sensor_position)
+    before = one.state.target_position.copy()
+    one.reset()  # without a seed: on in the same stream
+    assert not np.array_equal(before, one.state.target_position)
+    one.reset(seed=5)
+    assert np.array_equal(before, one.state.target_position)
+
+
+def test_a_mask_leaves_the_others_alone():
+    simulator = Simulator("hit-mac", 3, 0)
+    before = simulator.get_state()
+    simulator.step(np.ones((3, 4), np.int64), np.array([True, False, True]))
+    after = simulator.get_state()
+    for name in before:
+        assert np.array_equal(before[name][1], after[name][1])
+    assert after["time"].tolist() == [1, 0, 1]
+
+
+def test_clones_and_states_go_on_the_same():
+    simulator = Simulator("hit-mac", 3, 0)
+    simulator.step(np.ones((3, 4), np.int64))
+    clone, saved = simulator.clone(), simulator.get_state()
+    run = actions(30, 3)
+    for action in run:
+        simulator.step(action)
+    assert not states_equal(simulator.get_state(), saved)
+    for action in run:
+        clone.step(action)
+    assert states_equal(simulator.get_state(), clone.get_state())
+
+
+def test_long_walks_stay_finite_and_inside():
+    simulator = Simulator("hit-mac-6x9", 64, 0)
+    for action in actions(500, 64, 6):
+        simulator.step(action)
+        assert np.abs(simulator.state.target_position).max() <= 1250
+        assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all()
+        displacement = np.linalg.norm(simulator.state.velocity, axis=-1)
+        assert displacement.max() <= simulator.scenario.top_speed
+    assert all(np.isfinite(array).all() for array in simulator.state if array.dtype == np.float64)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"num_envs": 0}, "num_envs is 0; it must be a whole number, 1 or more"),
+        ({"num_envs": 2.0}, "num_envs is 2.0"),
+        ({"num_threads": 0}, "num_threads is 0"),
+        ({"seed": -1}, "seed is -1; it must be a whole number from 0"),
+        ({"num_envs": 2, "seed": [1, 2, 3]}, "got 3 seeds for 2 scenes"),
+    ],
+)
+def test_bad_options(options, says):
+    with pytest.raises(ValueError, match=says):
+        Simulator(**options)
+
+
+def test_bad_states_change_nothing():
+    simulator = Simulator(seed=0)
+    before = simulator.get_state()
+    with pytest.raises(ValueError, match="a state has the names"):
+        simulator.set_state({"heading": np.zeros((1, 4))})
+    with pytest.raises(ValueError, match=r"'heading' has shape \(1, 3\)"):
+        simulator.set_state(before | {"key": np.ones(1, np.uint64), "heading": np.zeros((1, 3))})
+    with pytest.raises(ValueError, match="heading holds nan"):
+        simulator.place(heading=[0, 0, 0, np.nan])
+    with pytest.raises(ValueError, match=r"targets stay within \+-1250"):
+        simulator.place(heading=[1, 1, 1, 1], target_position=np.full((5, 2), 1300))
+    with pytest.raises(ValueError, match="sensor_position has shape"):
+        simulator.place(sensor_position=np.zeros((3, 2)))
+    assert states_equal(before, simulator.get_state())
+
+
+def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
+    import envs.compiled as compiled
+    from envs.simulator import _sub_step
+
+    assert _sub_step._cache._cache_file._source_stamp == compiled.SOURCES
+    copy = tmp_path / "compiled.py"
+    copy.write_text("")
+    monkeypatch.setattr(compiled, "__file__", str(copy))
+    one = compiled._sources()
+    (tmp_path / "physics.py").write_text("changed = 1")
+    assert compiled._sources() != one

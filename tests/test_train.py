@@ -1,0 +1,232 @@
+"""The main job, small: it learns, it resumes as if never interrupted, and it refuses bad input."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import yaml
+
+ROOT = Path(__file__).parents[1]
+SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8"]
+SHORT = ["--episodes", "2", "--episode-steps", "20"]
+
+
+def command(*arguments):
+    return [sys.executable, str(ROOT / "train.py"), *map(str, arguments)]
+
+
+def run(*arguments, cwd, **options):
+    return subprocess.run(command(*arguments), cwd=cwd, capture_output=True, text=True, timeout=300, **options)
+
+
+def training(run_dir):
+    return safetensors.numpy.load_file(run_dir / "checkpoint" / "training.safetensors")
+
+
+def same_training(one, other):
+    """Equal bit for bit, but for the clock."""
+    return all(
+        np.array_equal(one[name], other[name])
+        if name != "progress/curve"
+        else np.array_equal(one[name][:, [0, 2, 3]], other[name][:, [0, 2, 3]])
+        for name in one
+        if name != "progress/seconds"
+    )
+
+
+def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
+    whole = run("--run-dir", "whole", "--total-steps", 256, *SMALL, *SHORT, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    left = {str(path.relative_to(tmp_path / "whole")) for path in (tmp_path / "whole").rglob("*") if path.is_file()}
+    events = {path for path in left if path.startswith("tensorboard/events")}
+    assert len(events) == 1
+    assert left - events == {
+        "config.yaml",
+        "checkpoint/config.json",
+        "checkpoint/policy.safetensors",
+        "checkpoint/training.safetensors",
+        "curve.png",
+        "episode.gif",
+        "evaluation.json",
+    }
+    for path in left:
+        assert path in whole.stdout
+    result = json.loads((tmp_path / "whole" / "evaluation.json").read_text())
+    assert set(result) == {"scenario", "episodes", "seeds", "agents"}
+    assert set(result["agents"]) == {"trained", "random", "still", "nearest"}
+    assert set(result["agents"]["trained"]) == {"coverage", "rotation", "average_gain", "per_episode"}
+    assert len(result["agents"]["trained"]["per_episode"]["coverage"]) == 2
+    assert "trained" in whole.stdout
+
+    # The same seed gives the same run. A longer one goes on from where it ended.
+    again = run("--run-dir", "again", "--total-steps", 256, *SMALL, *SHORT, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    first = training(tmp_path / "whole")
+    assert same_training(first, training(tmp_path / "again"))
+    longer = run("--run-dir", "again", "--resume", "--total-steps", 320, cwd=tmp_path)
+    assert longer.returncode == 0, longer.stderr
+    assert training(tmp_path / "again")["progress/steps"].tolist() == [320]
+    assert len(training(tmp_path / "again")["progress/curve"]) == 10
+
+    # The training scenes are none of those that the evaluation uses.
+    config = json.loads((tmp_path / "whole" / "checkpoint" / "config.json").read_text())
+    assert config["training_seeds"][0] > result["seeds"][1]
+    from envs.random import stream_keys
+
+    trained_on = np.arange(config["training_seeds"][0], config["training_seeds"][1] + 1, dtype=np.uint64)
+    assert np.array_equal(first["simulator/key"], stream_keys(trained_on))
+
+    again = run("--run-dir", "whole", *SMALL, *SHORT, cwd=tmp_path)
+    assert again.returncode == 2
+    assert "whole exists; name a new directory, or go on with that run by adding --resume" in again.stderr
+    other = run("--run-dir", "whole", "--resume", "--gamma", 0.5, cwd=tmp_path)
+    assert other.returncode == 2
+    assert "--gamma is 0.5, but the run in whole has 0.97; it cannot be changed" in other.stderr
+
+
+def build(tmp_path):
+    from stable_baselines3 import PPO
+
+    from agents import AttentionPolicy
+    from envs.sb3_env import CoverageVecEnv
+
+    venv = CoverageVecEnv(4, max_episode_steps=9)
+    model = PPO(
+        AttentionPolicy, venv, n_steps=8, batch_size=16, n_epochs=2, seed=1, device="cpu",
+        policy_kwargs={"weight_dim": 8},
+    )  # fmt: skip
+    return model, venv
+
+
+def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
+    from agents.resume import Progress, load_training, save_training
+
+    model, venv = build(tmp_path)
+    model.learn(5 * 32)
+    save_training(tmp_path / "whole", model, venv, Progress())
+
+    model, venv = build(tmp_path)
+    model.learn(2 * 32)
+    save_training(tmp_path / "part", model, venv, Progress(3.0, [(1, 2, 3, 4)]))
+    np.random.seed(99)  # noqa: NPY002 - another process would not be here either
+    model, venv = build(tmp_path)
+    progress = load_training(tmp_path / "part", model, venv)
+    assert progress == Progress(3.0, [(1, 2, 3, 4)])
+    model.learn(3 * 32, reset_num_timesteps=False)
+    save_training(tmp_path / "resumed", model, venv, Progress())
+    assert same_training(
+        safetensors.numpy.load_file(tmp_path / "whole"), safetensors.numpy.load_file(tmp_path / "resumed")
+    )
+
+
+def test_damaged_training_states_are_refused(tmp_path):
+    from agents.resume import Progress, load_training, save_training
+
+    model, venv = build(tmp_path)
+    model.learn(32)
+    save_training(tmp_path / "state", model, venv, Progress())
+    whole = (tmp_path / "state").read_bytes()
+    (tmp_path / "state").write_bytes(whole[:-50])
+    with pytest.raises(ValueError, match="is not a whole training state"):
+        load_training(tmp_path / "state", model, venv)
+    arrays = safetensors.numpy.load(whole)
+    del arrays["random/torch"]
+    safetensors.numpy.save_file(arrays, tmp_path / "state")
+    with pytest.raises(ValueError, match="is not a whole training state"):
+        load_training(tmp_path / "state", model, venv)
+
+
+def start(tmp_path, *arguments):
+    return subprocess.Popen(
+        command(*arguments), cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(path, process, seconds=120):
+    deadline = time.monotonic() + seconds
+    while not path.exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None, process.stderr.read()
+        time.sleep(0.05)
+
+
+def test_kill_and_resume(tmp_path):
+    process = start(tmp_path, "--run-dir", "killed", "--total-steps", 10**9, "--save-every", 0.1, *SMALL, *SHORT)
+    state = tmp_path / "killed" / "checkpoint" / "training.safetensors"
+    wait_for(state, process)
+    time.sleep(1)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    steps = int(training(tmp_path / "killed")["progress/steps"][0])
+    assert steps > 0
+    resumed = run("--run-dir", "killed", "--resume", "--total-steps", steps + 64, cwd=tmp_path)
+    assert resumed.returncode == 0, resumed.stderr
+    assert training(tmp_path / "killed")["progress/steps"].tolist() == [steps + 64]
+
+
+def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
+    process = start(tmp_path, "--run-dir", "stopped", "--total-steps", 10**9, "--save-every", 0.1, *SMALL, *SHORT)
+    wait_for(tmp_path / "stopped" / "checkpoint" / "training.safetensors", process)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert "stopping: evaluating and saving" in out
+    assert (tmp_path / "stopped" / "evaluation.json").is_file()
+    assert "stopped/" in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
+        (["--num-envs", "abc"], "'abc'"),
+        (["--minutes", "-1"], "--minutes is -1.0; it must be over 0"),
+        (["--minutes", "nan"], "--minutes is nan; it must be over 0"),
+        (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
+        (["--features", "smell"], "unknown feature smell: known are sensor_id"),
+        (["--resume"], "--resume needs --run-dir"),
+        (["--resume", "--run-dir", "absent"], "absent is no run to resume: it has no config.yaml"),
+        (["--gamma", "1.5"], "--gamma is 1.5; it must be 0 to 1"),
+        (["--colour", "red"], "--colour"),
+    ],
+)
+def test_bad_options_get_one_line_and_leave_nothing(arguments, says, tmp_path, monkeypatch, capsys):
+    import train
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+    with pytest.raises(SystemExit) as end:
+        train.main()
+    assert end.value.code not in (0, None)
+    message = end.value.code if isinstance(end.value.code, str) else capsys.readouterr().err
+    assert says in message
+    assert len(message.strip().splitlines()) == 1
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_foreign_configuration_is_refused(tmp_path, monkeypatch, capsys):
+    import train
+
+    (tmp_path / "config.yaml").write_text("!!python/object/apply:os.system ['false']")
+    monkeypatch.setattr(sys, "argv", ["train.py", "--run-dir", str(tmp_path), "--resume"])
+    with pytest.raises(SystemExit):
+        train.main()
+    assert "is not the configuration of a run" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_it_learns(tmp_path):
+    """120,000 steps are enough to leave the agents without learning far behind standing still."""
+    result = run("--run-dir", "run", "--total-steps", 160_000, "--num-envs", 256, "--episodes", 20, cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    agents = json.loads((tmp_path / "run" / "evaluation.json").read_text())["agents"]
+    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.2
+    options = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["options"]
+    assert options["total_steps"] == 160_000
