@@ -98,9 +98,10 @@ def evaluate(
             )
     results = {}
     steps = len(agents) * max_episode_steps * -(-episodes // SCENES_AT_ONCE)
-    with tqdm(total=steps, unit=" sub-steps", disable=not progress, file=sys.stdout, mininterval=0.5) as bar:
+    interval = 0.2 if sys.stdout.isatty() else 10.0  # a log needs no more
+    with tqdm(total=steps, unit=" sub-steps", disable=not progress, file=sys.stdout, mininterval=interval) as bar:
         for agent in agents:
-            bar.set_description(f"evaluating {agent.name}")
+            bar.set_description(f"evaluating {agent.name}", refresh=False)
             records = [
                 _run(agent, scenario, range(first, min(first + SCENES_AT_ONCE, last + 1)), max_episode_steps, bar)
                 for first in range(seed, last + 1, SCENES_AT_ONCE)

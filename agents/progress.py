@@ -59,7 +59,7 @@ class TrainingProgress(BaseCallback):
         self._bar = tqdm(
             total=100,
             file=sys.stdout,
-            mininterval=0.5 if sys.stdout.isatty() else 10.0,
+            mininterval=0.5 if sys.stdout.isatty() else 10.0,  # a log needs no more
             bar_format="training {percentage:3.0f}% |{bar:30}| {elapsed} < {remaining} {postfix}",
         )
 

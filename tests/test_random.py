@@ -29,7 +29,8 @@ def test_compiled_numbers_are_uniform():
         return out
 
     real, whole = draw(np.uint64(7), 100_000)
-    assert real.min() >= 0 and real.max() < 1
+    assert real.min() >= 0
+    assert real.max() < 1
     # The Kolmogorov-Smirnov distance stays below 1.63 / sqrt(n) in 99 of 100 samples.
     distance = np.abs(np.sort(real) - (np.arange(100_000) + 0.5) / 100_000).max()
     assert distance < 1.63 / np.sqrt(100_000)

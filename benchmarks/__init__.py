@@ -1,0 +1,1 @@
+"""Measurements of speed; run them with ``python -m benchmarks``."""

@@ -1,0 +1,118 @@
+"""The speeds that the README names: ``python -m benchmarks [simulator|gymnasium|start|training ...]``."""
+
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+ROOT = Path(__file__).parents[1]
+REPEATS = 5
+
+
+def best(run: Callable[[], float]) -> float:
+    """The highest of several measured rates: on a busy machine, what disturbs only ever slows."""
+    return max(run() for _ in range(REPEATS))
+
+
+def simulator() -> None:
+    import envs
+    from envs.observation import Observer
+
+    print("\nsimulator, hit-mac (4 x 5), random actions, sub-steps/s; best of 5")
+    print(f"  {'batch':>6} {'threads':>7} {'default features':>17} {'paper features':>15}")
+    for batch in (1, 64, 1024):
+        for threads in (1, 2):
+            if threads > batch:
+                continue
+            rates = []
+            for features in (envs.DEFAULT_FEATURES, envs.PAPER_FEATURES):
+                scenes = envs.Simulator("hit-mac", batch, seed=0, num_threads=threads)
+                observer = Observer(scenes.scenario, features)
+                actions = np.random.default_rng(0).integers(0, 3, (64, batch, 4))
+                steps = max(64, 400_000 // batch // 2)
+
+                def run(
+                    scenes: envs.Simulator = scenes,
+                    observer: Observer = observer,
+                    actions: np.ndarray = actions,
+                    steps: int = steps,
+                    batch: int = batch,
+                ) -> float:
+                    began = time.perf_counter()
+                    for step in range(steps):
+                        scenes.step(actions[step % 64])
+                        observer.observe(scenes)
+                    return steps * batch / (time.perf_counter() - began)
+
+                run()
+                rates.append(best(run))
+            print(f"  {batch:>6} {threads:>7} {rates[0]:>17,.0f} {rates[1]:>15,.0f}")
+
+
+def gymnasium() -> None:
+    import gymnasium as gym
+
+    import envs  # noqa: F401 - registers the environments
+
+    env = gym.make("dsn/Coverage-v0")
+    env.reset(seed=0)
+    actions = np.random.default_rng(0).integers(0, 3, (1000, 4))
+
+    def run() -> float:
+        env.reset()
+        began = time.perf_counter()
+        for action in actions:
+            env.step(action)
+        return len(actions) / (time.perf_counter() - began)
+
+    run()
+    print(f'\ngymnasium.make("dsn/Coverage-v0"), used singly: {best(run):,.0f} steps/s; best of 5')
+
+
+def start() -> None:
+    code = (
+        "import time; began = time.perf_counter()\n"
+        "import gymnasium, envs\n"
+        "env = gymnasium.make('dsn/Coverage-v0'); env.reset(seed=0); env.step(env.action_space.sample())\n"
+        "print(time.perf_counter() - began)"
+    )
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {"NUMBA_CACHE_DIR": cache, "PATH": "/usr/bin:/bin"}
+        seconds = [
+            float(subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=environment, capture_output=True).stdout)
+            for _ in range(3)
+        ]
+    print(f"\nimport to first step: first process ever {seconds[0]:.1f} s, later ones {min(seconds[1:]):.2f} s")
+
+
+def training() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = Path(folder) / "run"
+        command = [sys.executable, "train.py", "--minutes", "0.5", "--episodes", "1", "--run-dir", str(run_dir)]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        steps = next(line for line in printed.splitlines() if "steps in" in line).split()[0]
+    print(f"\ntrain.py --minutes 0.5: {int(steps) / 30:,.0f} environment steps/s end to end")
+
+
+BENCHMARKS = {"simulator": simulator, "gymnasium": gymnasium, "start": start, "training": training}
+
+
+def main(names: list[str]) -> None:
+    if unknown := [name for name in names if name not in BENCHMARKS]:
+        sys.exit(f"unknown benchmark {unknown[0]!r}: known are {', '.join(BENCHMARKS)}")
+    import numba
+
+    print(
+        f"{platform.processor() or platform.machine()}, {numba.config.NUMBA_NUM_THREADS} cores, {platform.platform()}"
+    )
+    for name in names or BENCHMARKS:
+        BENCHMARKS[name]()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
