@@ -63,7 +63,7 @@ class Options:
     """Go on with the run in run_dir, from its last checkpoint and with its options."""
     features: tuple[str, ...] = DEFAULT_FEATURES
     """Observation features, by name; a wrong one lists the known."""
-    turn_cost: float = 0.02
+    turn_cost: float = 0.04
     """Cost in the reward if all sensors turn, in units of coverage, 0 or more."""
     episode_steps: int = SUB_STEPS
     """Length of an episode, sub-steps, 1 or more."""

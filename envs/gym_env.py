@@ -75,7 +75,7 @@ class CoverageEnv(gymnasium.Env):
     |---|---|---|
     | `scenario` | `"hit-mac"` | a `Scenario`, a preset's name (also with sizes: `"hit-mac-6x9"`) or a YAML file |
     | `features` | `envs.DEFAULT_FEATURES` | names from the table above |
-    | `turn_cost` | 0.01 | cost if all sensors turn, in units of coverage |
+    | `turn_cost` | 0.04 | cost if all sensors turn, in units of coverage |
     | `render_mode` | None | `"rgb_array"`: `render()` gives an RGB picture (needs the extra `render`) |
 
     ## Versions

@@ -46,7 +46,7 @@ class CoverageTask:
         seed: int | Sequence[int] | None = None,
         *,
         features: Sequence[str] = DEFAULT_FEATURES,
-        turn_cost: float = 0.01,
+        turn_cost: float = 0.04,
         num_threads: int | None = None,
     ) -> None:
         if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
