@@ -120,10 +120,12 @@ def main() -> None:
     """Train, evaluate, report."""
     with stop_on_bad_input(PROGRAM):
         options, scenario, run_dir = prepare()
-        progress = train(options, scenario, run_dir)
-    report(options, scenario, run_dir, progress)
-    steps = int(progress.curve[-1][0]) if progress.curve else 0
-    print(f"\n{steps} steps in {progress.seconds / 60:.1f} minutes of training; left in {run_dir}/:")
+        model, venv, config = build(options, scenario)
+        state = run_dir / "checkpoint" / "training.safetensors"
+        progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
+    train(options, model, venv, config, progress, run_dir)
+    report(options, scenario, progress, run_dir)
+    print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training; left in {run_dir}/:")
     for path in sorted(path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")):
         print(f"  {path.relative_to(run_dir)}")
 
@@ -177,9 +179,15 @@ def _resumed(asked: Options) -> tuple[Options, Scenario, Path]:
     return options, scenario, asked.run_dir
 
 
-def train(options: Options, scenario: Scenario, run_dir: Path) -> Progress:
-    """Train until a limit is reached or the user stops it, and leave a checkpoint."""
+def build(options: Options, scenario: Scenario) -> tuple[PPO, CoverageVecEnv, PolicyConfig]:
+    """The learner, its scenes, and what a checkpoint says of them."""
     first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    config = PolicyConfig(
+        policy={"weight_dim": options.weight_dim},
+        features=options.features,
+        scenario=scenario,
+        training_seeds=(first_seed, first_seed + options.num_envs - 1),
+    )
     venv = CoverageVecEnv(
         options.num_envs,
         scenario,
@@ -187,12 +195,6 @@ def train(options: Options, scenario: Scenario, run_dir: Path) -> Progress:
         turn_cost=options.turn_cost,
         max_episode_steps=options.episode_steps,
         stagger=True,
-    )
-    config = PolicyConfig(
-        policy={"weight_dim": options.weight_dim},
-        features=options.features,
-        scenario=scenario,
-        training_seeds=(first_seed, first_seed + options.num_envs - 1),
     )
     model = PPO(
         AttentionPolicy,
@@ -209,14 +211,18 @@ def train(options: Options, scenario: Scenario, run_dir: Path) -> Progress:
         device="cpu",
     )
     venv.seed(first_seed)  # PPO has just given the scenes its own seed, and they start with the next reset
-    model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
+    return model, venv, config
 
-    state = run_dir / "checkpoint" / "training.safetensors"
-    progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
+
+def train(
+    options: Options, model: PPO, venv: CoverageVecEnv, config: PolicyConfig, progress: Progress, run_dir: Path
+) -> None:
+    """Train until a limit is reached or the user stops it, and leave a checkpoint."""
+    model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
 
     def save() -> None:
         save_policy(run_dir / "checkpoint", model.policy, config)
-        save_training(state, model, venv, progress)
+        save_training(run_dir / "checkpoint" / "training.safetensors", model, venv, progress)
 
     with stop_on_signal() as stop:
         callback = TrainingProgress(
@@ -232,10 +238,9 @@ def train(options: Options, scenario: Scenario, run_dir: Path) -> Progress:
         to_go = max(0, options.total_steps - model.num_timesteps) if options.total_steps else sys.maxsize // 2
         model.learn(to_go, callback, reset_num_timesteps=False)
     save()
-    return progress
 
 
-def report(options: Options, scenario: Scenario, run_dir: Path, progress: Progress) -> None:
+def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
     """Evaluate the trained policy beside the baselines; write and print what came of it."""
     trained = load_agent(str(run_dir), scenario)._replace(name="trained")
     agents = [trained, *(load_agent(name, scenario) for name in ("random", "still", "nearest"))]
