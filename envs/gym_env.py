@@ -8,10 +8,62 @@ import gymnasium
 import numpy as np
 
 from envs.render import Picture
-from envs.tasks import CoverageTask
+from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task
 
 
-class CoverageEnv(gymnasium.Env):
+class DirectionalSensorEnv(gymnasium.Env):
+    """One scene of a task as a ``gymnasium.Env``; the environments below say which task.
+
+    ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
+    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the targets' 1st, 2nd, ...
+    move; when the tracks end, the episode is truncated.
+
+    Args:
+        task: the task's class.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's own.
+        render_mode: ``"rgb_array"`` or None.
+        **options: the task's.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
+
+    def __init__(
+        self, task: type[Task], scenario: Any = None, *, render_mode: str | None = None, **options: Any
+    ) -> None:
+        check_render_mode(render_mode)
+        if scenario is not None:
+            options["scenario"] = scenario
+        self.task = task(num_envs=1, num_threads=1, **options)
+        self.scenario = self.task.scenario
+        self.features = self.task.observer.features
+        self.observation_space = self.task.observation_space
+        self.action_space = self.task.action_space
+        self.render_mode = render_mode
+        self._picture = Picture(self.scenario) if render_mode else None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
+        """Start an episode; without a seed it goes on in the scene's random stream."""
+        super().reset(seed=seed)
+        self.task.reset(seed=seed, options=options)
+        return self._observation(), self._info()
+
+    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
+        """One step; an action of the wrong shape, type or range is an error before anything moves."""
+        reward = self.task.step(np.asarray(action)[None])
+        return self._observation(), float(reward[0]), False, bool(self.task.simulator.track_ended[0]), self._info()
+
+    def render(self) -> np.ndarray | None:
+        """The scene as an RGB picture (height, width, 3) uint8; None without a render mode."""
+        return None if self._picture is None else self._picture.draw(self.task.simulator.state, 0)
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        return {key: value[0] for key, value in self.task.observe().items()}
+
+    def _info(self) -> dict[str, Any]:
+        return {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
+
+
+class CoverageEnv(DirectionalSensorEnv):
     """Directional sensor coverage, ``dsn/Coverage-v0``.
 
     n directional sensors (cameras, radars) stand still in a square arena and turn; m targets walk about.
@@ -58,7 +110,8 @@ class CoverageEnv(gymnasium.Env):
 
     Sensors are dealt out at random over the scenario's areas, with random headings; targets start at random.
     An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
-    10 sub-steps of HiT-MAC (``max_episode_steps=``). Under the `hit-mac` scenario the targets make one extra
+    10 sub-steps of HiT-MAC (``max_episode_steps=``). ``reset(options=...)`` puts sensors and targets elsewhere
+    (:class:`DirectionalSensorEnv`). Under the `hit-mac` scenario the targets make one extra
     move before the first of every ten sub-steps, as in the paper's decisions.
 
     ## Info
@@ -83,43 +136,128 @@ class CoverageEnv(gymnasium.Env):
     * v0: first.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    def __init__(self, **options: Any) -> None:
+        super().__init__(CoverageTask, **options)
 
-    def __init__(self, scenario: Any = "hit-mac", *, render_mode: str | None = None, **options: Any) -> None:
-        check_render_mode(render_mode)
-        self.task = CoverageTask(scenario, num_envs=1, num_threads=1, **options)
-        self.scenario = self.task.scenario
-        self.features = self.task.observer.features
-        self.observation_space = self.task.observation_space
-        self.action_space = self.task.action_space
-        self.render_mode = render_mode
-        self._picture = Picture(self.scenario) if render_mode else None
 
-    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
-        """Start an episode; without a seed it goes on in the scene's random stream."""
-        super().reset(seed=seed)
-        self.task.reset(seed=seed)
-        return self._observation(), self._info()
+class ExecutorEnv(DirectionalSensorEnv):
+    """HiT-MAC's executor task, ``dsn/Executor-v0``: every sensor keeps its own goal targets in view.
 
-    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
-        """One sub-step; an action of the wrong shape, type or range is an error before anything moves."""
-        reward = self.task.step(np.asarray(action)[None])
-        return self._observation(), float(reward[0]), False, False, self._info()
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v0").
 
-    def render(self) -> np.ndarray | None:
-        """The scene as an RGB picture (height, width, 3) uint8; None without a render mode."""
-        return None if self._picture is None else self._picture.draw(self.task.simulator.state, 0)
+    ## Action: ``MultiDiscrete([3] * n)``
 
-    def _observation(self) -> dict[str, np.ndarray]:
-        return {key: value[0] for key, value in self.task.observe().items()}
+    0 stay, 1 left, 2 right, as in ``dsn/Coverage-v0``.
 
-    def _info(self) -> dict[str, Any]:
-        info = self.task.info()
-        return {"coverage": float(info["coverage"][0]), "turned": int(info["turned"][0]), "visible": info["visible"][0]}
+    ## Observation: ``Dict``
+
+    | key | space | what it is |
+    |---|---|---|
+    | `pairs` | Box, float32 (n, m, d) | each sensor's goal targets, packed to the front of its m rows, zeros behind |
+    | `mask` | MultiBinary (n, m) | 1 throughout; with `padding="masked"`, 1 for the packed rows |
+
+    The features are those of ``dsn/Coverage-v0``; the default is the paper's four.
+
+    ## Reward
+
+    Of sensor i: the mean over its goals of ``1 - abs(bearing) / 45 deg`` if it sees the target, else -1; 0 if
+    it has no goal; less `turn_cost` if it turned. The reward is the mean over the sensors; each sensor's own
+    stands in ``info["rewards"]``.
+
+    ## Start and end of an episode
+
+    Targets start in the middle of the arena and sensor i faces target i. At first every target is a goal of
+    every sensor; after every tenth step (its reward taken) the goals become the targets in range.
+    ``gymnasium.make`` truncates after 101 steps.
+
+    ## Info
+
+    | key | value |
+    |---|---|
+    | `coverage`, `turned`, `visible` | as in ``dsn/Coverage-v0`` |
+    | `rewards` | float (n,), each sensor's |
+    | `assigned` | bool (n, m), the goals |
+
+    ## Arguments
+
+    | argument | default | meaning |
+    |---|---|---|
+    | `scenario` | `"hit-mac-executor"` | a `Scenario`, a preset's name (also with sizes) or a YAML file |
+    | `features` | `envs.PAPER_FEATURES` | names of features |
+    | `turn_cost` | 0.01 | what its turn costs a sensor |
+    | `goals_every` | 10 | steps between two choices of goals |
+    | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals |
+    | `render_mode` | None | `"rgb_array"` |
+
+    ## Versions
+
+    * v0: first.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(ExecutorTask, **options)
+
+
+class CoordinatorEnv(DirectionalSensorEnv):
+    """HiT-MAC's coordinator task, ``dsn/Coordinator-v0``: assign targets to sensors every ten sub-steps.
+
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v1").
+
+    ## Action: ``MultiBinary(n * m)``
+
+    1 at place i * m + j assigns target j to sensor i, for one decision of ten sub-steps. An executor turns the
+    sensors meanwhile.
+
+    ## Observation: ``Dict``
+
+    `pairs` and `mask` as in ``dsn/Coverage-v0``, after the last sub-step; by default the paper's four features.
+
+    ## Reward
+
+    The mean over the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
+
+    ## A decision
+
+    The targets move once. Then, ten times: every sensor turns by the executor, which acts on where the targets
+    stand; the targets move; the sub-step is rewarded. A sensor with nothing assigned turns at random.
+
+    ## Start and end of an episode
+
+    As in ``dsn/Coverage-v0``; ``gymnasium.make`` truncates after 101 decisions.
+
+    ## Info
+
+    | key | value |
+    |---|---|
+    | `coverage`, `visible` | after the last sub-step, as in ``dsn/Coverage-v0`` |
+    | `turned` | float, sensors that turned per sub-step, on average over the decision |
+    | `sub_rewards` | float (10,) |
+    | `assigned` | bool (n, m) |
+
+    ## Arguments
+
+    | argument | default | meaning |
+    |---|---|---|
+    | `scenario` | `"hit-mac"` | a `Scenario`, a preset's name (also with sizes) or a YAML file |
+    | `features` | `envs.PAPER_FEATURES` | names of features |
+    | `executor` | `"scripted"` | or a policy with `predict`, called in one batch for all sensors of all scenes |
+    | `executor_features` | `envs.PAPER_FEATURES` | what such a policy is shown |
+    | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows that it is shown from the targets |
+    | `idle` | `"random"` | `"holds"`: a sensor with nothing assigned holds still |
+    | `decision` | 10 | sub-steps of a decision |
+    | `render_mode` | None | `"rgb_array"` |
+
+    ## Versions
+
+    * v0: first.
+    """
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(CoordinatorTask, **options)
 
 
 def check_render_mode(render_mode: str | None) -> None:
     """Raise ValueError unless the render mode is one that there is."""
-    known = CoverageEnv.metadata["render_modes"]
+    known = DirectionalSensorEnv.metadata["render_modes"]
     if render_mode is not None and render_mode not in known:
         raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(known)}")

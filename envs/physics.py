@@ -32,6 +32,9 @@ class State(NamedTuple):
     goal: np.ndarray  # (B, m, 2)
     speed: np.ndarray  # (B, m) units per second
     moves: np.ndarray  # (B, m) int64: moves since the last new goal
+    tracks: np.ndarray  # (B, K, m, 2) recorded positions after the 1st, 2nd, ... move
+    track_length: np.ndarray  # (B,) int64: how many of them the scene follows; 0: the targets walk by themselves
+    track_moves: np.ndarray  # (B,) int64: how many it has followed
     # What follows from the rest, kept because it is read often:
     direction: np.ndarray  # (B, n, 2) unit vector of the heading
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
@@ -101,6 +104,9 @@ def allocate(scenario: Scenario, num_envs: int) -> State:
         goal=np.zeros((b, m, 2)),
         speed=np.zeros((b, m)),
         moves=np.zeros((b, m), np.int64),
+        tracks=np.zeros((b, 0, m, 2)),
+        track_length=np.zeros(b, np.int64),
+        track_moves=np.zeros(b, np.int64),
         direction=np.zeros((b, n, 2)),
         visible=np.zeros((b, n, m), np.bool_),
         covered=np.zeros((b, m), np.bool_),
@@ -110,7 +116,7 @@ def allocate(scenario: Scenario, num_envs: int) -> State:
 
 
 @njit(inline="always")
-def _draw_uniform(state, b):
+def draw_uniform(state, b):
     """The next number of scene b's stream, in [0, 1)."""
     counter = state.draws[b]
     state.draws[b] = counter + _ONE
@@ -118,7 +124,7 @@ def _draw_uniform(state, b):
 
 
 @njit(inline="always")
-def _draw_integer(state, b, low, high):
+def draw_integer(state, b, low, high):
     """The next number of scene b's stream, a whole number in [low, high], both included."""
     counter = state.draws[b]
     state.draws[b] = counter + _ONE
@@ -137,9 +143,9 @@ def point(state, b, i, heading):
 @njit(inline="always")
 def _take_goal(state, p, b, j):
     """Give target j a goal (whole coordinates anywhere in the arena) and a whole speed in [min, max)."""
-    state.goal[b, j, 0] = _draw_integer(state, b, -p.arena, p.arena)
-    state.goal[b, j, 1] = _draw_integer(state, b, -p.arena, p.arena)
-    state.speed[b, j] = _draw_integer(state, b, p.min_speed, p.max_speed - 1.0)
+    state.goal[b, j, 0] = draw_integer(state, b, -p.arena, p.arena)
+    state.goal[b, j, 1] = draw_integer(state, b, -p.arena, p.arena)
+    state.speed[b, j] = draw_integer(state, b, p.min_speed, p.max_speed - 1.0)
     state.moves[b, j] = 0
 
 
@@ -150,21 +156,23 @@ def begin(state, p, b):
     m = state.speed.shape[1]
     state.time[b] = 0
     state.turned[b] = 0
+    state.track_length[b] = 0
+    state.track_moves[b] = 0
     # Deal the areas out in random order: sensor i gets a random one of those not yet dealt (Fisher and Yates).
     for i in range(n):
         state.sensor_position[b, i, 0] = i
     for i in range(n - 1):
-        k = int(_draw_integer(state, b, i, n - 1))
+        k = int(draw_integer(state, b, i, n - 1))
         area = state.sensor_position[b, k, 0]
         state.sensor_position[b, k, 0] = state.sensor_position[b, i, 0]
         state.sensor_position[b, i, 0] = area
     for i in range(n):
         area = int(state.sensor_position[b, i, 0])
-        state.sensor_position[b, i, 0] = _draw_integer(state, b, p.sensor_areas[area, 0], p.sensor_areas[area, 1])
-        state.sensor_position[b, i, 1] = _draw_integer(state, b, p.sensor_areas[area, 2], p.sensor_areas[area, 3])
+        state.sensor_position[b, i, 0] = draw_integer(state, b, p.sensor_areas[area, 0], p.sensor_areas[area, 1])
+        state.sensor_position[b, i, 1] = draw_integer(state, b, p.sensor_areas[area, 2], p.sensor_areas[area, 3])
     for j in range(m):
-        state.target_position[b, j, 0] = _draw_integer(state, b, p.target_area[0], p.target_area[1])
-        state.target_position[b, j, 1] = _draw_integer(state, b, p.target_area[2], p.target_area[3])
+        state.target_position[b, j, 0] = draw_integer(state, b, p.target_area[0], p.target_area[1])
+        state.target_position[b, j, 1] = draw_integer(state, b, p.target_area[2], p.target_area[3])
         _take_goal(state, p, b, j)
         for axis in range(2):
             state.velocity[b, j, axis] = 0.0
@@ -176,7 +184,7 @@ def begin(state, p, b):
             dy = state.target_position[b, i % m, 1] - state.sensor_position[b, i, 1]
             point(state, b, i, math.degrees(math.atan2(dy, dx)))
         else:
-            point(state, b, i, _draw_integer(state, b, -180.0, 180.0))
+            point(state, b, i, draw_integer(state, b, -180.0, 180.0))
 
 
 @njit
@@ -202,14 +210,33 @@ def turn(state, p, b, action):
 
 
 @njit
+def _follow(state, p, b):
+    """Move every target of scene b to its next recorded position; at the end of the record all stand still."""
+    move = state.track_moves[b]
+    on = move < state.track_length[b]
+    for j in range(state.speed.shape[1]):
+        for axis in range(2):
+            before = state.target_position[b, j, axis]
+            after = state.tracks[b, move, j, axis] if on else before
+            state.target_position[b, j, axis] = after
+            state.velocity[b, j, axis] = (after - before) / p.time_step
+    if on:
+        state.track_moves[b] = move + 1
+
+
+@njit
 def walk(state, p, b):
     """Move every target of scene b once.
 
     A target takes a new goal and speed if its goal is near, if it stands near one of its two previous
     places, or if it has pursued its goal for too long. Then it steps towards the goal by
     ``speed * (1 + noise * u) * time_step``. A step out of the arena is drawn anew as a move of its own, so
-    the place where the target stands is then also its previous one.
+    the place where the target stands is then also its previous one. A scene with recorded tracks follows
+    those instead.
     """
+    if state.track_length[b] > 0:
+        _follow(state, p, b)
+        return
     for j in range(state.speed.shape[1]):
         x = state.target_position[b, j, 0]
         y = state.target_position[b, j, 1]
@@ -235,7 +262,7 @@ def walk(state, p, b):
             state.places[b, j, 0] = x
             state.places[b, j, 1] = y
             distance = math.sqrt(goal_x * goal_x + goal_y * goal_y)
-            speed = state.speed[b, j] * (1.0 + p.speed_noise * _draw_uniform(state, b))
+            speed = state.speed[b, j] * (1.0 + p.speed_noise * draw_uniform(state, b))
             ratio = speed / distance if distance > 0.0 else 0.0
             new_x = x + goal_x * ratio * p.time_step
             new_y = y + goal_y * ratio * p.time_step

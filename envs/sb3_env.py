@@ -7,96 +7,140 @@ from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
+from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
+from envs.gym_env import check_render_mode
 from envs.render import Picture
 from envs.simulator import positive
-from envs.tasks import SUB_STEPS, CoverageTask
+from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
 
 
-class CoverageVecEnv(VecEnv):
-    """A batch of ``dsn/Coverage-v0`` scenes for Stable-Baselines3, all sensors of a scene as one agent.
+class DirectionalSensorVecEnv(VecEnv):
+    """A batch of scenes of one task for Stable-Baselines3.
+
+    A row is a scene with all its sensors, or one sensor of a scene (``per_sensor=True``, for a policy that all
+    sensors share): B * n rows, ``pairs`` (m, d) and ``mask`` (m,) observed, one number decided, rewarded by the
+    sensor's own reward where the task has one, else by the scene's.
 
     An ended scene starts anew within the step; its last observation is ``info["terminal_observation"]``, the
     time limit is ``info["TimeLimit.truncated"]``, return and length are ``info["episode"]``.
 
     Args:
-        num_envs: B, how many scenes.
-        scenario, seed, features, turn_cost, num_threads: see :class:`~envs.tasks.CoverageTask`.
-        max_episode_steps: sub-steps after which an episode is truncated; 1 or more.
+        task: the task; its scenes become the rows.
+        max_episode_steps: steps after which an episode is truncated; 1 or more.
+        per_sensor: one row for every sensor.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
         render_mode: ``"rgb_array"`` or None.
+
+    Raises:
+        ValueError: an option out of its range, or sensors apart in a task that decides for all at once.
     """
 
     def __init__(
         self,
-        num_envs: int = 1,
-        scenario: Any = "hit-mac",
-        seed: int | None = None,
+        task: Task,
         *,
-        max_episode_steps: int = SUB_STEPS,
+        max_episode_steps: int,
+        per_sensor: bool = False,
         stagger: bool = False,
         render_mode: str | None = None,
-        **options: Any,
     ) -> None:
+        check_render_mode(render_mode)
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
-        self.task = CoverageTask(scenario, num_envs, seed, **options)
-        self.scenario = self.task.scenario
-        self.features = self.task.observer.features
+        self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
+        self.scenario = task.scenario
+        self.features = task.observer.features
         self.render_mode = render_mode
-        self.stagger = stagger
-        self.returns = np.zeros(self.task.num_envs)
+        observation_space: spaces.Space = task.observation_space
+        action_space: spaces.Space = task.action_space
+        self._rows = 1
+        if per_sensor:
+            if not isinstance(task.action_space, spaces.MultiDiscrete):
+                raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
+            pairs = task.observation_space["pairs"]
+            assert isinstance(pairs, spaces.Box)
+            self._rows = task.scenario.num_sensors
+            observation_space = spaces.Dict(
+                pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
+            )
+            action_space = spaces.Discrete(3)
+        self.returns = np.zeros(task.num_envs * self._rows)
         self._picture = Picture(self.scenario) if render_mode else None
         self._started = time.time()
         self._actions = np.zeros(0)
-        self._first = np.zeros(self.task.num_envs, np.int64)  # the time at which each scene's episode began
-        super().__init__(self.task.num_envs, self.task.observation_space, self.task.action_space)
+        self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
+        super().__init__(len(self.returns), observation_space, action_space)
 
     def reset(self) -> dict[str, np.ndarray]:
         """Start new episodes in all scenes, with the seeds of :meth:`seed` if it was called."""
-        seeds = [seed for seed in self._seeds if seed is not None]
-        self.task.reset(seed=seeds or None)
+        scenes = self.task.num_envs
+        seeds = [seed for seed in self._seeds[:scenes] if seed is not None]
+        options = {key: np.stack([one[key] for one in self._options[:scenes]]) for key in self._options[0]}
+        self.task.reset(seed=seeds or None, options=options)
         self.returns[:] = 0.0
-        self._first = np.arange(self.num_envs) * (self.max_episode_steps * self.stagger) // self.num_envs
-        self.task.simulator.state.time[:] = self._first
+        self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
+        self.task.simulator.state.time[:] = self._first * self.task.sub_steps
         self.reset_infos = self._infos()
         self._reset_seeds()
         self._reset_options()
-        return self.task.observe()
+        return self._observe()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions (B, n) for :meth:`step_wait`."""
+        """Keep the actions, one for each row, for :meth:`step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """One sub-step of every scene."""
-        reward = self.task.step(self._actions)
+        """One step of every scene."""
+        actions = np.asarray(self._actions)
+        if self.per_sensor:
+            if actions.shape != (self.num_envs,):
+                raise ValueError(f"action has shape {actions.shape}; it must have shape {(self.num_envs,)}")
+            actions = actions.reshape(self.task.num_envs, self._rows)
+        reward = self.task.step(actions)
+        if self.per_sensor:
+            own = getattr(self.task, "rewards", None)
+            reward = np.repeat(reward, self._rows) if own is None else own.flatten()
         self.returns += reward
-        observation, infos = self.task.observe(), self._infos()
-        done = self.task.time >= self.max_episode_steps
-        if done.any():
+        observation, infos = self._observe(), self._infos()
+        ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        done = np.repeat(ended, self._rows)
+        if ended.any():
             seconds = round(time.time() - self._started, 6)
-            for b in np.flatnonzero(done):
-                infos[b]["terminal_observation"] = {key: value[b] for key, value in observation.items()}
-                infos[b]["TimeLimit.truncated"] = True
-                infos[b]["episode"] = {"r": self.returns[b], "l": int(self.task.time[b] - self._first[b]), "t": seconds}
-            self.task.reset(mask=done)
+            for row in np.flatnonzero(done):
+                scene = row // self._rows
+                infos[row]["terminal_observation"] = {key: value[row] for key, value in observation.items()}
+                infos[row]["TimeLimit.truncated"] = True
+                length = int(self.task.time[scene] - self._first[scene])
+                infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
+            self.task.reset(mask=ended)
             self.returns[done] = 0.0
-            self._first[done] = 0
-            observation = self.task.observe()
+            self._first[ended] = 0
+            observation = self._observe()
         return observation, reward.astype(np.float32), done, infos
 
+    def _observe(self) -> dict[str, np.ndarray]:
+        observation = self.task.observe()
+        if self.per_sensor:
+            return {key: value.reshape(-1, *value.shape[2:]) for key, value in observation.items()}
+        return observation
+
     def _infos(self) -> list[dict[str, Any]]:
-        coverage, turned, visible = self.task.info().values()
-        rows = zip(coverage.tolist(), turned.tolist(), visible, strict=True)
-        return [{"coverage": c, "turned": t, "visible": v, "TimeLimit.truncated": False} for c, t, v in rows]
+        """The info of every row: its scene's."""
+        info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
+        scenes = zip(*info.values(), strict=True)
+        return [
+            dict(zip(info, scene, strict=True)) | {"TimeLimit.truncated": False}
+            for scene in scenes
+            for _ in range(self._rows)
+        ]
 
     def get_images(self) -> list[np.ndarray | None]:
         """One RGB picture of every scene."""
         if self._picture is None:
-            return [None] * self.num_envs
-        return [self._picture.draw(self.task.simulator.state, b) for b in range(self.num_envs)]
+            return [None] * self.task.num_envs
+        return [self._picture.draw(self.task.simulator.state, b) for b in range(self.task.num_envs)]
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -124,3 +168,83 @@ class CoverageVecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
         """False for every scene."""
         return [False] * len(list(self._get_indices(indices)))
+
+
+class CoverageVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = SUB_STEPS,
+        per_sensor: bool = False,
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            CoverageTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            per_sensor=per_sensor,
+            stagger=stagger,
+            render_mode=render_mode,
+        )
+
+
+class ExecutorVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
+    by default every sensor is a row.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac-executor",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = DECISIONS,
+        per_sensor: bool = True,
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            ExecutorTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            per_sensor=per_sensor,
+            stagger=stagger,
+            render_mode=render_mode,
+        )
+
+
+class CoordinatorVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = DECISIONS,
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            CoordinatorTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            stagger=stagger,
+            render_mode=render_mode,
+        )

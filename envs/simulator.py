@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numba
 import numpy as np
@@ -16,6 +17,9 @@ from envs.scenario import Scenario, load_scenario
 
 # Below this many scenes per thread, waking a second thread costs more than it saves.
 SCENES_PER_THREAD = 128
+
+PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
+"""What a reset, or :meth:`Simulator.place`, can be told to put somewhere."""
 
 
 @kernel(nogil=True)
@@ -94,17 +98,33 @@ class Simulator:
         return self.state.num_covered / self.scenario.num_targets
 
     @property
+    def track_ended(self) -> np.ndarray:
+        """(B,) bool: the scene follows recorded tracks and has come to their end."""
+        return (self.state.track_length > 0) & (self.state.track_moves >= self.state.track_length)
+
+    @property
     def rotation(self) -> np.ndarray:
         """(B,) share of the sensors that turned in the last sub-step."""
         return self.state.turned / self.scenario.num_sensors
 
-    def reset(self, *, seed: int | Sequence[int] | None = None, mask: np.ndarray | None = None) -> None:
-        """Start a new episode in the scenes of `mask` (B,), or in all; with a `seed`, in new random streams."""
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        mask: np.ndarray | None = None,
+        options: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Start a new episode in the scenes of `mask` (B,), or in all; with a `seed`, in new random streams.
+
+        `options` are those of :meth:`place`, by name: where the sensors and targets stand instead.
+        """
+        checked = self._checked(options or {})
         chosen = self._everyone if mask is None else mask
         if seed is not None:
             self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
             self.state.draws[chosen] = 0
         _begin(self.state, self.parameters, chosen, 0, self.num_envs)
+        self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
         """One sub-step of the scenes of `mask` (B,), or of all: the sensors turn, the targets move.
@@ -114,50 +134,75 @@ class Simulator:
                 here: any other number counts as stay.
             mask: (B,) bool, the scenes to move on.
         """
-        chosen = self._everyone if mask is None else mask
-        if self.num_threads == 1:
-            _sub_step(self.state, self.parameters, action, chosen, 0, self.num_envs)
-        else:
-            _sub_step_threads(self.state, self.parameters, action, chosen, self.bounds)
+        self.run(_sub_step, _sub_step_threads, action, self._everyone if mask is None else mask)
 
-    def place(
-        self,
-        *,
-        sensor_position: np.ndarray | None = None,
-        heading: np.ndarray | None = None,
-        target_position: np.ndarray | None = None,
-    ) -> None:
+    def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
+        """Call a kernel for all scenes, on one thread or on several.
+
+        On one it is ``kernel(state, parameters, *arguments, low, high)``, on several
+        ``kernel_threads(state, parameters, *arguments, bounds)``.
+        """
+        if self.num_threads == 1:
+            kernel(self.state, self.parameters, *arguments, 0, self.num_envs)
+        else:
+            kernel_threads(self.state, self.parameters, *arguments, self.bounds)
+
+    def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Put sensors and targets where the caller wants them; what is not given stays where it is.
 
         Args:
-            sensor_position: (B, n, 2), or (n, 2) for all scenes alike.
-            heading: (B, n) or (n,), degrees counter-clockwise from +x.
-            target_position: (B, m, 2) or (m, 2), inside the arena.
+            mask: (B,) bool, in which scenes; None: in all.
+            **places: any of
+
+                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes alike;
+                - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
+                - ``target_position`` (B, m, 2) or (m, 2), inside the arena;
+                - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: where the targets stand
+                  after their 1st, 2nd, ... move (from real cameras or another simulator); they follow them.
 
         Raises:
-            ValueError: a wrong shape, a number that is not finite, or a target outside the arena; nothing
-                is changed then.
+            ValueError: an unknown name, a wrong shape, a number that is not finite, or a target outside the
+                arena; nothing is changed then.
         """
-        given = {"sensor_position": sensor_position, "heading": heading, "target_position": target_position}
+        self._put(self._checked(places), self._everyone if mask is None else mask)
+
+    def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """The places as arrays with the scene axis first, or a ValueError."""
         checked = {}
-        for name, value in given.items():
-            if value is None:
-                continue
-            own, array = getattr(self.state, name), np.asarray(value, np.float64)
-            if array.shape not in (own.shape, own.shape[1:]):
-                raise ValueError(f"{name} has shape {array.shape}; it must be {own.shape} or {own.shape[1:]}")
+        for name, value in places.items():
+            if name not in PLACES:
+                raise ValueError(f"unknown place {name!r}: known are {', '.join(PLACES)}")
+            array = np.asarray(value, np.float64)
+            shape = getattr(self.state, name.replace("target_tracks", "tracks")).shape
+            if name == "target_tracks":  # of any length
+                shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[2:])
+            if array.shape not in (shape, shape[1:]) or 0 in array.shape:
+                raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
-            if name == "target_position" and np.abs(array).max() > self.scenario.arena:
+            if name.startswith("target") and np.abs(array).max() > self.scenario.arena:
                 outside = array.flat[np.abs(array).argmax()]
                 raise ValueError(f"{name} holds {outside:g}; targets stay within +-{self.scenario.arena:g}")
-            checked[name] = array
+            checked[name] = np.broadcast_to(array, shape)
+        return checked
+
+    def _put(self, checked: Mapping[str, np.ndarray], chosen: np.ndarray) -> None:
         for name, array in checked.items():
-            getattr(self.state, name)[...] = array
-        if target_position is not None:
-            self.state.places[...] = np.inf
-            self.state.velocity[...] = 0.0
-        _look(self.state, self.parameters)
+            if name == "target_tracks":
+                kept = self.state.tracks[:, : int(self.state.track_length.max())]
+                tracks = np.zeros((len(array), max(array.shape[1], kept.shape[1]), *array.shape[2:]))
+                tracks[:, : kept.shape[1]] = kept
+                tracks[chosen, : array.shape[1]] = array[chosen]
+                self.state = self.state._replace(tracks=tracks)
+                self.state.track_length[chosen] = array.shape[1]
+                self.state.track_moves[chosen] = 0
+            else:
+                getattr(self.state, name)[chosen] = array[chosen]
+            if name == "target_position":
+                self.state.places[chosen] = np.inf
+                self.state.velocity[chosen] = 0.0
+        if checked:
+            _look(self.state, self.parameters)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """A copy of the whole state, by name (see :class:`~envs.physics.State`)."""
@@ -171,11 +216,14 @@ class Simulator:
         own = self.state._asdict()
         if set(state) != set(own):
             raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
+        tracks = np.array(state["tracks"], np.float64)  # these alone may be of any length
+        own["tracks"] = np.zeros((self.num_envs, tracks.shape[1] if tracks.ndim == 4 else 0, *own["tracks"].shape[2:]))
         for name, array in own.items():
             if np.shape(state[name]) != array.shape:
                 raise ValueError(f"state {name!r} has shape {np.shape(state[name])}; it must be {array.shape}")
-        for name, array in own.items():
-            array[...] = state[name]
+        self.state = self.state._replace(tracks=tracks)
+        for name in own.keys() - {"tracks"}:
+            own[name][...] = state[name]
 
     def clone(self) -> Simulator:
         """An independent simulator in the same state, which goes on the same."""

@@ -3,33 +3,39 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from envs.observation import DEFAULT_FEATURES, Observer
+from envs import assignment
+from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
-from envs.simulator import Simulator
+from envs.simulator import Simulator, positive
 
-SUB_STEPS = 1010
-"""The length of an episode, sub-steps: the 101 decisions of 10 sub-steps of HiT-MAC."""
+DECISION = 10
+"""Sub-steps of a decision of HiT-MAC, and steps between two of its executor's new goals."""
+
+DECISIONS = 101
+"""The length of an episode of HiT-MAC, decisions (of the coordinator) or steps (of the executor)."""
+
+SUB_STEPS = DECISION * DECISIONS
+"""The same in sub-steps."""
+
+IDLE_PENALTY = -0.1
+"""The coordinator's reward of a sub-step in which no sensor sees a target assigned to it."""
 
 
-class CoverageTask:
-    """Every sensor turns at every sub-step, to cover as many targets with as little turning as possible.
-
-    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the m
-    targets that at least one sensor sees after the sub-step.
+class Task:
+    """What all tasks share: a simulator, an observer, and how they are used.
 
     Args:
         scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path.
         num_envs: B, how many scenes.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None draws from the system.
         features: names out of :data:`envs.observation.FEATURES`.
-        turn_cost: what it costs if all sensors turn in a sub-step, in units of coverage; 0 or more.
         num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
 
     Attributes:
@@ -39,38 +45,42 @@ class CoverageTask:
         ValueError, TypeError: an option is out of its range; the message names it and what is allowed.
     """
 
+    sub_steps = 1  # that a step lasts
+    action_space: spaces.MultiDiscrete | spaces.MultiBinary
+
     def __init__(
         self,
-        scenario: Scenario | str | Path = "hit-mac",
+        scenario: Scenario | str | Path,
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
-        features: Sequence[str] = DEFAULT_FEATURES,
-        turn_cost: float = 0.04,
+        features: Sequence[str],
         num_threads: int | None = None,
     ) -> None:
-        if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
-            raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
-        self.turn_cost = float(turn_cost)
         self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
         self.scenario = self.simulator.scenario
         self.num_envs = self.simulator.num_envs
         self.observer = Observer(self.scenario, features)
         self.observation_space = self.observer.space
-        self.action_space = spaces.MultiDiscrete([3] * self.scenario.num_sensors)
+        self.everyone = np.ones(self.num_envs, np.bool_)
 
-    def reset(self, *, seed: int | Sequence[int] | None = None, mask: np.ndarray | None = None) -> None:
-        """Start a new episode in the scenes of `mask` (B,), or in all."""
-        self.simulator.reset(seed=seed, mask=mask)
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        mask: np.ndarray | None = None,
+        options: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
+        self.simulator.reset(seed=seed, mask=mask, options=options)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """One sub-step of the scenes of `mask` (B,), or of all; gives the rewards (B,) float64.
+        """One step of the scenes of `mask` (B,), or of all; gives the rewards (B,) float64.
 
         Raises ``ValueError`` or ``TypeError`` for an action of the wrong shape, type or range, before
         anything moves.
         """
-        self.simulator.step(self._checked(action), mask)
-        return self.simulator.coverage - self.turn_cost * self.simulator.rotation
+        raise NotImplementedError
 
     def observe(self) -> dict[str, np.ndarray]:
         """Fresh arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8."""
@@ -87,17 +97,280 @@ class CoverageTask:
 
     @property
     def time(self) -> np.ndarray:
-        """(B,) sub-steps since each scene's reset."""
-        return self.simulator.state.time
+        """(B,) steps since each scene's reset."""
+        return self.simulator.state.time // self.sub_steps
 
-    def _checked(self, action: Any) -> np.ndarray:
+    def checked(self, action: Any, allowed: str) -> np.ndarray:
+        """The batch's action as int64, or an error that names what is wrong with it."""
         array = np.asarray(action)
-        shape = (self.num_envs, self.scenario.num_sensors)
+        shape = (self.num_envs, *self.action_space.shape)
         if array.shape != shape:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")
-        if array.dtype.kind not in "iu":
-            raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers 0, 1 or 2")
-        if array.min() < 0 or array.max() > 2:
-            wrong = array[(array < 0) | (array > 2)].flat[0]
-            raise ValueError(f"action holds {wrong}; it must be 0 (stay), 1 (left) or 2 (right)")
+        if array.dtype.kind not in "iub":
+            raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
+        highest = 2 if isinstance(self.action_space, spaces.MultiDiscrete) else 1
+        if array.min() < 0 or array.max() > highest:
+            wrong = array[(array < 0) | (array > highest)].flat[0]
+            raise ValueError(f"action holds {wrong}; it must be {allowed}")
         return array.astype(np.int64, copy=False)
+
+
+class CoverageTask(Task):
+    """Every sensor turns at every sub-step, to cover as many targets with as little turning as possible.
+
+    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the m
+    targets that at least one sensor sees after the sub-step.
+
+    Args:
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        turn_cost: what it costs if all sensors turn in a sub-step, in units of coverage; 0 or more.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        features: Sequence[str] = DEFAULT_FEATURES,
+        turn_cost: float = 0.04,
+        num_threads: int | None = None,
+    ) -> None:
+        self.turn_cost = _cost(turn_cost)
+        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.action_space = spaces.MultiDiscrete([3] * self.scenario.num_sensors)
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """One sub-step; see :meth:`Task.step`."""
+        self.simulator.step(self.checked(action, "0 (stay), 1 (left) or 2 (right)"), mask)
+        return self.simulator.coverage - self.turn_cost * self.simulator.rotation
+
+
+class ExecutorTask(Task):
+    """HiT-MAC's executor task: every sensor turns to keep its own goal targets in the middle of its view.
+
+    At a reset all targets are goals of every sensor; after every tenth step, once its reward is taken, the
+    goals of a sensor become the targets within its range. The reward of a sensor is the mean over its goals
+    of ``1 - abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1; 0 without a goal; less
+    `turn_cost` if it turned. The task's reward is the mean over the sensors.
+
+    Each sensor is shown its goals only, packed to the front of its m rows.
+
+    Args:
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        turn_cost: what a sensor's turn costs it; 0 or more.
+        goals_every: steps between two choices of goals; 1 or more.
+        padding: the rows behind the goals are zeros; ``"attended"``: and count as pairs, as in the released
+            program, or ``"masked"``: and the mask says that they are none.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac-executor",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        features: Sequence[str] = PAPER_FEATURES,
+        turn_cost: float = 0.01,
+        goals_every: int = DECISION,
+        padding: str = "attended",
+        num_threads: int | None = None,
+    ) -> None:
+        self.turn_cost = _cost(turn_cost)
+        self.goals_every = positive("goals_every", goals_every)
+        self.padding = check_padding(padding)
+        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.action_space = spaces.MultiDiscrete([3] * self.scenario.num_sensors)
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        self.assigned = np.ones((self.num_envs, n, m), np.bool_)
+        self.rewards = np.zeros((self.num_envs, n))
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        mask: np.ndarray | None = None,
+        options: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """See :meth:`Task.reset`; every target is a goal of every sensor again."""
+        super().reset(seed=seed, mask=mask, options=options)
+        chosen = self.everyone if mask is None else mask
+        self.assigned[chosen] = True
+        self.rewards[chosen] = 0.0
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """One sub-step; see :meth:`Task.step`."""
+        self.simulator.run(
+            assignment.executor_step,
+            assignment.executor_step_threads,
+            self.scenario.field_of_view / 2,
+            self.turn_cost,
+            self.goals_every,
+            self.checked(action, "0 (stay), 1 (left) or 2 (right)"),
+            self.assigned,
+            self.rewards,
+            self.everyone if mask is None else mask,
+        )
+        return self.rewards.mean(-1)
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals, packed."""
+        pairs = self.observer.observe(self.simulator)["pairs"]
+        return pack(pairs, self.assigned, self.padding)
+
+    def info(self) -> dict[str, np.ndarray]:
+        """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
+        return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
+
+
+class CoordinatorTask(Task):
+    """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps; an executor turns the sensors.
+
+    A decision: the targets move once; then, ten times, every sensor turns by the executor, the targets move,
+    and the sub-step is rewarded by the coverage, or by -0.1 if no sensor sees a target assigned to it. The
+    reward is the mean of the ten.
+
+    Args:
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        executor: ``"scripted"``: towards the mean position of the assigned targets, as in the released
+            program, or a policy whose ``predict`` is called in one batch for all sensors of all scenes: it
+            is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed,
+            and gives (B * n,) numbers 0, 1, 2.
+        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's.
+        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown.
+        idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
+        decision: sub-steps of a decision; 1 or more.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        features: Sequence[str] = PAPER_FEATURES,
+        executor: Any = "scripted",
+        executor_features: Sequence[str] = PAPER_FEATURES,
+        padding: str = "attended",
+        idle: str = "random",
+        decision: int = DECISION,
+        num_threads: int | None = None,
+    ) -> None:
+        if executor != "scripted" and not callable(getattr(executor, "predict", None)):
+            raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
+        if idle not in ("random", "holds"):
+            raise ValueError(f"idle is {idle!r}; it must be random or holds")
+        self.executor, self.idle = executor, idle
+        self.padding = check_padding(padding)
+        self.sub_steps = positive("decision", decision)
+        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.executor_observer = Observer(self.scenario, executor_features)
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        self.action_space = spaces.MultiBinary(n * m)
+        self.assigned = np.zeros((self.num_envs, n, m), np.bool_)
+        self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
+        self.turned = np.zeros(self.num_envs, np.int64)
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        mask: np.ndarray | None = None,
+        options: Mapping[str, np.ndarray] | None = None,
+    ) -> None:
+        """See :meth:`Task.reset`; nothing is assigned."""
+        super().reset(seed=seed, mask=mask, options=options)
+        chosen = self.everyone if mask is None else mask
+        self.assigned[chosen] = False
+        self.sub_rewards[chosen] = 0.0
+        self.turned[chosen] = 0
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """One decision; see :meth:`Task.step`. `action` (B, n * m): 1 at i * m + j assigns target j to sensor i."""
+        chosen = self.everyone if mask is None else mask
+        new = self.checked(action, "0 or 1").reshape(self.assigned.shape)
+        self.assigned[chosen] = new[chosen]
+        self.turned[chosen] = 0
+        turns = np.zeros(self.assigned.shape[:2], np.int64)
+        at_random = self.idle == "random"
+        if isinstance(self.executor, str):
+            self.simulator.run(
+                assignment.scripted_decision,
+                assignment.scripted_decision_threads,
+                at_random,
+                IDLE_PENALTY,
+                self.assigned,
+                turns,
+                self.sub_rewards,
+                self.turned,
+                chosen,
+            )
+            return self.sub_rewards.mean(-1)
+        state, p = self.simulator.state, self.simulator.parameters
+        assignment.begin_decision(state, p, chosen)
+        for k in range(self.sub_steps):
+            turns[...] = self._executed()
+            assignment.executed_sub_step(
+                state, p, at_random, IDLE_PENALTY, k, self.assigned, turns, self.sub_rewards, self.turned, chosen
+            )
+        return self.sub_rewards.mean(-1)
+
+    def _executed(self) -> np.ndarray:
+        """The turns (B, n) that the executor chooses for where the targets stand now."""
+        pairs = self.executor_observer.observe(self.simulator)["pairs"]
+        features = self.executor_observer.features
+        row_id = features.index("target_id") if "target_id" in features else -1
+        shown = pack(pairs, self.assigned, self.padding, row_id)
+        rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
+        action, _ = self.executor.predict(rows, deterministic=True)
+        action = np.asarray(action).reshape(-1)
+        if (
+            action.shape != (len(rows["pairs"]),)
+            or action.dtype.kind not in "iu"
+            or action.min() < 0
+            or action.max() > 2
+        ):
+            raise ValueError(f"the executor gave {action!r}; it must give {len(rows['pairs'])} numbers 0, 1 or 2")
+        return action.reshape(self.assigned.shape[:2])
+
+    def info(self) -> dict[str, np.ndarray]:
+        """Fresh arrays: those of :class:`Task` for the last sub-step, and of the decision.
+
+        ``turned`` (B,) is the number of sensors that turned per sub-step, on average over the decision, and
+        ``sub_rewards`` (B, decision) and ``assigned`` (B, n, m) are what they say.
+        """
+        return super().info() | {
+            "turned": self.turned / self.sub_steps,
+            "sub_rewards": self.sub_rewards.copy(),
+            "assigned": self.assigned.copy(),
+        }
+
+
+def pack(pairs: np.ndarray, assigned: np.ndarray, padding: str, row_id: int = -1) -> dict[str, np.ndarray]:
+    """The rows of the assigned targets, packed to the front of each sensor's, and zeros behind them.
+
+    Args:
+        pairs: (B, n, m, d).
+        assigned: (B, n, m) bool.
+        padding: ``"attended"``: the mask is 1 throughout; ``"masked"``: it is 1 for the packed rows.
+        row_id: which feature to replace by the number of the row / m; -1: none.
+    """
+    packed = np.zeros_like(pairs)
+    there = np.zeros(assigned.shape, np.int8)
+    assignment.pack(pairs, assigned, row_id, packed, there)
+    if padding == "attended":
+        there.fill(1)
+    return {"pairs": packed, "mask": there}
+
+
+def check_padding(padding: str) -> str:
+    """`padding`, or a ValueError that says what it may be."""
+    if padding not in ("attended", "masked"):
+        raise ValueError(f"padding is {padding!r}; it must be attended or masked")
+    return padding
+
+
+def _cost(turn_cost: float) -> float:
+    if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
+        raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
+    return float(turn_cost)

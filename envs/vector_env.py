@@ -9,35 +9,38 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.gym_env import CoverageEnv, check_render_mode
+from envs.gym_env import DirectionalSensorEnv, check_render_mode
 from envs.render import Picture
 from envs.simulator import positive
-from envs.tasks import SUB_STEPS, CoverageTask
+from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
 
 
-class CoverageVectorEnv(VectorEnv):
-    """A batch of ``dsn/Coverage-v0`` scenes; see :class:`~envs.gym_env.CoverageEnv` for what they are.
+class DirectionalSensorVectorEnv(VectorEnv):
+    """A batch of scenes of one task; ``gymnasium.make_vec(id, num_envs=B)`` makes one.
 
-    ``gymnasium.make_vec("dsn/Coverage-v0", num_envs=B)`` makes one. Scene i is the single environment with
+    Scene i is the single environment with
     the seed ``seed + i``, bit for bit. Every array that a step returns is fresh.
 
     Args:
+        task: the task's class.
         num_envs: B, how many scenes.
-        scenario, features, turn_cost, num_threads: see :class:`~envs.tasks.CoverageTask`.
-        max_episode_steps: sub-steps after which an episode is truncated; 1 or more.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's own.
+        max_episode_steps: steps after which an episode is truncated; 1 or more.
         autoreset_mode: one of gymnasium's three, as the member or its value: ``NextStep`` (an ended scene is
             reset by the step after, whose action it ignores), ``SameStep`` (reset at once; the last
             observation and info stand in ``info["final_obs"]`` and ``info["final_info"]``), ``Disabled``
             (``reset(options={"reset_mask": mask})`` resets).
         render_mode: ``"rgb_array"`` or None.
+        **options: the task's (see :mod:`envs.tasks`).
     """
 
     def __init__(
         self,
+        task: type[Task],
         num_envs: int = 1,
-        scenario: Any = "hit-mac",
+        scenario: Any = None,
         *,
-        max_episode_steps: int = SUB_STEPS,
+        max_episode_steps: int,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
         **options: Any,
@@ -45,7 +48,9 @@ class CoverageVectorEnv(VectorEnv):
         check_render_mode(render_mode)
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        self.task = CoverageTask(scenario, num_envs, **options)
+        if scenario is not None:
+            options["scenario"] = scenario
+        self.task = task(num_envs=num_envs, **options)
         self.scenario = self.task.scenario
         self.features = self.task.observer.features
         self.num_envs = self.task.num_envs
@@ -53,7 +58,7 @@ class CoverageVectorEnv(VectorEnv):
         self.single_action_space = self.task.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.metadata = {**CoverageEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.metadata = {**DirectionalSensorEnv.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
         self._picture = Picture(self.scenario) if render_mode else None
         self._ended = np.zeros(self.num_envs, np.bool_)
@@ -61,20 +66,24 @@ class CoverageVectorEnv(VectorEnv):
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool."""
-        mask = None if options is None else options.get("reset_mask")
+        """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool.
+
+        The other options are those of the single environment, for all scenes alike or with the scene axis first.
+        """
+        places = dict(options or {})
+        mask = places.pop("reset_mask", None)
         if mask is not None and (
             not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,)
         ):
             raise ValueError(f"reset_mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
-        self.task.reset(seed=seed, mask=mask)
+        self.task.reset(seed=seed, mask=mask, options=places)
         self._ended[slice(None) if mask is None else mask] = False
         return self.task.observe(), batched(self.task.info())
 
     def step(
         self, actions: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One sub-step of every scene."""
+        """One step of every scene."""
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             scenes = np.flatnonzero(self._ended)
             raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
@@ -83,7 +92,7 @@ class CoverageVectorEnv(VectorEnv):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
-        truncated = self.task.time >= self.max_episode_steps
+        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
         if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
@@ -101,6 +110,27 @@ class CoverageVectorEnv(VectorEnv):
         if self._picture is None:
             return None
         return tuple(self._picture.draw(self.task.simulator.state, b) for b in range(self.num_envs))
+
+
+class CoverageVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Coverage-v0``; see :class:`envs.gym_env.CoverageEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = SUB_STEPS, **options: Any) -> None:
+        super().__init__(CoverageTask, num_envs, max_episode_steps=max_episode_steps, **options)
+
+
+class ExecutorVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Executor-v0``; see :class:`envs.gym_env.ExecutorEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS, **options: Any) -> None:
+        super().__init__(ExecutorTask, num_envs, max_episode_steps=max_episode_steps, **options)
+
+
+class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Coordinator-v0``; see :class:`envs.gym_env.CoordinatorEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS, **options: Any) -> None:
+        super().__init__(CoordinatorTask, num_envs, max_episode_steps=max_episode_steps, **options)
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:

@@ -11,26 +11,29 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import envs
-from envs.sb3_env import CoverageVecEnv
+from envs.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from envs.tasks import CoordinatorTask
 
 ID = "dsn/Coverage-v0"
+IDS = [ID, "dsn/Executor-v0", "dsn/Coordinator-v0"]
 DISABLED = AutoresetMode.DISABLED
 
 
-def make(**options):
-    return gymnasium.make(ID, **options)
+def make(env_id=ID, **options):
+    return gymnasium.make(env_id, **options)
 
 
+@pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize("features", [envs.DEFAULT_FEATURES, envs.PAPER_FEATURES, tuple(envs.FEATURES)])
-def test_api_checkers(features):
+def test_api_checkers(env_id, features):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        check_env(make(render_mode="rgb_array", features=features).unwrapped)
+        check_env(make(env_id, render_mode="rgb_array", features=features).unwrapped)
         # Stable-Baselines3 takes every array of three axes for an image that should be uint8 and large.
         warnings.filterwarnings("ignore", message="It seems that your observation pairs is an image")
         warnings.filterwarnings("ignore", message="The minimal resolution for an image")
         warnings.filterwarnings("ignore", message="It seems that your observation space pairs is an image")
-        check_env_for_sb3(make(features=features))
+        check_env_for_sb3(make(env_id, features=features))
 
 
 def test_reward_and_info():
@@ -66,12 +69,13 @@ def test_an_episode_can_be_longer_than_the_papers():
     assert truncations.index(True) == 1199
 
 
+@pytest.mark.parametrize("env_id", IDS)
 @pytest.mark.parametrize("mode", list(AutoresetMode))
-def test_the_native_vector_is_gymnasiums_vector_of_singles(mode):
+def test_the_native_vector_is_gymnasiums_vector_of_singles(env_id, mode):
     """Every return value equals that of gymnasium's own SyncVectorEnv, across several episode ends."""
-    native = gymnasium.make_vec(ID, num_envs=3, max_episode_steps=5, autoreset_mode=mode)
-    reference = SyncVectorEnv([lambda: make(max_episode_steps=5)] * 3, autoreset_mode=mode)
-    rng = np.random.default_rng(0)
+    native = gymnasium.make_vec(env_id, num_envs=3, max_episode_steps=5, autoreset_mode=mode)
+    reference = SyncVectorEnv([lambda: make(env_id, max_episode_steps=5)] * 3, autoreset_mode=mode)
+    native.action_space.seed(0)
     same(native.reset(seed=11), reference.reset(seed=11))
     ended = np.zeros(3, bool)
     for step in range(23):
@@ -80,7 +84,7 @@ def test_the_native_vector_is_gymnasiums_vector_of_singles(mode):
         if mode is DISABLED and step == 2:  # from here on the scenes end at different times
             mask = np.array([True, False, False])
             same(native.reset(options={"reset_mask": mask}), reference.reset(options={"reset_mask": mask}))
-        action = rng.integers(0, 3, (3, 4))
+        action = native.action_space.sample()
         ours, theirs = native.step(action), reference.step(action)
         same(ours, theirs)
         ended = ours[3].copy()
@@ -260,3 +264,81 @@ def test_a_picture_shows_seen_and_unseen_targets():
     env.unwrapped.task.simulator.place(heading=[180] * 4)
     assert not np.array_equal(env.render(), picture)
     assert len(gymnasium.make_vec(ID, num_envs=2, render_mode="rgb_array").render()) == 2
+
+
+def test_a_row_for_every_sensor():
+    """Rows are the sensors of the joint environment, each with its own reward and its own last observation."""
+    joint = ExecutorVecEnv(3, seed=5, max_episode_steps=4, per_sensor=False)
+    rows = ExecutorVecEnv(3, seed=5, max_episode_steps=4)
+    joint.seed(5)
+    rows.seed(5)
+    assert rows.num_envs == 12
+    assert rows.action_space == gymnasium.spaces.Discrete(3)
+    rng = np.random.default_rng(0)
+    whole, apart = joint.reset(), rows.reset()
+    returns = np.zeros(12)
+    for step in range(1, 10):
+        for key in whole:
+            np.testing.assert_array_equal(apart[key], whole[key].reshape(12, *whole[key].shape[2:]))
+        assert rows.observation_space.contains({key: value[7] for key, value in apart.items()})
+        action = rng.integers(0, 3, (3, 4))
+        whole, _, dones, infos = joint.step(action)
+        apart, rewards, row_dones, row_infos = rows.step(action.ravel())
+        assert row_dones.tolist() == np.repeat(dones, 4).tolist()
+        own = np.stack([info["rewards"] for info in infos]).ravel()
+        np.testing.assert_array_equal(rewards, own.astype(np.float32))
+        returns += own
+        for row in range(12):
+            if step % 4 == 0:
+                last = infos[row // 4]["terminal_observation"]["pairs"][row % 4]
+                np.testing.assert_array_equal(row_infos[row]["terminal_observation"]["pairs"], last)
+                assert row_infos[row]["episode"]["r"] == pytest.approx(returns[row])
+        if step % 4 == 0:
+            returns[:] = 0
+    team = CoverageVecEnv(2, per_sensor=True)
+    team.reset()
+    assert len(set(team.step(np.zeros(8, int))[1][:4].tolist())) == 1
+    with pytest.raises(ValueError, match="CoordinatorTask decides for all sensors at once"):
+        DirectionalSensorVecEnv(CoordinatorTask(), max_episode_steps=5, per_sensor=True)
+    with pytest.raises(ValueError, match=r"action has shape \(2, 4\); it must have shape \(8,\)"):
+        team.step(np.zeros((2, 4), int))
+
+
+def test_reset_options_put_things_in_their_places():
+    tracks = np.zeros((3, 5, 2)) + np.arange(3)[:, None, None]
+    options = {"heading": [0, 90, 180, 270], "target_position": [(1, 2)] * 5, "target_tracks": tracks}
+    env = make(scenario=envs.load_scenario("hit-mac").replace(extra_move_every=0))
+    env.reset(seed=0, options=options)
+    state = env.unwrapped.task.simulator.state
+    assert state.heading[0].tolist() == [0, 90, 180, 270]
+    assert state.target_position[0].tolist() == [[1, 2]] * 5
+    for step in range(3):
+        _, _, _, truncated, _ = env.step(np.zeros(4, int))
+        assert env.unwrapped.task.simulator.state.target_position[0].tolist() == [[step, step]] * 5
+        assert truncated == (step == 2)  # the tracks have ended
+    env.reset()
+    env.step(np.zeros(4, int))
+    assert len(np.unique(env.unwrapped.task.simulator.state.target_position)) == 10  # on their own again
+
+    vector = gymnasium.make_vec(ID, num_envs=2)
+    vector.reset(seed=0, options={"heading": [[1, 2, 3, 4], [5, 6, 7, 8]]})
+    vector.reset(options={"heading": [9] * 4, "reset_mask": np.array([False, True])})
+    assert vector.task.simulator.state.heading.tolist() == [[1, 2, 3, 4], [9] * 4]
+
+    venv = CoverageVecEnv(2)
+    venv.set_options([{"heading": np.full(4, 10)}, {"heading": np.full(4, 20)}])
+    venv.reset()
+    assert venv.task.simulator.state.heading.tolist() == [[10] * 4, [20] * 4]
+
+
+def test_clones_follow_their_tracks():
+    simulator = envs.Simulator("hit-mac", 2, 0)
+    simulator.place(target_tracks=np.arange(40.0).reshape(4, 5, 2))
+    simulator.step(np.zeros((2, 4), int))
+    clone = simulator.clone()
+    for one in (simulator, clone):
+        one.step(np.zeros((2, 4), int))
+    np.testing.assert_equal(clone.get_state(), simulator.get_state())
+    assert not clone.track_ended.any()
+    clone.step(np.zeros((2, 4), int))
+    assert clone.track_ended.all()

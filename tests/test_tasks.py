@@ -1,0 +1,255 @@
+"""HiT-MAC's executor and coordinator tasks: equal to the released program's recordings, and by hand."""
+
+import numpy as np
+import pytest
+
+from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario
+from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+
+
+def start(record, tracks):
+    return {
+        "sensor_position": record["sensor_position"],
+        "heading": record["heading0"],
+        "target_position": record["target0"],
+        "target_tracks": tracks,
+    }
+
+
+def assert_same_angles(ours, theirs):
+    """Equal but for whole turns: the released program wraps its headings now and then, we never do."""
+    np.testing.assert_allclose((ours - theirs + 180) % 360, 180, atol=1e-9)
+
+
+def test_the_executor_task_is_the_released_programs(recording):
+    record = recording("hitmac_executor_trajectories.npz")
+    task = ExecutorTask(num_envs=4, seed=0)
+    task.reset(options=start(record, record["targets"]))
+    np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
+    for step in range(101):
+        reward = task.step(record["action"][:, step])
+        state = task.simulator.state
+        assert_same_angles(state.heading, record["heading"][:, step])
+        np.testing.assert_allclose(task.rewards, record["reward"][:, step], atol=1e-9)
+        np.testing.assert_allclose(reward, record["reward"][:, step].mean(-1), atol=1e-9)
+        np.testing.assert_array_equal(task.assigned, record["goals"][:, step])
+        np.testing.assert_allclose(task.simulator.coverage, record["coverage"][:, step])
+        np.testing.assert_allclose(task.observe()["pairs"], record["obs"][:, step], atol=1e-6)
+        assert (task.time >= 101).tolist() == record["done"][:, step].tolist()
+
+
+def test_the_coordinator_task_is_the_released_programs(recording):
+    record = recording("hitmac_coordinator_trajectories.npz")
+    task = CoordinatorTask(num_envs=4, seed=0)
+    task.reset(options=start(record, record["target_moves"].reshape(4, -1, 5, 2)))
+    np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
+    for decision in range(101):
+        action = record["action"][:, decision].reshape(4, -1)
+        reward = task.step(action)
+        assert_same_angles(task.simulator.state.heading, record["headings"][:, decision, -1])
+        np.testing.assert_allclose(task.sub_rewards, record["sub_reward"][:, decision], atol=1e-9)
+        np.testing.assert_allclose(reward, record["reward"][:, decision], atol=1e-9)
+        np.testing.assert_allclose(task.simulator.coverage, record["coverage"][:, decision])
+        np.testing.assert_allclose(task.info()["turned"], record["cost"][:, decision])
+        np.testing.assert_allclose(task.observe()["pairs"], record["obs"][:, decision], atol=1e-6)
+        assert (task.time >= 101).tolist() == record["done"][:, decision].tolist()
+
+
+ONE = Scenario(num_sensors=1, num_targets=2, start_heading="target", extra_move_every=0)
+
+
+def placed(task, heading, targets, tracks=None):
+    options = {"sensor_position": [(0, 0)], "heading": [heading], "target_position": targets}
+    task.reset(options=options | {"target_tracks": [targets] * 400 if tracks is None else tracks})
+    return task
+
+
+def test_executor_rewards_by_hand():
+    task = placed(ExecutorTask(ONE), 0, [(500, 0), (0, 500)])
+    assert task.step([[0]]) == pytest.approx((1 - 1) / 2)  # in the middle of the view; not seen
+    assert task.step([[1]]) == pytest.approx((1 - 5 / 45 - 1) / 2 - 0.01)
+    for _ in range(3):
+        task.step([[1]])
+    assert task.step([[0]]) == pytest.approx((1 - 20 / 45 - 1) / 2)
+    assert ExecutorTask(ONE, turn_cost=0.5).turn_cost == 0.5
+
+
+def test_executor_goals_are_what_is_in_range_at_every_tenth_step():
+    task = placed(ExecutorTask(ONE), 0, [(500, 0), (900, 0)])
+    for _ in range(9):
+        task.step([[0]])
+    assert task.assigned.tolist() == [[[True, True]]]
+    assert task.step([[0]]) == pytest.approx((1 - 1) / 2)  # the reward is still for the old goals
+    assert task.assigned.tolist() == [[[True, False]]]
+    assert task.step([[0]]) == pytest.approx(1)
+    task.reset()
+    assert task.assigned.all()
+
+
+def test_packing_and_padding():
+    task = placed(ExecutorTask(ONE, features=DEFAULT_FEATURES), 0, [(900, 0), (500, 0)])
+    for _ in range(10):
+        task.step([[0]])
+    whole = task.observer.observe(task.simulator)["pairs"]
+    shown = task.observe()
+    np.testing.assert_array_equal(shown["pairs"][0, 0, 0], whole[0, 0, 1])
+    assert not shown["pairs"][0, 0, 1].any()
+    assert shown["mask"].tolist() == [[[1, 1]]]
+    task.padding = "masked"
+    assert task.observe()["mask"].tolist() == [[[1, 0]]]
+
+
+@pytest.mark.parametrize(
+    ("bearing", "turned"), [(0.1, 0), (4.9, 0), (5.1, 5), (60, 5), (-0.1, -5), (-60, -5), (179, 5), (-179, -5)]
+)
+def test_the_scripted_executor_by_hand(bearing, turned):
+    task = CoordinatorTask(ONE, decision=1)
+    place = 300 * np.cos(np.radians(bearing + 30)), 300 * np.sin(np.radians(bearing + 30))
+    placed(task, 30, [place, (900, 900)])
+    task.step([[1, 0]])
+    assert task.simulator.state.heading[0, 0] - 30 == pytest.approx(turned)
+
+
+def test_the_scripted_executor_turns_to_the_mean():
+    task = placed(CoordinatorTask(ONE, decision=4), 0, [(300, 300), (-300, 300)])
+    task.step([[1, 1]])
+    assert task.simulator.state.heading[0, 0] == pytest.approx(20)
+    assert task.info()["turned"] == 1
+
+
+def test_the_penalty_for_seeing_nothing_assigned():
+    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (0, 900)])
+    assert task.step([[1, 0]]) == pytest.approx(0.5)  # the first is seen
+    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (499, 1)])
+    assert task.step([[0, 0]]).item() == pytest.approx(-0.1)  # all is seen and nothing assigned
+    assert task.sub_rewards.tolist() == [[-0.1] * 10]
+
+
+def test_idle_sensors():
+    holding = placed(CoordinatorTask(ONE, idle="holds"), 0, [(500, 0), (0, 900)])
+    holding.step([[0, 0]])
+    assert holding.simulator.state.heading[0, 0] == 0
+    turning = CoordinatorTask("hit-mac", 200, 0)
+    before = turning.simulator.state.heading.copy()
+    turned = np.zeros(200)
+    for _ in range(5):
+        turning.step(np.zeros((200, 20), int))
+        turned += turning.turned
+    assert abs(turned.mean() / 5 / 10 / 4 - 2 / 3) < 0.01
+    assert abs((turning.simulator.state.heading - before).mean()) < 2
+
+
+def test_a_decision_moves_the_targets_eleven_times():
+    tracks = np.zeros((22, 2, 2))
+    tracks[:, 0, 0] = np.arange(22)
+    task = placed(CoordinatorTask(ONE), 0, [(0, 0), (1, 1)], tracks)
+    task.step([[1, 0]])
+    assert task.simulator.state.target_position[0, 0, 0] == 10
+    assert task.time.tolist() == [1]
+    assert not task.simulator.track_ended.any()
+    task.step([[1, 0]])
+    assert task.simulator.track_ended.all()
+
+
+class Towards:
+    """The scripted executor again, as a policy that sees only the packed rows of its own targets."""
+
+    def __init__(self):
+        self.calls = []
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        self.calls.append({key: value.copy() for key, value in observation.items()})
+        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
+        sine, cosine, distance = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        bearing = np.degrees(
+            np.arctan2((sine * distance * mask).sum(-1), (cosine * distance * mask).sum(-1))
+        )  # of the mean position, as seen from the sensor
+        return np.array([0, 1, 2])[np.clip(np.floor(bearing / 5), -1, 1).astype(int)], None
+
+
+def test_a_policy_as_executor_is_called_in_one_batch():
+    policy = Towards()
+    features = ("bearing_sin", "bearing_cos", "distance")
+    ours = CoordinatorTask("hit-mac", 30, 7, executor=policy, executor_features=features, padding="masked")
+    scripted = CoordinatorTask("hit-mac", 30, 7)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        action = rng.integers(0, 2, (30, 20))
+        action[:, ::5] = 1  # nobody is idle
+        np.testing.assert_allclose(ours.step(action), scripted.step(action), atol=1e-9)
+    assert len(policy.calls) == 50
+    assert policy.calls[0]["pairs"].shape == (120, 5, 3)
+    np.testing.assert_array_equal(ours.simulator.state.heading, scripted.simulator.state.heading)
+
+
+def test_the_rows_of_an_executor_are_numbered():
+    class Looker:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            self.seen = observation
+            return np.zeros(len(observation["pairs"]), int), None
+
+    looker = Looker()
+    task = CoordinatorTask("hit-mac", 1, 0, executor=looker)
+    action = np.zeros((4, 5), int)
+    action[2, [1, 4]] = 1
+    task.step(action.reshape(1, -1))
+    rows = looker.seen["pairs"][2]
+    np.testing.assert_allclose(rows[:3, :2], [[0.5, 0], [0.5, 0.2], [0, 0]])
+    assert looker.seen["mask"].all()
+
+
+def test_an_executor_that_answers_wrongly_is_named():
+    class Wrong:
+        def predict(self, *arguments, **options):
+            return np.array([5]), None
+
+    with pytest.raises(ValueError, match="it must give 4 numbers 0, 1 or 2"):
+        CoordinatorTask("hit-mac", 1, 0, executor=Wrong()).step(np.ones((1, 20), int))
+
+
+@pytest.mark.parametrize("task", [CoverageTask, ExecutorTask, CoordinatorTask])
+def test_a_batch_is_its_single_scenes(task):
+    batch = task(num_envs=300, seed=50, num_threads=2)
+    singles = {b: task(num_envs=1, seed=50 + b) for b in (0, 150, 299)}
+    rng = np.random.default_rng(0)
+    for step in range(25):
+        action = rng.integers(0, 2, (300, *batch.action_space.shape))
+        rewards = batch.step(action)
+        for b, single in singles.items():
+            assert single.step(action[b : b + 1]) == rewards[b : b + 1]
+        if step == 11:
+            mask = np.arange(300) % 2 == 0
+            batch.reset(mask=mask)
+            for b, single in singles.items():
+                if mask[b]:
+                    single.reset()
+        shown, info = batch.observe(), batch.info()
+        for b, single in singles.items():
+            np.testing.assert_equal({k: v[b] for k, v in shown.items()}, {k: v[0] for k, v in single.observe().items()})
+            np.testing.assert_equal({k: v[b] for k, v in info.items()}, {k: v[0] for k, v in single.info().items()})
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: ExecutorTask(padding="none"), "padding is 'none'; it must be attended or masked"),
+        (lambda: ExecutorTask(goals_every=0), "goals_every is 0"),
+        (lambda: CoordinatorTask(executor="clever"), "executor is 'clever'; it must be 'scripted' or a policy"),
+        (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or holds"),
+        (lambda: CoordinatorTask(decision=0), "decision is 0"),
+        (lambda: CoordinatorTask().step(np.full((1, 20), 2)), "action holds 2; it must be 0 or 1"),
+        (lambda: CoordinatorTask().step(np.ones((1, 4, 5), int)), r"it must have shape \(1, 20\)"),
+        (lambda: CoverageTask().reset(options={"colour": 1}), "unknown place 'colour': known are sensor_position"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((3, 4, 2))}), "target_tracks has shape"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((0, 5, 2))}), "target_tracks has shape"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), 2e3)}), "targets stay within"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), np.nan)}), "must be finite"),
+    ],
+)
+def test_bad_input(build, says):
+    with pytest.raises(ValueError, match=says):
+        build()
+
+
+def test_the_papers_features_are_the_default_of_its_tasks():
+    assert ExecutorTask().observer.features == CoordinatorTask().observer.features == PAPER_FEATURES
