@@ -37,7 +37,8 @@ def parse(
         # The parser draws a box over many lines; what matters stands between its title and the first rule.
         text = [re.sub("[│╭╮╰╯─]", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(line for line in text[1 : text.index("", 1) if "" in text[1:] else None] if line)
-        sys.exit(f"{program}: error: {reason} (see --help)")
+        print(f"{program}: error: {reason} (see --help)", file=sys.stderr)
+        sys.exit(2)
 
 
 @contextlib.contextmanager
