@@ -5,12 +5,19 @@
 imported from there, since Stable-Baselines3 brings torch.
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
 from gymnasium.envs.registration import register
 
 from envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from envs.scenario import Scenario, load_scenario, presets
 from envs.simulator import Simulator
-from envs.tasks import DECISIONS, SUB_STEPS
+from envs.tasks import DECISIONS, SUB_STEPS, TASKS
+
+if TYPE_CHECKING:
+    from envs.pettingzoo_env import DirectionalSensorParallelEnv
 
 __all__ = [
     "DECISIONS",
@@ -18,16 +25,45 @@ __all__ = [
     "FEATURES",
     "PAPER_FEATURES",
     "SUB_STEPS",
+    "TASKS",
     "Scenario",
     "Simulator",
     "load_scenario",
+    "parallel_env",
     "presets",
 ]
 
-for _task, _steps in (("Coverage", SUB_STEPS), ("Executor", DECISIONS), ("Coordinator", DECISIONS)):
+for _task, (_, _steps) in TASKS.items():
     register(
         id=f"dsn/{_task}-v0",
         entry_point=f"envs.gym_env:{_task}Env",
         vector_entry_point=f"envs.vector_env:{_task}VectorEnv",
         max_episode_steps=_steps,
+    )
+
+
+def parallel_env(
+    task: str = "Coverage", *, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
+) -> DirectionalSensorParallelEnv:
+    """One scene as a PettingZoo ParallelEnv, every sensor an agent (needs the extra `pettingzoo`).
+
+    Args:
+        task: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``.
+        max_episode_steps: None: the task's own, 1010, 101 or 101.
+        render_mode: ``"rgb_array"`` or None.
+        **options: the task's (see :mod:`envs.tasks`): `scenario`, `features`, ...
+
+    Raises:
+        ValueError: an unknown task (the known are listed) or an option out of its range.
+        ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
+    """
+    from envs.pettingzoo_env import DirectionalSensorParallelEnv
+
+    if task not in TASKS:
+        raise ValueError(f"unknown task {task!r}: known are {', '.join(TASKS)}")
+    make, steps = TASKS[task]
+    return DirectionalSensorParallelEnv(
+        make(num_envs=1, num_threads=1, **options),
+        max_episode_steps=steps if max_episode_steps is None else max_episode_steps,
+        render_mode=render_mode,
     )

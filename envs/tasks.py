@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -344,6 +344,14 @@ class CoordinatorTask(Task):
             "sub_rewards": self.sub_rewards.copy(),
             "assigned": self.assigned.copy(),
         }
+
+
+TASKS: dict[str, tuple[Callable[..., Task], int]] = {
+    "Coverage": (CoverageTask, SUB_STEPS),
+    "Executor": (ExecutorTask, DECISIONS),
+    "Coordinator": (CoordinatorTask, DECISIONS),
+}
+"""The tasks by the names that they have in the environments' ids, each with the length of an episode, steps."""
 
 
 def pack(pairs: np.ndarray, assigned: np.ndarray, padding: str, row_id: int = -1) -> dict[str, np.ndarray]:
