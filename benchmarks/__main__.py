@@ -1,4 +1,4 @@
-"""The speeds that the README names: ``python -m benchmarks [simulator|gymnasium|start|training ...]``."""
+"""The speeds that the README names: ``python -m benchmarks [simulator|coordinator|gymnasium|start|training ...]``."""
 
 import platform
 import subprocess
@@ -54,6 +54,26 @@ def simulator() -> None:
             print(f"  {batch:>6} {threads:>7} {rates[0]:>17,.0f} {rates[1]:>15,.0f}")
 
 
+def coordinator() -> None:
+    from envs.tasks import CoordinatorTask
+
+    print("\ndsn/Coordinator-v0, scripted executor, random assignments, with observations, decisions/s; best of 5")
+    for batch, threads in ((1, 1), (1024, 1), (1024, 2)):
+        task = CoordinatorTask("hit-mac", batch, 0, num_threads=threads)
+        actions = np.random.default_rng(0).integers(0, 2, (16, batch, 20))
+        decisions = max(8, 16_384 // batch)
+
+        def run(task: CoordinatorTask = task, actions: np.ndarray = actions, decisions: int = decisions) -> float:
+            began = time.perf_counter()
+            for decision in range(decisions):
+                task.step(actions[decision % 16])
+                task.observe()
+            return decisions * len(actions[0]) / (time.perf_counter() - began)
+
+        run()
+        print(f"  batch {batch:>5}, {threads} threads: {best(run):>10,.0f}")
+
+
 def gymnasium() -> None:
     import gymnasium as gym
 
@@ -99,7 +119,13 @@ def training() -> None:
     print(f"\ntrain.py --minutes 0.5: {int(steps) / 30:,.0f} environment steps/s end to end")
 
 
-BENCHMARKS = {"simulator": simulator, "gymnasium": gymnasium, "start": start, "training": training}
+BENCHMARKS = {
+    "simulator": simulator,
+    "coordinator": coordinator,
+    "gymnasium": gymnasium,
+    "start": start,
+    "training": training,
+}
 
 
 def main(names: list[str]) -> None:

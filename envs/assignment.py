@@ -96,74 +96,76 @@ def coordinator_reward(state, b, penalty, assigned):
     return penalty
 
 
-@njit
-def goal_sub_step(state, p, b, action, assigned, penalty, sub_rewards, k):
-    """Sub-step k of a decision in scene b: all sensors turn, all targets move, and the sub-step is rewarded."""
-    physics.turn(state, p, b, action)
-    physics.walk(state, p, b)
-    physics.see(state, p, b)
-    state.time[b] += 1
-    sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
-
-
 @kernel(nogil=True)
-def executor_step(state, p, half_view, turn_cost, every, action, assigned, rewards, chosen, low, high):
+def executor_step(state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, low, high):
     """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
     for b in range(low, high):
         if chosen[b]:
-            physics.sub_step(state, p, b, action)
+            extra_move = physics.extra_move_due(state, p, b)
+            if tracks is None:
+                physics.sub_step(state, p, b, action, extra_move)
+            else:
+                physics.tracked_sub_step(state, p, tracks, b, action, extra_move)
             executor_rewards(state, b, half_view, turn_cost, action, assigned, rewards)
             if state.time[b] % every == 0:
                 assign_in_range(state, p, b, assigned)
 
 
 @kernel(parallel=True)
-def executor_step_threads(state, p, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds):
+def executor_step_threads(state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds):
     """`executor_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         executor_step(
-            state, p, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds[c], bounds[c + 1]
+            state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds[c], bounds[c + 1]
         )
 
 
 @kernel(nogil=True)
-def begin_decision(state, p, chosen):
+def begin_decision(state, p, tracks, chosen, low, high):
     """The move of the targets with which a decision begins, in the chosen scenes."""
-    for b in range(chosen.shape[0]):
-        if chosen[b]:
-            physics.walk(state, p, b)
-
-
-@kernel(nogil=True)
-def executed_sub_step(state, p, turn_at_random, penalty, k, assigned, action, sub_rewards, turned, chosen):
-    """Sub-step k of a decision whose executor has chosen `action`, in the chosen scenes."""
-    for b in range(chosen.shape[0]):
-        if chosen[b]:
-            idle(state, b, assigned, turn_at_random, action)
-            goal_sub_step(state, p, b, action, assigned, penalty, sub_rewards, k)
-            turned[b] += state.turned[b]
-
-
-@kernel(nogil=True)
-def scripted_decision(state, p, turn_at_random, penalty, assigned, action, sub_rewards, turned, chosen, low, high):
-    """A whole decision by the scripted executor in the chosen scenes."""
     for b in range(low, high):
         if chosen[b]:
-            physics.walk(state, p, b)
-            for k in range(sub_rewards.shape[1]):
-                turn_to_mean(state, p, b, assigned, action)
-                idle(state, b, assigned, turn_at_random, action)
-                goal_sub_step(state, p, b, action, assigned, penalty, sub_rewards, k)
-                turned[b] += state.turned[b]
+            if tracks is None:
+                physics.walk(state, p, b)
+            else:
+                physics.walk_or_follow(state, p, tracks, b)
 
 
 @kernel(parallel=True)
-def scripted_decision_threads(state, p, turn_at_random, penalty, assigned, action, sub_rewards, turned, chosen, bounds):
-    """`scripted_decision` on several threads."""
+def begin_decision_threads(state, p, tracks, chosen, bounds):
+    """`begin_decision` on several threads."""
     for c in prange(bounds.shape[0] - 1):
-        scripted_decision(
-            state, p, turn_at_random, penalty, assigned, action, sub_rewards, turned, chosen, bounds[c], bounds[c + 1]
-        )
+        begin_decision(state, p, tracks, chosen, bounds[c], bounds[c + 1])
+
+
+@kernel(nogil=True)
+def goal_sub_step(
+    state, p, tracks, scripted, turn_at_random, penalty, k, assigned, action, sub_rewards, turned, chosen, low, high
+):
+    """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes."""
+    for b in range(low, high):
+        if chosen[b]:
+            if scripted:
+                turn_to_mean(state, p, b, assigned, action)
+            idle(state, b, assigned, turn_at_random, action)
+            if tracks is None:
+                physics.sub_step(state, p, b, action, False)
+            else:
+                physics.tracked_sub_step(state, p, tracks, b, action, False)
+            sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
+            turned[b] += state.turned[b]
+
+
+@kernel(parallel=True)
+def goal_sub_step_threads(
+    state, p, tracks, scripted, turn_at_random, penalty, k, assigned, action, sub_rewards, turned, chosen, bounds
+):
+    """`goal_sub_step` on several threads."""
+    for c in prange(bounds.shape[0] - 1):
+        goal_sub_step(
+            state, p, tracks, scripted, turn_at_random, penalty, k,
+            assigned, action, sub_rewards, turned, chosen, bounds[c], bounds[c + 1],
+        )  # fmt: skip
 
 
 @kernel(nogil=True)

@@ -32,15 +32,24 @@ class State(NamedTuple):
     goal: np.ndarray  # (B, m, 2)
     speed: np.ndarray  # (B, m) units per second
     moves: np.ndarray  # (B, m) int64: moves since the last new goal
-    tracks: np.ndarray  # (B, K, m, 2) recorded positions after the 1st, 2nd, ... move
-    track_length: np.ndarray  # (B,) int64: how many of them the scene follows; 0: the targets walk by themselves
-    track_moves: np.ndarray  # (B,) int64: how many it has followed
     # What follows from the rest, kept because it is read often:
     direction: np.ndarray  # (B, n, 2) unit vector of the heading
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
     covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
     num_covered: np.ndarray  # (B,) int64: how many targets are covered
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
+
+
+class Tracks(NamedTuple):
+    """Recorded positions that the targets of a batch follow instead of walking.
+
+    The kernels take it beside the state, or None, for which they are compiled apart: scenes without tracks, the
+    rule, do not pay for them.
+    """
+
+    track_position: np.ndarray  # (B, K, m, 2) after the 1st, 2nd, ... move
+    track_length: np.ndarray  # (B,) int64: how many of them the scene follows; 0: its targets walk by themselves
+    track_moves: np.ndarray  # (B,) int64: how many it has followed
 
 
 class Parameters(NamedTuple):
@@ -104,9 +113,6 @@ def allocate(scenario: Scenario, num_envs: int) -> State:
         goal=np.zeros((b, m, 2)),
         speed=np.zeros((b, m)),
         moves=np.zeros((b, m), np.int64),
-        tracks=np.zeros((b, 0, m, 2)),
-        track_length=np.zeros(b, np.int64),
-        track_moves=np.zeros(b, np.int64),
         direction=np.zeros((b, n, 2)),
         visible=np.zeros((b, n, m), np.bool_),
         covered=np.zeros((b, m), np.bool_),
@@ -156,8 +162,6 @@ def begin(state, p, b):
     m = state.speed.shape[1]
     state.time[b] = 0
     state.turned[b] = 0
-    state.track_length[b] = 0
-    state.track_moves[b] = 0
     # Deal the areas out in random order: sensor i gets a random one of those not yet dealt (Fisher and Yates).
     for i in range(n):
         state.sensor_position[b, i, 0] = i
@@ -210,33 +214,14 @@ def turn(state, p, b, action):
 
 
 @njit
-def _follow(state, p, b):
-    """Move every target of scene b to its next recorded position; at the end of the record all stand still."""
-    move = state.track_moves[b]
-    on = move < state.track_length[b]
-    for j in range(state.speed.shape[1]):
-        for axis in range(2):
-            before = state.target_position[b, j, axis]
-            after = state.tracks[b, move, j, axis] if on else before
-            state.target_position[b, j, axis] = after
-            state.velocity[b, j, axis] = (after - before) / p.time_step
-    if on:
-        state.track_moves[b] = move + 1
-
-
-@njit
 def walk(state, p, b):
     """Move every target of scene b once.
 
     A target takes a new goal and speed if its goal is near, if it stands near one of its two previous
     places, or if it has pursued its goal for too long. Then it steps towards the goal by
     ``speed * (1 + noise * u) * time_step``. A step out of the arena is drawn anew as a move of its own, so
-    the place where the target stands is then also its previous one. A scene with recorded tracks follows
-    those instead.
+    the place where the target stands is then also its previous one.
     """
-    if state.track_length[b] > 0:
-        _follow(state, p, b)
-        return
     for j in range(state.speed.shape[1]):
         x = state.target_position[b, j, 0]
         y = state.target_position[b, j, 1]
@@ -301,11 +286,49 @@ def see(state, p, b):
 
 
 @njit
-def sub_step(state, p, b, action):
-    """One sub-step of scene b: the extra move when it is due, all sensors turn, all targets move, all look."""
-    if p.extra_move_every > 0 and state.time[b] % p.extra_move_every == 0:
+def walk_or_follow(state, p, tracks, b):
+    """Move every target of scene b once: to its next recorded position where there are any, else as it walks.
+
+    At the end of the record all stand still.
+    """
+    move = tracks.track_moves[b]
+    if tracks.track_length[b] == 0:
+        walk(state, p, b)
+    else:
+        on = move < tracks.track_length[b]
+        for j in range(state.speed.shape[1]):
+            for axis in range(2):
+                before = state.target_position[b, j, axis]
+                after = tracks.track_position[b, move, j, axis] if on else before
+                state.target_position[b, j, axis] = after
+                state.velocity[b, j, axis] = (after - before) / p.time_step
+        if on:
+            tracks.track_moves[b] = move + 1
+
+
+@njit(inline="always")
+def extra_move_due(state, p, b):
+    """Whether the targets of scene b make an extra move before the next sub-step."""
+    return p.extra_move_every > 0 and state.time[b] % p.extra_move_every == 0
+
+
+@njit
+def sub_step(state, p, b, action, extra_move):
+    """One sub-step of scene b: perhaps an extra move, all sensors turn, all targets move, all look."""
+    if extra_move:
         walk(state, p, b)
     turn(state, p, b, action)
     walk(state, p, b)
+    see(state, p, b)
+    state.time[b] += 1
+
+
+@njit
+def tracked_sub_step(state, p, tracks, b, action, extra_move):
+    """A sub-step of scene b in a batch with recorded tracks."""
+    if extra_move:
+        walk_or_follow(state, p, tracks, b)
+    turn(state, p, b, action)
+    walk_or_follow(state, p, tracks, b)
     see(state, p, b)
     state.time[b] += 1

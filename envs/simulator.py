@@ -12,6 +12,7 @@ from numba import prange
 
 from envs import physics
 from envs.compiled import kernel
+from envs.physics import Tracks
 from envs.random import stream_keys
 from envs.scenario import Scenario, load_scenario
 
@@ -31,16 +32,21 @@ def _begin(state, p, chosen, low, high):
 
 
 @kernel(nogil=True)
-def _sub_step(state, p, action, chosen, low, high):
-    for b in range(low, high):
-        if chosen[b]:
-            physics.sub_step(state, p, b, action)
+def _sub_step(state, p, tracks, action, chosen, low, high):
+    if tracks is None:
+        for b in range(low, high):
+            if chosen[b]:
+                physics.sub_step(state, p, b, action, physics.extra_move_due(state, p, b))
+    else:
+        for b in range(low, high):
+            if chosen[b]:
+                physics.tracked_sub_step(state, p, tracks, b, action, physics.extra_move_due(state, p, b))
 
 
 @kernel(parallel=True)
-def _sub_step_threads(state, p, action, chosen, bounds):
+def _sub_step_threads(state, p, tracks, action, chosen, bounds):
     for chunk in prange(bounds.shape[0] - 1):
-        _sub_step(state, p, action, chosen, bounds[chunk], bounds[chunk + 1])
+        _sub_step(state, p, tracks, action, chosen, bounds[chunk], bounds[chunk + 1])
 
 
 @kernel(nogil=True)
@@ -66,6 +72,7 @@ class Simulator:
 
     Attributes:
         state: the :class:`~envs.physics.State`, the live arrays (read them; copy what you keep).
+        tracks: the :class:`~envs.physics.Tracks` that scenes follow; None if none does.
 
     Raises:
         ValueError: num_envs or num_threads under 1, a negative seed, seeds that are not num_envs many.
@@ -83,6 +90,7 @@ class Simulator:
         self.num_envs = positive("num_envs", num_envs)
         self.parameters = physics.parameters(self.scenario)
         self.state = physics.allocate(self.scenario, self.num_envs)
+        self.tracks: Tracks | None = None
         self.bounds = chunk_bounds(self.num_envs, num_threads)  # (threads + 1,)
         self._everyone = np.ones(self.num_envs, np.bool_)
         self.reset(seed=random_seed() if seed is None else seed)
@@ -100,7 +108,9 @@ class Simulator:
     @property
     def track_ended(self) -> np.ndarray:
         """(B,) bool: the scene follows recorded tracks and has come to their end."""
-        return (self.state.track_length > 0) & (self.state.track_moves >= self.state.track_length)
+        if self.tracks is None:
+            return np.zeros(self.num_envs, np.bool_)
+        return (self.tracks.track_length > 0) & (self.tracks.track_moves >= self.tracks.track_length)
 
     @property
     def rotation(self) -> np.ndarray:
@@ -120,6 +130,10 @@ class Simulator:
         """
         checked = self._checked(options or {})
         chosen = self._everyone if mask is None else mask
+        if self.tracks is not None:
+            self.tracks.track_length[chosen] = 0
+            if not self.tracks.track_length.any():
+                self.tracks = None
         if seed is not None:
             self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
             self.state.draws[chosen] = 0
@@ -139,13 +153,13 @@ class Simulator:
     def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
         """Call a kernel for all scenes, on one thread or on several.
 
-        On one it is ``kernel(state, parameters, *arguments, low, high)``, on several
-        ``kernel_threads(state, parameters, *arguments, bounds)``.
+        On one it is ``kernel(state, parameters, tracks, *arguments, low, high)``, on several
+        ``kernel_threads(state, parameters, tracks, *arguments, bounds)``.
         """
         if self.num_threads == 1:
-            kernel(self.state, self.parameters, *arguments, 0, self.num_envs)
+            kernel(self.state, self.parameters, self.tracks, *arguments, 0, self.num_envs)
         else:
-            kernel_threads(self.state, self.parameters, *arguments, self.bounds)
+            kernel_threads(self.state, self.parameters, self.tracks, *arguments, self.bounds)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Put sensors and targets where the caller wants them; what is not given stays where it is.
@@ -173,9 +187,9 @@ class Simulator:
             if name not in PLACES:
                 raise ValueError(f"unknown place {name!r}: known are {', '.join(PLACES)}")
             array = np.asarray(value, np.float64)
-            shape = getattr(self.state, name.replace("target_tracks", "tracks")).shape
+            shape = getattr(self.state, name.replace("tracks", "position")).shape
             if name == "target_tracks":  # of any length
-                shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[2:])
+                shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[1:])
             if array.shape not in (shape, shape[1:]) or 0 in array.shape:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
             if not np.isfinite(array).all():
@@ -189,13 +203,7 @@ class Simulator:
     def _put(self, checked: Mapping[str, np.ndarray], chosen: np.ndarray) -> None:
         for name, array in checked.items():
             if name == "target_tracks":
-                kept = self.state.tracks[:, : int(self.state.track_length.max())]
-                tracks = np.zeros((len(array), max(array.shape[1], kept.shape[1]), *array.shape[2:]))
-                tracks[:, : kept.shape[1]] = kept
-                tracks[chosen, : array.shape[1]] = array[chosen]
-                self.state = self.state._replace(tracks=tracks)
-                self.state.track_length[chosen] = array.shape[1]
-                self.state.track_moves[chosen] = 0
+                self._follow(array, chosen)
             else:
                 getattr(self.state, name)[chosen] = array[chosen]
             if name == "target_position":
@@ -204,32 +212,51 @@ class Simulator:
         if checked:
             _look(self.state, self.parameters)
 
+    def _follow(self, positions: np.ndarray, chosen: np.ndarray) -> None:
+        """Let the chosen scenes follow `positions` (B, K, m, 2), and the others what they follow already."""
+        b, length, m, _ = positions.shape
+        old = self.tracks or _no_tracks(b, m)
+        kept = old.track_position[:, : int(old.track_length.max())]
+        merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
+        merged[:, : kept.shape[1]] = kept
+        merged[chosen, :length] = positions[chosen]
+        old.track_length[chosen] = length
+        old.track_moves[chosen] = 0
+        self.tracks = Tracks(merged, old.track_length, old.track_moves)
+
     def get_state(self) -> dict[str, np.ndarray]:
-        """A copy of the whole state, by name (see :class:`~envs.physics.State`)."""
-        return {name: array.copy() for name, array in self.state._asdict().items()}
+        """A copy of the whole state, by name: :class:`~envs.physics.State` and :class:`~envs.physics.Tracks`."""
+        tracks = self.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
+        return {name: array.copy() for name, array in (self.state._asdict() | tracks._asdict()).items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
 
         Raises ``ValueError`` for a missing or unknown name or a wrong shape; nothing is changed then.
         """
-        own = self.state._asdict()
+        own = self.state._asdict() | _no_tracks(self.num_envs, self.scenario.num_targets)._asdict()
         if set(state) != set(own):
             raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
-        tracks = np.array(state["tracks"], np.float64)  # these alone may be of any length
-        own["tracks"] = np.zeros((self.num_envs, tracks.shape[1] if tracks.ndim == 4 else 0, *own["tracks"].shape[2:]))
         for name, array in own.items():
-            if np.shape(state[name]) != array.shape:
-                raise ValueError(f"state {name!r} has shape {np.shape(state[name])}; it must be {array.shape}")
-        self.state = self.state._replace(tracks=tracks)
-        for name in own.keys() - {"tracks"}:
-            own[name][...] = state[name]
+            given, shape = np.shape(state[name]), array.shape
+            if name == "track_position" and len(given) == 4:  # of any length
+                shape = (shape[0], given[1], *shape[2:])
+            if given != shape:
+                raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
+        for name, array in self.state._asdict().items():
+            array[...] = state[name]
+        tracks = Tracks(*(np.array(state[name]) for name in Tracks._fields))
+        self.tracks = tracks if tracks.track_length.any() else None
 
     def clone(self) -> Simulator:
         """An independent simulator in the same state, which goes on the same."""
         copy = Simulator(self.scenario, self.num_envs, seed=0, num_threads=self.num_threads)
         copy.set_state(self.get_state())
         return copy
+
+
+def _no_tracks(num_envs: int, num_targets: int) -> Tracks:
+    return Tracks(np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64))
 
 
 def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:

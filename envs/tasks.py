@@ -292,26 +292,24 @@ class CoordinatorTask(Task):
         self.assigned[chosen] = new[chosen]
         self.turned[chosen] = 0
         turns = np.zeros(self.assigned.shape[:2], np.int64)
-        at_random = self.idle == "random"
-        if isinstance(self.executor, str):
-            self.simulator.run(
-                assignment.scripted_decision,
-                assignment.scripted_decision_threads,
-                at_random,
+        scripted = isinstance(self.executor, str)
+        run = self.simulator.run
+        run(assignment.begin_decision, assignment.begin_decision_threads, chosen)
+        for k in range(self.sub_steps):
+            if not scripted:
+                turns[...] = self._executed()
+            run(
+                assignment.goal_sub_step,
+                assignment.goal_sub_step_threads,
+                scripted,
+                self.idle == "random",
                 IDLE_PENALTY,
+                k,
                 self.assigned,
                 turns,
                 self.sub_rewards,
                 self.turned,
                 chosen,
-            )
-            return self.sub_rewards.mean(-1)
-        state, p = self.simulator.state, self.simulator.parameters
-        assignment.begin_decision(state, p, chosen)
-        for k in range(self.sub_steps):
-            turns[...] = self._executed()
-            assignment.executed_sub_step(
-                state, p, at_random, IDLE_PENALTY, k, self.assigned, turns, self.sub_rewards, self.turned, chosen
             )
         return self.sub_rewards.mean(-1)
 
