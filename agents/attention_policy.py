@@ -89,7 +89,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
     One head, shared by all sensors, maps a sensor's feature and the global feature to the logits of its
     actions; another maps the global feature to the value. All start Xavier-uniform: Stable-Baselines3's
-    orthogonal start, which would overwrite the encoder's, is off.
+    orthogonal start, which would overwrite the encoder's, is never applied.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m).
@@ -115,7 +115,6 @@ class AttentionPolicy(ActorCriticPolicy):
     ) -> None:
         if not isinstance(action_space, spaces.MultiDiscrete) or len(set(action_space.nvec.tolist())) != 1:
             raise ValueError(f"the action space is {action_space}; it must be MultiDiscrete([k] * n)")
-        kwargs.setdefault("ortho_init", False)
         kwargs.setdefault("features_extractor_class", AttentionExtractor)
         kwargs.setdefault(
             "features_extractor_kwargs", {"weight_dim": weight_dim, "attend_over": attend_over, "pooling": pooling}

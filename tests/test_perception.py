@@ -36,6 +36,17 @@ def test_worked_example():
     )
 
 
+def test_masked_keys_have_no_weight():
+    query, key = torch.randn(2, 3, 4), torch.randn(2, 5, 4)
+    mask = torch.tensor([[True, True, False, True, False], [False] * 5]).unsqueeze(1)
+    weights = attention_weights(query.requires_grad_(), key, mask)
+    assert not weights[0, :, [2, 4]].any()
+    torch.testing.assert_close(weights[0][:, [0, 1, 3]], attention_weights(query, key[:, [0, 1, 3]])[0])
+    assert not weights[1].any()  # no key at all
+    weights.square().sum().backward()
+    assert query.grad.isfinite().all()
+
+
 def test_the_layer_is_the_papers_equations():
     attention, x = layer(), torch.randn(2, 3, 5, 6, dtype=torch.float64)
     query, key, value = (torch.tanh(linear(x)) for linear in (attention.Q, attention.K, attention.V))
