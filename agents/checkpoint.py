@@ -80,7 +80,8 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
     config = _read_config(folder / "config.json")
     policy = build_policy(config, config.scenario if scenario is None else load_scenario(scenario))
-    load_tensors(policy, folder / "policy.safetensors")
+    path = folder / "policy.safetensors"
+    put_tensors(policy, read_tensors(path), path)
     policy.set_training_mode(False)
     return policy, config
 
@@ -88,11 +89,6 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
     """Every tensor of the policy once (Stable-Baselines3 lists a shared encoder under three names)."""
     return {name: parameter.detach() for name, parameter in policy.named_parameters()}
-
-
-def load_tensors(policy: nn.Module, path: Path) -> None:
-    """Put the tensors of a safetensors file into the policy, or raise ValueError and leave it as it was."""
-    put_tensors(policy, read_tensors(path), path)
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

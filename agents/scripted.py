@@ -6,9 +6,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
-
-STAY, LEFT, RIGHT = 0, 1, 2
 
 
 class ScriptedAgent:

@@ -24,8 +24,8 @@ PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 
 
 @kernel(nogil=True)
-def _begin(state, p, chosen, low, high):
-    for b in range(low, high):
+def _begin(state, p, chosen):
+    for b in range(chosen.shape[0]):
         if chosen[b]:
             physics.begin(state, p, b)
             physics.see(state, p, b)
@@ -137,7 +137,7 @@ class Simulator:
         if seed is not None:
             self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
             self.state.draws[chosen] = 0
-        _begin(self.state, self.parameters, chosen, 0, self.num_envs)
+        _begin(self.state, self.parameters, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:

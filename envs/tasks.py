@@ -73,6 +73,10 @@ class Task:
     ) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
         self.simulator.reset(seed=seed, mask=mask, options=options)
+        self.begin(self.everyone if mask is None else mask)
+
+    def begin(self, chosen: np.ndarray) -> None:
+        """What an episode of the chosen scenes (B,) begins with, besides the simulator's."""
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """One step of the scenes of `mask` (B,), or of all; gives the rewards (B,) float64.
@@ -185,16 +189,8 @@ class ExecutorTask(Task):
         self.assigned = np.ones((self.num_envs, n, m), np.bool_)
         self.rewards = np.zeros((self.num_envs, n))
 
-    def reset(
-        self,
-        *,
-        seed: int | Sequence[int] | None = None,
-        mask: np.ndarray | None = None,
-        options: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        """See :meth:`Task.reset`; every target is a goal of every sensor again."""
-        super().reset(seed=seed, mask=mask, options=options)
-        chosen = self.everyone if mask is None else mask
+    def begin(self, chosen: np.ndarray) -> None:
+        """Every target is a goal of every sensor again."""
         self.assigned[chosen] = True
         self.rewards[chosen] = 0.0
 
@@ -271,16 +267,8 @@ class CoordinatorTask(Task):
         self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
         self.turned = np.zeros(self.num_envs, np.int64)
 
-    def reset(
-        self,
-        *,
-        seed: int | Sequence[int] | None = None,
-        mask: np.ndarray | None = None,
-        options: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
-        """See :meth:`Task.reset`; nothing is assigned."""
-        super().reset(seed=seed, mask=mask, options=options)
-        chosen = self.everyone if mask is None else mask
+    def begin(self, chosen: np.ndarray) -> None:
+        """Nothing is assigned."""
         self.assigned[chosen] = False
         self.sub_rewards[chosen] = 0.0
         self.turned[chosen] = 0
