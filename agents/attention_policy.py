@@ -84,6 +84,18 @@ def _head(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
     return nn.Sequential(first, nn.ReLU(), last)
 
 
+class _Decisions(nn.Module):
+    """The logits of every sensor's decisions (B, n, j * k) in the order of the action space, (B, j * n * k)."""
+
+    def __init__(self, decisions: int) -> None:
+        super().__init__()
+        self.decisions = decisions
+
+    def forward(self, logits: Tensor) -> Tensor:
+        """First the first decision of every sensor, then the second."""
+        return logits.unflatten(-1, (self.decisions, -1)).transpose(-2, -3).flatten(-3)
+
+
 class AttentionPolicy(ActorCriticPolicy):
     """Actor and critic on the attention encoder.
 
@@ -93,7 +105,8 @@ class AttentionPolicy(ActorCriticPolicy):
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m).
-        action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors.
+        action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
+            first action of every sensor, then the second of every sensor, ...
         lr_schedule: Stable-Baselines3's learning rate schedule.
         weight_dim, attend_over, pooling: see :class:`AttentionExtractor`.
         **kwargs: what Stable-Baselines3's ``ActorCriticPolicy`` takes besides.
@@ -119,14 +132,15 @@ class AttentionPolicy(ActorCriticPolicy):
         kwargs.setdefault(
             "features_extractor_kwargs", {"weight_dim": weight_dim, "attend_over": attend_over, "pooling": pooling}
         )
-        self.num_actions = int(action_space.nvec[0])
-        super().__init__(observation_space, action_space, lr_schedule, **kwargs)
         num_sensors = observation_space["pairs"].shape[0]  # type: ignore[index]
-        if len(action_space.nvec) != num_sensors:
+        self.decisions, rest = divmod(len(action_space.nvec), num_sensors)  # of every sensor
+        if rest or not self.decisions:
             raise ValueError(
                 f"the action space has {len(action_space.nvec)} actions, "
-                f"the observation {num_sensors} sensors; they must be the same"
+                f"the observation {num_sensors} sensors; there must be as many actions for each"
             )
+        self.num_actions = int(action_space.nvec[0])
+        super().__init__(observation_space, action_space, lr_schedule, **kwargs)
 
     def _build(self, lr_schedule: Schedule) -> None:
         extractor = self.features_extractor
@@ -134,7 +148,7 @@ class AttentionPolicy(ActorCriticPolicy):
         width = extractor.weight_dim
         # Stable-Baselines3 names these for its own kinds of network, and calls them as it would call those.
         self.mlp_extractor = _Split(extractor.num_sensors, width)  # type: ignore[assignment]
-        head = _head(2 * width, width, self.num_actions, gain=0.01)
-        self.action_net = nn.Sequential(head, nn.Flatten(-2))
+        head = _head(2 * width, width, self.decisions * self.num_actions, gain=0.01)
+        self.action_net = nn.Sequential(head, _Decisions(self.decisions))
         self.value_net = _head(width, width, 1, gain=1.0)  # type: ignore[assignment]
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]

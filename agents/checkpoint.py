@@ -10,13 +10,13 @@ from typing import Any
 import safetensors
 import safetensors.torch
 import torch
-from gymnasium import spaces
 from torch import nn
 
 from agents.attention_policy import AttentionPolicy
 from envs.files import whole_file, write_text
 from envs.observation import Observer
 from envs.scenario import Scenario, load_scenario
+from envs.tasks import turning_space
 
 FORMAT = "hitmac-policy"
 VERSION = 1
@@ -39,9 +39,8 @@ class PolicyConfig:
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """A fresh policy for `scenario`; its tensors fit any number of sensors and targets."""
-    action_space = spaces.MultiDiscrete([3] * scenario.num_sensors)
     space = Observer(scenario, config.features).space
-    return AttentionPolicy(space, action_space, lambda _: learning_rate, **config.policy)
+    return AttentionPolicy(space, turning_space(scenario), lambda _: learning_rate, **config.policy)
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:

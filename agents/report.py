@@ -9,7 +9,7 @@ import numpy as np
 
 from agents.evaluate import Agent
 from envs.files import whole_file
-from envs.render import Picture
+from envs.render import Picture, save_gif
 from envs.scenario import Scenario
 from envs.tasks import SUB_STEPS, CoverageTask
 
@@ -81,15 +81,4 @@ def save_film(
         if step % every == 0 or step == sub_steps:
             caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
             pictures.append(picture.draw(task.simulator.state, 0, caption))
-    with whole_file(path) as temporary:
-        save_gif(temporary, pictures)
-
-
-def save_gif(path: Path, pictures: list[np.ndarray], milliseconds: int = 60) -> None:
-    """Write RGB pictures as an animated GIF that repeats."""
-    from PIL import Image
-
-    # One palette for all frames: colours do not flicker, and the file is smaller.
-    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
-    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
-    frames[0].save(path, save_all=True, append_images=frames[1:], duration=milliseconds, loop=0)
+    save_gif(path, pictures)

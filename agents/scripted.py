@@ -24,7 +24,7 @@ class ScriptedAgent:
         self.generator = np.random.default_rng(seed)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Actions (B, n) for the features (B, n, m, d) and the mask (B, n, m) of a batch."""
+        """The turns (B, n) for the features (B, n, m, d) and the mask (B, n, m) of a batch."""
         raise NotImplementedError
 
     def predict(
@@ -34,16 +34,19 @@ class ScriptedAgent:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
-        """See :class:`agents.policy.Policy`; it keeps no state."""
-        return self.act(observation["pairs"], observation["mask"]), None
+        """See :class:`agents.policy.Policy`; it keeps no state, and lenses that zoom as they are."""
+        turns = self.act(observation["pairs"], observation["mask"])
+        if self.scenario.zoom and turns.shape[1] == self.scenario.num_sensors:
+            return np.concatenate((turns, np.zeros_like(turns)), -1), None
+        return turns, None
 
 
 class RandomAgent(ScriptedAgent):
-    """Every sensor takes one of the three actions at random at every sub-step."""
+    """Every sensor takes one of the three actions at random at every sub-step, and so does every lens that zooms."""
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Uniform over stay, left and right."""
-        return self.generator.integers(0, 3, pairs.shape[:2])
+        return self.generator.integers(0, 3, (len(pairs), pairs.shape[1] * (2 if self.scenario.zoom else 1)))
 
 
 class StillAgent(ScriptedAgent):
@@ -65,7 +68,7 @@ class NearestAgent(ScriptedAgent):
         towards = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
         there = np.isfinite(np.take_along_axis(distance, nearest, -1)[..., 0])
         action = np.where(towards > 0, LEFT, RIGHT)
-        return np.where(there & (np.abs(towards) > self.scenario.turn / 2), action, STAY)
+        return np.where(there & (np.abs(towards) > self.scenario.of_each_sensor("turn") / 2), action, STAY)
 
 
 SCRIPTED: dict[str, type[ScriptedAgent]] = {"random": RandomAgent, "still": StillAgent, "nearest": NearestAgent}

@@ -50,7 +50,7 @@ def parallel_env(
     Args:
         task: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``.
         max_episode_steps: None: the task's own, 1010, 101 or 101.
-        render_mode: ``"rgb_array"`` or None.
+        render_mode: ``"rgb_array"``, ``"human"`` or None.
         **options: the task's (see :mod:`envs.tasks`): `scenario`, `features`, ...
 
     Raises:

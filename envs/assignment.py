@@ -5,57 +5,62 @@ An assignment is a bool array ``assigned`` (B, n, m). Source: Xu, Zhong, Wang, N
 
 import math
 
-from numba import njit, prange
+from numba import prange
 
 from envs import physics
-from envs.compiled import kernel
+from envs.compiled import compiled, inlined, kernel
 from envs.physics import LEFT, RIGHT, STAY
+from envs.random import draw_integer
+from envs.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
+from envs.walks import move_targets
 
 
-@njit(inline="always")
+@inlined
 def bearing_to(state, b, i, x, y):
     """Degrees in [-180, 180) from the heading of sensor i of scene b to the point (x, y), counter-clockwise."""
-    dx = x - state.sensor_position[b, i, 0]
-    dy = y - state.sensor_position[b, i, 1]
-    degrees = math.degrees(math.atan2(dy, dx)) - state.heading[b, i]
+    dx = x - state.sensor[i, X, b]
+    dy = y - state.sensor[i, Y, b]
+    degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, HEADING, b]
     return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
 
 
-@njit
-def assign_in_range(state, p, b, assigned):
+@compiled
+def assign_in_range(state, b, assigned):
     """Assign to every sensor of scene b the targets within its range."""
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
-            dx = state.target_position[b, j, 0] - state.sensor_position[b, i, 0]
-            dy = state.target_position[b, j, 1] - state.sensor_position[b, i, 1]
-            assigned[b, i, j] = dx * dx + dy * dy <= p.range_squared
+            dx = state.target[j, X, b] - state.sensor[i, X, b]
+            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+            in_range = dx * dx + dy * dy <= state.sensor[i, RANGE_SQUARED, b]
+            assigned[b, i, j] = in_range and state.working[i, b] and state.present[j, b]
 
 
-@njit
-def executor_rewards(state, b, half_view, turn_cost, action, assigned, rewards):
+@compiled
+def executor_rewards(state, b, turn_cost, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b.
 
-    The mean over its assigned targets of ``1 - abs(bearing) / half_view`` if the sensor sees the target, else
-    -1; 0 without any; less `turn_cost` if the sensor turned.
+    The mean over its assigned targets of ``1 - abs(bearing) / (field_of_view / 2)`` if the sensor sees the
+    target, else -1; 0 without any; less `turn_cost` if the sensor turned. A target that has left does not
+    count; a sensor that does not work gets 0.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
         count = 0
         for j in range(assigned.shape[2]):
-            if assigned[b, i, j]:
+            if assigned[b, i, j] and state.present[j, b]:
                 count += 1
-                if state.visible[b, i, j]:
-                    x, y = state.target_position[b, j, 0], state.target_position[b, j, 1]
-                    total += 1.0 - abs(bearing_to(state, b, i, x, y)) / half_view
+                if state.visible[i, j, b]:
+                    x, y = state.target[j, X, b], state.target[j, Y, b]
+                    total += 1.0 - abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, FIELD_OF_VIEW, b] / 2.0)
                 else:
                     total -= 1.0
-        rewards[b, i] = total / count if count > 0 else 0.0
-        if action[b, i] != STAY:
+        rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
+        if action[b, i] != STAY and state.working[i, b]:
             rewards[b, i] -= turn_cost
 
 
-@njit
-def turn_to_mean(state, p, b, assigned, action):
+@compiled
+def turn_to_mean(state, b, assigned, action):
     """The scripted executor: every sensor of scene b turns towards the mean position of its assigned targets.
 
     ``turn * clip(floor(bearing / turn), -1, 1)``: by the floor it turns right at any bearing under 0, and left
@@ -66,104 +71,129 @@ def turn_to_mean(state, p, b, assigned, action):
         y = 0.0
         count = 0
         for j in range(assigned.shape[2]):
-            if assigned[b, i, j]:
-                x += state.target_position[b, j, 0]
-                y += state.target_position[b, j, 1]
+            if assigned[b, i, j] and state.present[j, b]:
+                x += state.target[j, X, b]
+                y += state.target[j, Y, b]
                 count += 1
         if count > 0:
-            turns = math.floor(bearing_to(state, b, i, x / count, y / count) / p.turn)
+            turns = math.floor(bearing_to(state, b, i, x / count, y / count) / state.sensor[i, TURN, b])
             action[b, i] = LEFT if turns > 0 else (RIGHT if turns < 0 else STAY)
 
 
-@njit
+@compiled
 def idle(state, b, assigned, turn_at_random, action):
-    """The sensors of scene b without any assigned target: hold still, or turn at random (uniform over 3)."""
+    """The sensors of scene b without any assigned target present: hold still, or turn at random (uniform over 3)."""
     for i in range(assigned.shape[1]):
         any_assigned = False
         for j in range(assigned.shape[2]):
-            any_assigned = any_assigned or assigned[b, i, j]
+            any_assigned = any_assigned or (assigned[b, i, j] and state.present[j, b])
         if not any_assigned:
-            action[b, i] = int(physics.draw_integer(state, b, 0, 2)) if turn_at_random else STAY
+            action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if turn_at_random else STAY
 
 
-@njit
+@compiled
 def coordinator_reward(state, b, penalty, assigned):
     """The coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
-            if assigned[b, i, j] and state.visible[b, i, j]:
-                return state.num_covered[b] / assigned.shape[2]
+            if assigned[b, i, j] and state.visible[i, j, b]:
+                return state.coverage[b]
     return penalty
 
 
 @kernel(nogil=True)
-def executor_step(state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, low, high):
+def executor_step(state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, low, high):
     """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
-    for b in range(low, high):
-        if chosen[b]:
-            extra_move = physics.extra_move_due(state, p, b)
-            if tracks is None:
-                physics.sub_step(state, p, b, action, extra_move)
-            else:
-                physics.tracked_sub_step(state, p, tracks, b, action, extra_move)
-            executor_rewards(state, b, half_view, turn_cost, action, assigned, rewards)
-            if state.time[b] % every == 0:
-                assign_in_range(state, p, b, assigned)
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        physics.extra_moves(state, p, tracks, first, last)
+        physics.sub_step(state, p, tracks, action, first, last)
+        for b in range(first, last):
+            executor_rewards(state, b, turn_cost, action, assigned, rewards)
+            if state.scene[TIME, b] % every == 0:
+                assign_in_range(state, b, assigned)
+        first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
-def executor_step_threads(state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds):
+def executor_step_threads(state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, bounds):
     """`executor_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         executor_step(
-            state, p, tracks, half_view, turn_cost, every, action, assigned, rewards, chosen, bounds[c], bounds[c + 1]
+            state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, bounds[c], bounds[c + 1]
         )
 
 
 @kernel(nogil=True)
-def begin_decision(state, p, tracks, chosen, low, high):
+def begin_decision(state, parameters, tracks, chosen, low, high):
     """The move of the targets with which a decision begins, in the chosen scenes."""
-    for b in range(low, high):
-        if chosen[b]:
-            if tracks is None:
-                physics.walk(state, p, b)
-            else:
-                physics.walk_or_follow(state, p, tracks, b)
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        move_targets(state, p, tracks, first, last)
+        first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
-def begin_decision_threads(state, p, tracks, chosen, bounds):
+def begin_decision_threads(state, parameters, tracks, chosen, bounds):
     """`begin_decision` on several threads."""
     for c in prange(bounds.shape[0] - 1):
-        begin_decision(state, p, tracks, chosen, bounds[c], bounds[c + 1])
+        begin_decision(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
 
 
 @kernel(nogil=True)
 def goal_sub_step(
-    state, p, tracks, scripted, turn_at_random, penalty, k, assigned, action, sub_rewards, turned, chosen, low, high
+    state,
+    parameters,
+    tracks,
+    scripted,
+    turn_at_random,
+    penalty,
+    k,
+    assigned,
+    action,
+    sub_rewards,
+    turned,
+    chosen,
+    low,
+    high,
 ):
     """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes."""
-    for b in range(low, high):
-        if chosen[b]:
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        for b in range(first, last):
             if scripted:
-                turn_to_mean(state, p, b, assigned, action)
+                turn_to_mean(state, b, assigned, action)
             idle(state, b, assigned, turn_at_random, action)
-            if tracks is None:
-                physics.sub_step(state, p, b, action, False)
-            else:
-                physics.tracked_sub_step(state, p, tracks, b, action, False)
+        physics.sub_step(state, p, tracks, action, first, last)
+        for b in range(first, last):
             sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
-            turned[b] += state.turned[b]
+            turned[b] += state.scene[TURNED, b]
+        first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
 def goal_sub_step_threads(
-    state, p, tracks, scripted, turn_at_random, penalty, k, assigned, action, sub_rewards, turned, chosen, bounds
+    state,
+    parameters,
+    tracks,
+    scripted,
+    turn_at_random,
+    penalty,
+    k,
+    assigned,
+    action,
+    sub_rewards,
+    turned,
+    chosen,
+    bounds,
 ):
     """`goal_sub_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         goal_sub_step(
-            state, p, tracks, scripted, turn_at_random, penalty, k,
+            state, parameters, tracks, scripted, turn_at_random, penalty, k,
             assigned, action, sub_rewards, turned, chosen, bounds[c], bounds[c + 1],
         )  # fmt: skip
 

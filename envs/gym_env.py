@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from envs.render import Picture
+from envs.render import RENDER_MODES, Viewer
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task
 
 
@@ -21,16 +21,15 @@ class DirectionalSensorEnv(gymnasium.Env):
     Args:
         task: the task's class.
         scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's own.
-        render_mode: ``"rgb_array"`` or None.
+        render_mode: ``"rgb_array"``: `render` gives pictures; ``"human"``: a window shows every step; or None.
         **options: the task's.
     """
 
-    metadata: dict[str, Any] = {"render_modes": ["rgb_array"], "render_fps": 20}
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 20}
 
     def __init__(
         self, task: type[Task], scenario: Any = None, *, render_mode: str | None = None, **options: Any
     ) -> None:
-        check_render_mode(render_mode)
         if scenario is not None:
             options["scenario"] = scenario
         self.task = task(num_envs=1, num_threads=1, **options)
@@ -39,22 +38,28 @@ class DirectionalSensorEnv(gymnasium.Env):
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
         self.render_mode = render_mode
-        self._picture = Picture(self.scenario) if render_mode else None
+        self._viewer = Viewer(self.scenario, render_mode, self.metadata["render_fps"])
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed it goes on in the scene's random stream."""
         super().reset(seed=seed)
         self.task.reset(seed=seed, options=options)
+        self._viewer.show(self.task, 0)
         return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
         """One step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
+        self._viewer.show(self.task, 0)
         return self._observation(), float(reward[0]), False, bool(self.task.simulator.track_ended[0]), self._info()
 
     def render(self) -> np.ndarray | None:
-        """The scene as an RGB picture (height, width, 3) uint8; None without a render mode."""
-        return None if self._picture is None else self._picture.draw(self.task.simulator.state, 0)
+        """The scene as an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
+        return self._viewer.render(self.task, 0)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {key: value[0] for key, value in self.task.observe().items()}
@@ -254,10 +259,3 @@ class CoordinatorEnv(DirectionalSensorEnv):
 
     def __init__(self, **options: Any) -> None:
         super().__init__(CoordinatorTask, **options)
-
-
-def check_render_mode(render_mode: str | None) -> None:
-    """Raise ValueError unless the render mode is one that there is."""
-    known = DirectionalSensorEnv.metadata["render_modes"]
-    if render_mode is not None and render_mode not in known:
-        raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(known)}")

@@ -8,12 +8,26 @@ from typing import NamedTuple
 
 import numpy as np
 from gymnasium import spaces
-from numba import njit, prange
+from numba import prange
 
-from envs.compiled import kernel
-from envs.physics import State
+from envs.compiled import compiled, inlined, kernel
+from envs.physics import BLOCK
+from envs.random import GOLDEN, mix, uniform
 from envs.scenario import Scenario
 from envs.simulator import Simulator
+from envs.state import (
+    DIRECTION_X,
+    DIRECTION_Y,
+    DRAWS,
+    FIELD_OF_VIEW,
+    KEY,
+    RANGE_SQUARED,
+    TIME,
+    TURN,
+    VELOCITY_X,
+    VELOCITY_Y,
+    X,
+)  # fmt: skip
 
 (
     _SENSOR_ID,
@@ -27,7 +41,10 @@ from envs.simulator import Simulator
     _OTHERS_SEEING,
     _RADIAL_VELOCITY,
     _TANGENTIAL_VELOCITY,
-) = range(11)
+    _FIELD_OF_VIEW,
+    _SENSING_RANGE,
+    _TURN,
+) = range(14)
 
 
 class Feature(NamedTuple):
@@ -51,6 +68,9 @@ FEATURES: dict[str, Feature] = {
     "others_seeing": Feature(_OTHERS_SEEING, 0, math.inf, "how many other sensors see the target"),
     "radial_velocity": Feature(_RADIAL_VELOCITY, -1, 1, "speed away from the sensor / top speed, in the last move"),
     "tangential_velocity": Feature(_TANGENTIAL_VELOCITY, -1, 1, "speed counter-clockwise around the sensor, likewise"),
+    "field_of_view": Feature(_FIELD_OF_VIEW, 0, 1, "the sensor's field of view / 360 deg"),
+    "sensing_range": Feature(_SENSING_RANGE, 0, math.inf, "the sensor's range / distance_scale of the scenario"),
+    "turn": Feature(_TURN, 0, 1, "how far the sensor turns in a sub-step / 180 deg"),
 }
 """The observation features, by name."""
 
@@ -71,65 +91,171 @@ DEFAULT_FEATURES = (
 
 
 class _Scales(NamedTuple):
-    range_squared: float
+    """What the kernels need of the scenario."""
+
     per_distance: float
     per_speed: float
+    position_noise: float
+    missed_detections: float
+    all_there: bool  # no pair is ever masked
 
 
-@njit
-def _observe_scene(state, scales, features, b, pairs):
-    n = state.heading.shape[1]
-    m = state.speed.shape[1]
+_NOISE = np.uint64(0x6E6F697365)  # sets the stream of the errors of observation apart from the scene's own
+_ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
+
+
+@inlined
+def _turns(y, x):
+    """``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial, of which the compiler makes vector instructions.
+
+    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
+    """
+    across, along = abs(y), abs(x)
+    longer = max(across, along)
+    ratio = min(across, along) / longer if longer > 0.0 else 0.0
+    s = ratio * ratio
+    angle = ratio * (
+        1.0
+        + s * (-0.3333314528 + s * (0.1999355085 + s * (-0.1420889944 + s * (0.1065626393
+        + s * (-0.0752896400 + s * (0.0429096138 + s * (-0.0161657367 + s * 0.0028662257)))))))
+    )  # fmt: skip
+    angle = 0.5 * math.pi - angle if across > along else angle
+    angle = math.pi - angle if x < 0.0 else angle
+    turns = angle / math.pi
+    return turns if (y >= 0.0) & (turns < 1.0) else -turns
+
+
+@inlined
+def _noise_key(state, b):
+    """The key of the errors in what is observed of scene b now: to look twice, or not to look, changes nothing."""
+    return mix(
+        mix(mix(state.stream[KEY, b] ^ _NOISE) + state.stream[DRAWS, b] * GOLDEN)
+        + np.uint64(state.scene[TIME, b]) * GOLDEN
+    )
+
+
+@inlined
+def _notice(state, scales, i, j, first, last):
+    """Write whether sensor i sees target j and does not miss it into the flags."""
+    for b in range(first, last):
+        state.flag[b] = state.visible[i, j, b]
+    if scales.missed_detections > 0.0:
+        pair = np.uint64(i * state.target.shape[0] + j)
+        for b in range(first, last):
+            state.flag[b] &= uniform(_noise_key(state, b), _FOUR * pair + _TWO) >= scales.missed_detections
+
+
+@compiled
+def _offset(state, scales, i, j, first, last):
+    """Write the offset from sensor i to target j, as observed, into the working rows 0 and 1."""
+    for axis in range(2):
+        for b in range(first, last):
+            state.work[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
+    if scales.position_noise > 0.0:
+        pair = np.uint64(i * state.target.shape[0] + j)
+        for b in range(first, last):  # two independent standard normal numbers by Box and Muller
+            key = _noise_key(state, b)
+            radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOUR * pair)))
+            angle = 2.0 * math.pi * uniform(key, _FOUR * pair + _ONE)
+            state.work[0, b] += scales.position_noise * radius * math.cos(angle)
+            state.work[1, b] += scales.position_noise * radius * math.sin(angle)
+
+
+@inlined
+def _observe_scenes(state, scales, features, pairs, mask, first, last):
+    """Write the features of every pair, and which pairs are there, of the scenes `first` to `last` - 1."""
+    n = state.sensor.shape[0]
+    m = state.target.shape[0]
+    sensor, target = state.sensor, state.target
+    dx, dy, distance, east, north, seeing = (
+        state.work[0], state.work[1], state.work[2], state.work[3], state.work[4], state.work[5],
+    )  # fmt: skip
+    noticed = state.flag
     for j in range(m):
-        seeing = 0
+        for b in range(first, last):
+            seeing[b] = 0.0
         for i in range(n):
-            seeing += state.visible[b, i, j]
+            _notice(state, scales, i, j, first, last)
+            for b in range(first, last):
+                seeing[b] += noticed[b]
         for i in range(n):
-            dx = state.target_position[b, j, 0] - state.sensor_position[b, i, 0]
-            dy = state.target_position[b, j, 1] - state.sensor_position[b, i, 1]
-            squared = dx * dx + dy * dy
-            distance = math.sqrt(squared)
+            _notice(state, scales, i, j, first, last)
+            _offset(state, scales, i, j, first, last)
+            for b in range(first, last):
+                distance[b] = math.sqrt(dx[b] * dx[b] + dy[b] * dy[b])
             # A target on the very place of the sensor is taken to lie along +x, as atan2(0, 0) = 0 has it.
-            east = dx / distance if distance > 0.0 else 1.0
-            north = dy / distance if distance > 0.0 else 0.0
+            for b in range(first, last):
+                east[b] = dx[b] / distance[b] if distance[b] > 0.0 else 1.0
+            for b in range(first, last):
+                north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
             for k in range(features.shape[0]):
                 feature = features[k]
+                out = pairs[:, i, j, k]
                 if feature == _BEARING_SIN:
-                    value = state.direction[b, i, 0] * north - state.direction[b, i, 1] * east
+                    for b in range(first, last):
+                        out[b] = sensor[i, DIRECTION_X, b] * north[b] - sensor[i, DIRECTION_Y, b] * east[b]
                 elif feature == _BEARING_COS:
-                    value = state.direction[b, i, 0] * east + state.direction[b, i, 1] * north
-                elif feature == _DISTANCE:
-                    value = distance * scales.per_distance
-                elif feature == _IN_RANGE:
-                    value = 1.0 if squared <= scales.range_squared else 0.0
-                elif feature == _VISIBLE:
-                    value = 1.0 if state.visible[b, i, j] else 0.0
-                elif feature == _OTHERS_SEEING:
-                    value = seeing - (1.0 if state.visible[b, i, j] else 0.0)
-                elif feature == _RADIAL_VELOCITY:
-                    value = (state.velocity[b, j, 0] * east + state.velocity[b, j, 1] * north) * scales.per_speed
-                elif feature == _TANGENTIAL_VELOCITY:
-                    value = (state.velocity[b, j, 1] * east - state.velocity[b, j, 0] * north) * scales.per_speed
+                    for b in range(first, last):
+                        out[b] = sensor[i, DIRECTION_X, b] * east[b] + sensor[i, DIRECTION_Y, b] * north[b]
                 elif feature == _BEARING:
-                    bearing = math.degrees(math.atan2(dy, dx)) - state.heading[b, i]
-                    value = (bearing - 360.0 * math.floor((bearing + 180.0) / 360.0)) / 180.0
-                elif feature == _SENSOR_ID:
-                    value = i / n
+                    for b in range(first, last):
+                        out[b] = _turns(
+                            sensor[i, DIRECTION_X, b] * north[b] - sensor[i, DIRECTION_Y, b] * east[b],
+                            sensor[i, DIRECTION_X, b] * east[b] + sensor[i, DIRECTION_Y, b] * north[b],
+                        )
+                elif feature == _DISTANCE:
+                    for b in range(first, last):
+                        out[b] = distance[b] * scales.per_distance
+                elif feature == _IN_RANGE:
+                    for b in range(first, last):
+                        out[b] = dx[b] * dx[b] + dy[b] * dy[b] <= state.sensor[i, RANGE_SQUARED, b]
+                elif feature == _VISIBLE:
+                    for b in range(first, last):
+                        out[b] = noticed[b]
+                elif feature == _OTHERS_SEEING:
+                    for b in range(first, last):
+                        out[b] = seeing[b] - noticed[b]
+                elif feature == _RADIAL_VELOCITY:
+                    for b in range(first, last):
+                        out[b] = (
+                            target[j, VELOCITY_X, b] * east[b] + target[j, VELOCITY_Y, b] * north[b]
+                        ) * scales.per_speed
+                elif feature == _TANGENTIAL_VELOCITY:
+                    for b in range(first, last):
+                        out[b] = (
+                            target[j, VELOCITY_Y, b] * east[b] - target[j, VELOCITY_X, b] * north[b]
+                        ) * scales.per_speed
+                elif feature == _FIELD_OF_VIEW:
+                    for b in range(first, last):
+                        out[b] = state.sensor[i, FIELD_OF_VIEW, b] / 360.0
+                elif feature == _SENSING_RANGE:
+                    for b in range(first, last):
+                        out[b] = math.sqrt(state.sensor[i, RANGE_SQUARED, b]) * scales.per_distance
+                elif feature == _TURN:
+                    for b in range(first, last):
+                        out[b] = sensor[i, TURN, b] / 180.0
                 else:
-                    value = j / m
-                pairs[b, i, j, k] = value
+                    value = i / n if feature == _SENSOR_ID else j / m
+                    for b in range(first, last):
+                        out[b] = value
+            if not scales.all_there:
+                for b in range(first, last):
+                    mask[b, i, j] = state.working[i, b] & state.present[j, b]
+                    if mask[b, i, j] == 0:
+                        for k in range(features.shape[0]):
+                            pairs[b, i, j, k] = 0.0
 
 
 @kernel(nogil=True)
-def _observe(state, scales, features, pairs, low, high):
-    for b in range(low, high):
-        _observe_scene(state, scales, features, b, pairs)
+def _observe(state, scales, features, pairs, mask, low, high):
+    for block in range(low, high, BLOCK):
+        _observe_scenes(state, scales, features, pairs, mask, np.uint64(block), np.uint64(min(block + BLOCK, high)))
 
 
 @kernel(parallel=True)
-def _observe_threads(state, scales, features, pairs, bounds):
+def _observe_threads(state, scales, features, pairs, mask, bounds):
     for chunk in prange(bounds.shape[0] - 1):
-        _observe(state, scales, features, pairs, bounds[chunk], bounds[chunk + 1])
+        _observe(state, scales, features, pairs, mask, bounds[chunk], bounds[chunk + 1])
 
 
 class Observer:
@@ -151,11 +277,23 @@ class Observer:
         self.features = check_features(features)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([FEATURES[name].code for name in self.features], np.int64)
-        self._scales = _Scales(scenario.sensing_range**2, 1 / scenario.distance_scale, 1 / scenario.top_speed)
-        # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors.
+        self._scales = _Scales(
+            per_distance=1 / scenario.distance_scale,
+            per_speed=1 / scenario.top_speed,
+            position_noise=scenario.position_noise,
+            missed_detections=scenario.missed_detections,
+            all_there=not scenario.varies,
+        )
+        # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors. The
+        # errors of position have one too: Box and Muller's numbers stay under 9.
+        reach = scenario.of_each_sensor("sensing_range")
+        if scenario.zoom:
+            reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
+        farthest = math.sqrt(8) * (scenario.arena + 9 * scenario.position_noise)
         bounds = {
-            "distance": math.sqrt(8) * scenario.arena * self._scales.per_distance,
+            "distance": farthest / scenario.distance_scale,
             "others_seeing": self._shape[0],
+            "sensing_range": reach.max() / scenario.distance_scale,
         }
         low = np.array([FEATURES[name].low for name in self.features], np.float32)
         high = np.array([bounds.get(name, FEATURES[name].high) for name in self.features], np.float32)
@@ -166,14 +304,13 @@ class Observer:
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """The observation of every scene: fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
-        state: State = simulator.state
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
-        if simulator.num_threads == 1:
-            _observe(state, self._scales, self._codes, pairs, 0, simulator.num_envs)
-        else:
-            _observe_threads(state, self._scales, self._codes, pairs, simulator.bounds)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
+        if simulator.num_threads == 1:
+            _observe(simulator.rows, self._scales, self._codes, pairs, mask, 0, simulator.num_envs)
+        else:
+            _observe_threads(simulator.rows, self._scales, self._codes, pairs, mask, simulator.bounds)
         return {"pairs": pairs, "mask": mask}
 
 

@@ -7,7 +7,9 @@ whatever batch it is in and whichever thread computes it.
 """
 
 import numpy as np
-from numba import njit
+
+from envs.compiled import compiled, inlined
+from envs.state import DRAWS, KEY
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -17,7 +19,7 @@ _ONE = np.uint64(1)
 _TO_UNIT = 1.0 / (1 << 53)
 
 
-@njit(inline="always")
+@inlined
 def mix(z):
     """The finalizer of SplitMix64: a bijection of the 64-bit words that spreads every bit over all."""
     z = (z ^ (z >> _S30)) * _MIX_1
@@ -25,22 +27,46 @@ def mix(z):
     return z ^ (z >> _S31)
 
 
-@njit(inline="always")
+@inlined
 def word(key, counter):
     """The `counter`-th 64-bit word (counted from 0) of the stream `key`, both uint64."""
     return mix(key + (counter + _ONE) * GOLDEN)
 
 
-@njit(inline="always")
+@inlined
 def uniform(key, counter):
     """The `counter`-th number of the stream `key` as a float64 in [0, 1)."""
     return np.float64(word(key, counter) >> _S11) * _TO_UNIT
 
 
-@njit(inline="always")
+@inlined
 def integer(key, counter, low, high):
     """The `counter`-th number of the stream `key` as a whole number (float64) in [low, high], both included."""
     return np.floor(low + uniform(key, counter) * (high - low + 1.0))
+
+
+@compiled
+def draw_uniform(stream, b):
+    """The next number of scene b's stream, in [0, 1)."""
+    counter = stream[DRAWS, b]
+    stream[DRAWS, b] = counter + _ONE
+    return uniform(stream[KEY, b], counter)
+
+
+@compiled
+def draw_integer(stream, b, low, high):
+    """The next number of scene b's stream, a whole number in [low, high], both included."""
+    counter = stream[DRAWS, b]
+    stream[DRAWS, b] = counter + _ONE
+    return integer(stream[KEY, b], counter, low, high)
+
+
+@compiled
+def draw_between(stream, b, low, high, whole):
+    """The next number of scene b's stream in [low, high]: a whole one, or any."""
+    if whole:
+        return draw_integer(stream, b, low, high)
+    return low + (high - low) * draw_uniform(stream, b)
 
 
 def stream_keys(seeds: np.ndarray) -> np.ndarray:

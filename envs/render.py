@@ -1,17 +1,23 @@
-"""A scene as an RGB picture."""
+"""A scene as an RGB picture, and a window that shows it."""
 
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.physics import State
+from envs.files import whole_file
 from envs.scenario import Scenario
+from envs.state import State
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw
+
+    from envs.tasks import Task
+
+RENDER_MODES = ("rgb_array", "human")
 
 _SMOOTH = 2  # the picture is drawn this much larger and then reduced, which smooths the edges
 _BACKGROUND = (250, 250, 247)
@@ -19,13 +25,19 @@ _FRAME = (120, 120, 120)
 _VIEW = (66, 122, 196, 46)
 _VIEW_EDGE = (66, 122, 196, 130)
 _SENSOR = (27, 62, 115)
+_FAILED = (160, 160, 160)
 _SEEN = (34, 139, 74)
 _UNSEEN = (208, 57, 43)
+_OBSTACLE = (112, 106, 98)
+_ASSIGNED = (120, 70, 150, 150)
 _TEXT = (40, 40, 40)
 
 
 class Picture:
-    """Draws scenes: fields of view as wedges, seen targets as green discs, unseen ones as red rings.
+    """Draws scenes.
+
+    Fields of view are blue wedges, sensors dark squares with their numbers (grey where they have failed), seen
+    targets green discs, unseen ones red rings, obstacles grey, assignments purple lines.
 
     Args:
         scenario: what the scenes are.
@@ -36,7 +48,7 @@ class Picture:
         ModuleNotFoundError: Pillow is missing; the message names the extra to install.
     """
 
-    def __init__(self, scenario: Scenario, size: int = 480) -> None:
+    def __init__(self, scenario: Scenario, size: int = 600) -> None:
         if size < 64:
             raise ValueError(f"size is {size}; a picture is 64 pixels or more across")
         try:
@@ -51,37 +63,55 @@ class Picture:
         self._full = size * _SMOOTH
         self._margin = 0.06 * self._full
         self._scale = (self._full - 2 * self._margin) / (2 * scenario.arena)
-        self._font = PIL.ImageFont.load_default(size=round(0.032 * self._full))
+        # Half the size of a sensor or target: smaller in a crowd.
+        crowd = max(scenario.num_sensors, scenario.num_targets)
+        self._unit = 0.011 * self._full * min(1.0, math.sqrt(16 / crowd))
+        self._caption_font = PIL.ImageFont.load_default(size=round(0.032 * self._full))
+        self._number_font = PIL.ImageFont.load_default(size=max(10.0, round(2.8 * self._unit)))
 
-    def draw(self, state: State, b: int, caption: str | None = None) -> np.ndarray:
+    def of_task(self, task: Task, b: int) -> np.ndarray:
+        """Scene `b` of a task, with its assignments if it has any."""
+        return self.draw(task.simulator.state, b, assigned=None if task.assigned is None else task.assigned[b])
+
+    def draw(self, state: State, b: int, caption: str | None = None, assigned: np.ndarray | None = None) -> np.ndarray:
         """Scene `b` of a batch, as (size, size, 3) uint8.
 
         Args:
             state: the batch's state.
             b: which scene.
             caption: the line above the scene; None shows the coverage and the sub-step.
+            assigned: (n, m) bool, which sensors lines join with which targets.
         """
         picture = self._pil.Image.new("RGB", (self._full, self._full), _BACKGROUND)
         draw = self._pil.ImageDraw.Draw(picture, "RGBA")
-        corner, far = self._margin, self._full - self._margin
+        corner, far, unit = self._margin, self._full - self._margin, self._unit
         draw.rectangle((corner, corner, far, far), outline=_FRAME, width=_SMOOTH)
-        unit = 0.011 * self._full
-        for position, heading in zip(state.sensor_position[b], state.heading[b], strict=True):
-            self._wedge(draw, self._place(position), heading)
-        for number, position in enumerate(state.sensor_position[b]):
-            x, y = self._place(position)
-            draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=_SENSOR)
-            draw.text((x, y - 1.4 * unit), str(number + 1), fill=_SENSOR, font=self._font, anchor="ms")
-        for position, covered in zip(state.target_position[b], state.covered[b], strict=True):
-            x, y = self._place(position)
+        sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
+        targets = np.flatnonzero(state.present[b])
+        sensor_at = [self._place(position) for position in state.sensor_position[b]]
+        target_at = [self._place(position) for position in state.target_position[b]]
+        for i in sensors:
+            if state.working[b, i]:
+                self._view(draw, state, b, int(i))
+        self._obstacles(draw, state.disc[b])
+        if assigned is not None:
+            for i, j in np.argwhere(assigned[:, targets]):
+                draw.line((*sensor_at[i], *target_at[targets[j]]), fill=_ASSIGNED, width=_SMOOTH)
+        for i in sensors:
+            x, y = sensor_at[i]
+            colour = _SENSOR if state.working[b, i] else _FAILED
+            draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
+            draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=self._number_font, anchor="ms")
+        for j in targets:
+            x, y = target_at[j]
             box = (x - unit, y - unit, x + unit, y + unit)
-            if covered:
+            if state.covered[b, j]:
                 draw.ellipse(box, fill=_SEEN)
             else:
                 draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=round(0.45 * unit))
         if caption is None:
-            caption = f"coverage {state.num_covered[b] / state.covered.shape[1]:.2f}   sub-step {state.time[b]}"
-        draw.text((self._full / 2, self._margin / 2), caption, fill=_TEXT, font=self._font, anchor="mm")
+            caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
+        draw.text((self._full / 2, self._margin / 2), caption, fill=_TEXT, font=self._caption_font, anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
     def _place(self, position: np.ndarray) -> tuple[float, float]:
@@ -89,9 +119,111 @@ class Picture:
         middle = self._full / 2
         return middle + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
 
-    def _wedge(self, draw: ImageDraw, centre: tuple[float, float], heading: float) -> None:
-        view = self.scenario.field_of_view
-        radius = self.scenario.sensing_range * self._scale
-        angles = [math.radians(heading + view * (k / 24 - 0.5)) for k in range(25)]
-        rim = [(centre[0] + radius * math.cos(a), centre[1] - radius * math.sin(a)) for a in angles]
-        draw.polygon(rim if view == 360 else [centre, *rim], fill=_VIEW, outline=_VIEW_EDGE)
+    def _obstacles(self, draw: ImageDraw, discs: np.ndarray) -> None:
+        for disc in discs:
+            x, y = self._place(disc)
+            radius = float(disc[2]) * self._scale
+            draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
+        for wall in np.array(self.scenario.walls).reshape(-1, 2, 2):
+            draw.line((*self._place(wall[0]), *self._place(wall[1])), fill=_OBSTACLE, width=3 * _SMOOTH)
+
+    def _view(self, draw: ImageDraw, state: State, b: int, i: int) -> None:
+        """What sensor i of scene b sees: a wedge, less what lies behind obstacles."""
+        position, view = state.sensor_position[b, i], state.field_of_view[b, i]
+        obstacles = len(state.disc[b]) + len(self.scenario.walls) > 0
+        angles = np.radians(state.heading[b, i] + view * np.linspace(-0.5, 0.5, 121 if obstacles else 25))
+        rays = np.stack([np.cos(angles), np.sin(angles)], -1)
+        reach = np.full(len(rays), math.sqrt(state.range_squared[b, i]))
+        if obstacles:
+            reach = np.minimum(reach, _free(position, rays, state.disc[b], np.array(self.scenario.walls)))
+        rim = [self._place(point) for point in position + reach[:, None] * rays]
+        draw.polygon(rim if view == 360 else [self._place(position), *rim], fill=_VIEW, outline=_VIEW_EDGE)
+
+
+def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.ndarray) -> np.ndarray:
+    """(r,) how far the rays (r, 2), unit vectors, go from `position` until they meet a disc (k, 3) or a wall (w, 4)."""
+    free = np.full(len(rays), np.inf)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        for x, y, radius in discs:
+            centre = np.array([x, y]) - position
+            along = rays @ centre
+            depth = radius**2 - (centre @ centre - along**2)
+            meets = along - np.sqrt(depth)
+            free = np.where((depth > 0) & (meets > 0), np.minimum(free, meets), free)
+        for wall in walls:
+            start, run = wall[:2] - position, wall[2:] - wall[:2]
+            cross = rays[:, 0] * run[1] - rays[:, 1] * run[0]
+            meets = (start[0] * run[1] - start[1] * run[0]) / cross
+            place = (start[0] * rays[:, 1] - start[1] * rays[:, 0]) / cross
+            free = np.where((meets > 0) & (place >= 0) & (place <= 1), np.minimum(free, meets), free)
+    return free
+
+
+def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
+    """Write RGB pictures as an animated GIF that repeats."""
+    from PIL import Image
+
+    # One palette for all frames: colours do not flicker, and the file is smaller.
+    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
+    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
+    with whole_file(path) as temporary:
+        frames[0].save(
+            temporary, save_all=True, append_images=frames[1:], duration=1000 / frames_per_second, loop=0, format="GIF"
+        )
+
+
+class Viewer:
+    """What ``render()`` of an environment gives: pictures, or a window.
+
+    Args:
+        scenario: what the scenes are.
+        render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
+        frames_per_second: the window waits so that it shows no more than these.
+
+    Raises:
+        ValueError: another render mode.
+        ModuleNotFoundError: Pillow or pygame is missing; the message names the extra to install.
+    """
+
+    def __init__(self, scenario: Scenario, render_mode: str | None, frames_per_second: int) -> None:
+        if render_mode is not None and render_mode not in RENDER_MODES:
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(RENDER_MODES)}")
+        self.render_mode = render_mode
+        self._frames_per_second = frames_per_second
+        self._picture = Picture(scenario) if render_mode else None
+        self._window: Any = None
+        if render_mode == "human":
+            try:
+                import pygame
+            except ModuleNotFoundError:
+                raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
+            self._pygame = pygame
+
+    def render(self, task: Task, b: int) -> np.ndarray | None:
+        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode."""
+        if self._picture is None:
+            return None
+        picture = self._picture.of_task(task, b)
+        if self.render_mode == "rgb_array":
+            return picture
+        if self._window is None:
+            self._pygame.display.init()
+            self._window = self._pygame.display.set_mode((self._picture.size, self._picture.size))
+            self._pygame.display.set_caption(task.scenario.name)
+            self._clock = self._pygame.time.Clock()
+        self._pygame.event.pump()
+        self._window.blit(self._pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
+        self._pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
+        return None
+
+    def show(self, task: Task, b: int) -> None:
+        """Bring the window up to date, if there is one."""
+        if self.render_mode == "human":
+            self.render(task, b)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            self._pygame.display.quit()
+            self._window = None

@@ -10,8 +10,8 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from envs.gym_env import check_render_mode
-from envs.render import Picture
+from envs.gym_env import DirectionalSensorEnv
+from envs.render import Viewer
 from envs.simulator import positive
 from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
 
@@ -20,8 +20,8 @@ class DirectionalSensorVecEnv(VecEnv):
     """A batch of scenes of one task for Stable-Baselines3.
 
     A row is a scene with all its sensors, or one sensor of a scene (``per_sensor=True``, for a policy that all
-    sensors share): B * n rows, ``pairs`` (m, d) and ``mask`` (m,) observed, one number decided, rewarded by the
-    sensor's own reward where the task has one, else by the scene's.
+    sensors share): B * n rows, ``pairs`` (m, d) and ``mask`` (m,) observed, one number decided (two where
+    lenses zoom: turn, zoom), rewarded by the sensor's own reward where the task has one, else by the scene's.
 
     An ended scene starts anew within the step; its last observation is ``info["terminal_observation"]``, the
     time limit is ``info["TimeLimit.truncated"]``, return and length are ``info["episode"]``.
@@ -32,7 +32,8 @@ class DirectionalSensorVecEnv(VecEnv):
         per_sensor: one row for every sensor.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
-        render_mode: ``"rgb_array"`` or None.
+        render_mode: ``"rgb_array"``: `get_images` gives pictures of all scenes; ``"human"``: a window shows every
+            step of the first; or None.
 
     Raises:
         ValueError: an option out of its range, or sensors apart in a task that decides for all at once.
@@ -47,7 +48,6 @@ class DirectionalSensorVecEnv(VecEnv):
         stagger: bool = False,
         render_mode: str | None = None,
     ) -> None:
-        check_render_mode(render_mode)
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
         self.scenario = task.scenario
@@ -65,9 +65,9 @@ class DirectionalSensorVecEnv(VecEnv):
             observation_space = spaces.Dict(
                 pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
             )
-            action_space = spaces.Discrete(3)
+            action_space = spaces.MultiDiscrete([3, 3]) if self.scenario.zoom else spaces.Discrete(3)
         self.returns = np.zeros(task.num_envs * self._rows)
-        self._picture = Picture(self.scenario) if render_mode else None
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._started = time.time()
         self._actions = np.zeros(0)
         self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
@@ -95,10 +95,13 @@ class DirectionalSensorVecEnv(VecEnv):
         """One step of every scene."""
         actions = np.asarray(self._actions)
         if self.per_sensor:
-            if actions.shape != (self.num_envs,):
-                raise ValueError(f"action has shape {actions.shape}; it must have shape {(self.num_envs,)}")
-            actions = actions.reshape(self.task.num_envs, self._rows)
+            shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
+            if actions.shape != shape:
+                raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
+            # (B, n, turn and perhaps zoom) -> (B, all turns, then all zooms)
+            actions = actions.reshape(self.task.num_envs, self._rows, -1).swapaxes(1, 2).reshape(self.task.num_envs, -1)
         reward = self.task.step(actions)
+        self._viewer.show(self.task, 0)
         if self.per_sensor:
             own = getattr(self.task, "rewards", None)
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
@@ -138,12 +141,14 @@ class DirectionalSensorVecEnv(VecEnv):
 
     def get_images(self) -> list[np.ndarray | None]:
         """One RGB picture of every scene."""
-        if self._picture is None:
-            return [None] * self.task.num_envs
-        return [self._picture.draw(self.task.simulator.state, b) for b in range(self.task.num_envs)]
+        return [
+            self._viewer.render(self.task, b) if self.render_mode == "rgb_array" else None
+            for b in range(self.task.num_envs)
+        ]
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Close the window, if there is one."""
+        self._viewer.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """The attribute, once for each scene asked for: the scenes share all but their states."""

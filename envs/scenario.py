@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import yaml
 
 from envs.files import write_text
@@ -17,6 +18,14 @@ from envs.files import write_text
 SCENES = Path(__file__).parent / "scenes"
 
 Area = tuple[float, float, float, float]
+Disc = tuple[float, float, float]
+Wall = tuple[float, float, float, float]
+
+PLACEMENTS = ("areas", "grid", "random")
+"""The ways in which sensors are placed."""
+
+WALKS = ("goals", "random", "bounce", "still", "evade")
+"""The ways in which targets walk."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,14 +44,38 @@ class Scenario:
     """n, how many sensors stand in the arena; 1 or more."""
     num_targets: int = 5
     """m, how many targets walk about; 1 or more."""
+    min_sensors: int = 0
+    """At least so many sensors has an episode, at most num_sensors, drawn anew for each; 0: always all."""
+    min_targets: int = 0
+    """The same for the targets."""
     arena: float = 1250.0
     """Half the side of the arena: targets stay in [-arena, arena]^2; over 0."""
-    sensing_range: float = 800.0
-    """A target farther away than this is not seen; over 0."""
-    field_of_view: float = 90.0
-    """Full opening angle, degrees; a target is in view if strictly within half of it; over 0, to 360 (all round)."""
-    turn: float = 5.0
-    """How far a sensor turns in one sub-step, degrees; over 0, to 180."""
+    whole_numbers: bool = True
+    """The coordinates, headings and speeds that are drawn are whole numbers, as in HiT-MAC; false: any numbers."""
+
+    sensing_range: float | tuple[float, ...] = 800.0
+    """A target farther away than this is not seen; over 0. One number, or one for each sensor."""
+    field_of_view: float | tuple[float, ...] = 90.0
+    """Full opening angle, degrees; a target is in view if strictly within half of it; over 0, to 360 (all round).
+    One number, or one for each sensor."""
+    turn: float | tuple[float, ...] = 5.0
+    """How far a sensor turns in one sub-step, degrees; over 0, to 180. One number, or one for each sensor."""
+    zoom: tuple[float, ...] = ()
+    """Narrowest and widest field of view of lenses that zoom, degrees; empty: they do not. The area of the view
+    stays as it is at the start, so that a narrower view reaches farther."""
+    zoom_step: float = 10.0
+    """How much narrower or wider a lens becomes in one sub-step, degrees; over 0."""
+    failure_rate: float = 0.0
+    """The chance that a working sensor fails in a sub-step; it then neither sees nor turns; 0 to 1."""
+    recovery_rate: float = 0.0
+    """The chance that a failed sensor recovers in a sub-step; 0 to 1."""
+    position_noise: float = 0.0
+    """Standard deviation, in each axis, of the error with which a sensor observes where a target is; 0 or more."""
+    missed_detections: float = 0.0
+    """The chance that a sensor does not notice a target that it sees, in one observation; 0 to 1."""
+    placement: str = "areas"
+    """Where sensors stand: `areas`: in those of sensor_areas; `grid`: in the middle of the cells of a square grid
+    over the arena, in any n of them; `random`: anywhere outside the discs, `spacing` apart."""
     sensor_areas: tuple[Area, ...] = (
         (250, 750, 250, 750),
         (250, 750, -750, -250),
@@ -52,16 +85,27 @@ class Scenario:
         (-750, -250, -750, -250),
     )
     """(x low, x high, y low, y high) of the areas in which sensors stand; the first n are dealt out at random."""
-    target_area: Area = (-1000, 1000, -1000, 1000)
-    """(x low, x high, y low, y high) of the area in which targets start."""
+    grid: int = 10
+    """Cells along a side of the grid; 1 or more."""
+    spacing: float = 0.0
+    """Sensors placed at random stand at least so far apart; 0 or more."""
     start_heading: str = "random"
-    """`random`: whole degrees in [-180, 180]; `target`: sensor i faces target i (modulo m)."""
+    """`random`: anywhere in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
+
+    target_area: Area = (-1000, 1000, -1000, 1000)
+    """(x low, x high, y low, y high) of the area in which targets start, and come back."""
+    walk: str = "goals"
+    """How targets walk: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
+    straight on, thrown back by the border, swerving by `wander`; `still`: not at all; `evade`: as `bounce`, but out of
+    the view of a sensor that sees them."""
+    wander: float = 0.0
+    """How far a target that bounces or evades swerves at most in a move, degrees to either side; 0 to 180."""
     time_step: float = 0.13
     """Seconds that one move of the targets lasts; over 0."""
     min_speed: float = 50.0
     """Lowest speed of a target, units per second; 0 or more."""
     max_speed: float = 100.0
-    """Speeds are whole numbers from min_speed up to, but not including, this; over min_speed."""
+    """Speeds are drawn from min_speed up to, but not including, this; over min_speed."""
     speed_noise: float = 0.2
     """A move is longer by up to this share, drawn anew for every move; 0 or more."""
     goal_radius: float = 5.0
@@ -72,6 +116,20 @@ class Scenario:
     """A target takes a new goal after more moves than this; 1 or more."""
     extra_move_every: int = 10
     """The targets make one extra move before the first of every so many sub-steps (0: never)."""
+    leave_rate: float = 0.0
+    """The chance that a target leaves in a sub-step; what has left counts for nothing; 0 to 1."""
+    return_rate: float = 0.0
+    """The chance that one that has left comes back in a sub-step, somewhere in target_area; 0 to 1."""
+
+    discs: tuple[Disc, ...] = ()
+    """(x, y, radius) of round obstacles, which block the sight but not the way."""
+    random_discs: int = 0
+    """How many more stand at random places, drawn anew for every episode, none over a sensor; 0 or more."""
+    disc_radius: tuple[float, ...] = (25.0, 100.0)
+    """Lowest and highest radius of those; over 0, at most the arena."""
+    walls: tuple[Wall, ...] = ()
+    """(x1, y1, x2, y2) of straight walls, which block the sight but not the way."""
+
     distance_scale: float = 2000.0
     """The distance that the observation feature `distance` shows as 1; over 0."""
 
@@ -81,41 +139,84 @@ class Scenario:
         check = self._check
         check("num_sensors", self.num_sensors >= 1, "1 or more")
         check("num_targets", self.num_targets >= 1, "1 or more")
-        check("arena", self.arena > 0, "over 0")
-        check("sensing_range", self.sensing_range > 0, "over 0")
-        check("field_of_view", 0 < self.field_of_view <= 360, "over 0 and at most 360 degrees")
-        check("turn", 0 < self.turn <= 180, "over 0 and at most 180 degrees")
+        check("min_sensors", 0 <= self.min_sensors <= self.num_sensors, f"0 to num_sensors ({self.num_sensors})")
+        check("min_targets", 0 <= self.min_targets <= self.num_targets, f"0 to num_targets ({self.num_targets})")
+        for name in ("arena", "time_step", "zoom_step", "distance_scale"):
+            check(name, getattr(self, name) > 0, "over 0")
+        for name, highest in (("sensing_range", math.inf), ("field_of_view", 360), ("turn", 180)):
+            given = getattr(self, name)
+            check(
+                name,
+                not isinstance(given, tuple) or len(given) == self.num_sensors,
+                f"one number, or one for each of the {self.num_sensors} sensors",
+            )
+            allowed = "over 0" if highest == math.inf else f"over 0 and at most {highest} degrees"
+            numbers = given if isinstance(given, tuple) else (given,)
+            check(name, all(0 < number <= highest for number in numbers), allowed)
         check(
-            "sensor_areas",
-            len(self.sensor_areas) >= self.num_sensors,
-            f"at least one area for each of the {self.num_sensors} sensors",
+            "zoom",
+            not self.zoom or (len(self.zoom) == 2 and 0 < self.zoom[0] <= self.zoom[1] <= 360),
+            "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees",
         )
-        for area in (*self.sensor_areas, self.target_area):
+        if self.zoom:
+            views = self.of_each_sensor("field_of_view")
+            inside = (self.zoom[0] <= views).all() and (views <= self.zoom[1]).all()
+            check("field_of_view", bool(inside), f"within zoom ({self.zoom[0]:g} to {self.zoom[1]:g} degrees)")
+        for name in ("failure_rate", "recovery_rate", "leave_rate", "return_rate", "missed_detections"):
+            check(name, 0 <= getattr(self, name) <= 1, "0 to 1")
+        for name in ("position_noise", "spacing", "min_speed", "speed_noise", "goal_radius", "stuck_distance"):
+            check(name, getattr(self, name) >= 0, "0 or more")
+        check("placement", self.placement in PLACEMENTS, f"one of {', '.join(PLACEMENTS)}")
+        if self.placement == "areas":
+            check(
+                "sensor_areas",
+                len(self.sensor_areas) >= self.num_sensors,
+                f"at least one area for each of the {self.num_sensors} sensors",
+            )
+        check("grid", self.grid >= 1, "1 or more")
+        if self.placement == "grid":
+            check("grid", self.grid**2 >= self.num_sensors, f"enough for a cell for each of {self.num_sensors} sensors")
+        for area in (*self.sensor_areas, self.target_area) if self.placement == "areas" else (self.target_area,):
             x_low, x_high, y_low, y_high = area
             if not (-self.arena <= x_low <= x_high <= self.arena and -self.arena <= y_low <= y_high <= self.arena):
                 raise ValueError(
                     f"area {list(area)} must be [x low, x high, y low, y high] inside the arena of +-{self.arena:g}"
                 )
         check("start_heading", self.start_heading in ("random", "target"), "random or target")
-        check("time_step", self.time_step > 0, "over 0")
-        check("min_speed", self.min_speed >= 0, "0 or more")
+        check("walk", self.walk in WALKS, f"one of {', '.join(WALKS)}")
+        check("wander", 0 <= self.wander <= 180, "0 to 180 degrees")
         check("max_speed", self.max_speed > self.min_speed, f"over min_speed ({self.min_speed:g})")
-        for name in ("speed_noise", "goal_radius", "stuck_distance"):
-            check(name, getattr(self, name) >= 0, "0 or more")
         check("goal_patience", self.goal_patience >= 1, "1 or more")
         check("extra_move_every", self.extra_move_every >= 0, "0 or more")
-        check("distance_scale", self.distance_scale > 0, "over 0")
+        check("discs", all(radius > 0 for *_, radius in self.discs), "[x, y, radius] with a radius over 0")
+        check("random_discs", self.random_discs >= 0, "0 or more")
+        check(
+            "disc_radius",
+            len(self.disc_radius) == 2 and 0 < self.disc_radius[0] <= self.disc_radius[1] <= self.arena,
+            f"the lowest and the highest radius, over 0 and at most the arena ({self.arena:g})",
+        )
+        # Places are drawn until one is free; a quarter of the arena must be, so that this does not take long.
+        most = 3 * self.arena**2
+        if self.placement == "random":
+            taken = math.pi * ((self.num_sensors - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
+            check("spacing", taken <= most, f"smaller for {self.num_sensors} sensors, which else fill the arena")
+        if self.random_discs:
+            taken = math.pi * self.num_sensors * self.disc_radius[1] ** 2
+            check("disc_radius", taken <= most, f"smaller for {self.num_sensors} sensors: no disc covers any")
 
     def _check(self, name: str, holds: bool, allowed: str) -> None:
         if not holds:
-            value = getattr(self, name)
-            shown = list(map(list, value)) if isinstance(value, tuple) else value
-            raise ValueError(f"scenario {self.name!r}: {name} is {shown!r}; it must be {allowed}")
+            raise ValueError(f"scenario {self.name!r}: {name} is {_plain(getattr(self, name))!r}; it must be {allowed}")
 
     @property
     def top_speed(self) -> float:
         """The fastest that a target ever moves, units per second."""
         return self.max_speed * (1.0 + self.speed_noise)
+
+    @property
+    def varies(self) -> bool:
+        """Whether sensors or targets are ever missing: fewer in an episode, failed, or gone."""
+        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.leave_rate > 0
 
     def replace(self, **changes: Any) -> Scenario:
         """This scenario with some parameters changed (and checked again)."""
@@ -124,10 +225,11 @@ class Scenario:
 
     def to_dict(self) -> dict[str, Any]:
         """The parameters as plain numbers, strings and lists."""
-        plain = dataclasses.asdict(self)
-        plain["sensor_areas"] = [list(area) for area in self.sensor_areas]
-        plain["target_area"] = list(self.target_area)
-        return plain
+        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+
+    def of_each_sensor(self, name: str) -> np.ndarray:
+        """(n,) `sensing_range`, `field_of_view` or `turn` of every sensor."""
+        return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.num_sensors,)).copy()
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
@@ -196,20 +298,30 @@ def _refuse_unknown(parameters: Mapping[str, Any]) -> None:
         raise ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}")
 
 
+def _plain(value: Any) -> Any:
+    """Tuples, and what they hold, as lists."""
+    return [_plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+_ROWS = {"Area": "[x low, x high, y low, y high]", "Disc": "[x, y, radius]", "Wall": "[x1, y1, x2, y2]"}
+
+
 def _typed(name: str, kind: Any, value: Any) -> Any:
     """`value` as the field's type, or a TypeError; numbers must be finite."""
-    if kind == "str":
-        if not isinstance(value, str):
-            raise TypeError(f"{name} is {value!r}; it must be a string")
-        return value
-    if kind == "tuple[Area, ...]":
-        if not isinstance(value, list | tuple):
-            raise TypeError(f"{name} is {value!r}; it must be a list of areas [x low, x high, y low, y high]")
-        return tuple(_typed(name, "Area", area) for area in value)
-    if kind == "Area":
-        if not isinstance(value, list | tuple) or len(value) != 4:
-            raise TypeError(f"{name} holds {value!r}; an area is [x low, x high, y low, y high]")
+    several = isinstance(value, list | tuple | np.ndarray)
+    if kind in ("str", "bool"):
+        if not isinstance(value, str if kind == "str" else bool | np.bool_):
+            raise TypeError(f"{name} is {value!r}; it must be {'a string' if kind == 'str' else 'true or false'}")
+        return value if kind == "str" else bool(value)
+    if kind in _ROWS:
+        if not several or len(value) != _ROWS[kind].count(",") + 1:
+            raise TypeError(f"{name} holds {value!r}; it must be {_ROWS[kind]}")
         return tuple(_typed(name, "float", number) for number in value)
+    if kind.endswith(", ...]") and (several or not kind.startswith("float |")):
+        one = kind.rpartition("[")[2].removesuffix(", ...]")
+        if not several:
+            raise TypeError(f"{name} is {value!r}; it must be a list of {_ROWS.get(one, 'numbers')}")
+        return tuple(_typed(name, one, row) for row in value)
     number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
         raise TypeError(f"{name} is {value!r}; it must be a finite number")

@@ -12,9 +12,10 @@ from numba import prange
 
 from envs import physics
 from envs.compiled import kernel
-from envs.physics import Tracks
+from envs.episode import begin, open_view, point
 from envs.random import stream_keys
 from envs.scenario import Scenario, load_scenario
+from envs.state import FIELD_OF_VIEW, HEADING, Tracks, allocate, parameters, scenes_first
 
 # Below this many scenes per thread, waking a second thread costs more than it saves.
 SCENES_PER_THREAD = 128
@@ -24,37 +25,38 @@ PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 
 
 @kernel(nogil=True)
-def _begin(state, p, chosen):
+def _begin(state, parameters, chosen):
+    p = parameters[0]
     for b in range(chosen.shape[0]):
         if chosen[b]:
-            physics.begin(state, p, b)
-            physics.see(state, p, b)
+            begin(state, p, np.uint64(b))
+            physics.see(state, np.uint64(b), np.uint64(b + 1))
 
 
 @kernel(nogil=True)
-def _sub_step(state, p, tracks, action, chosen, low, high):
-    if tracks is None:
-        for b in range(low, high):
-            if chosen[b]:
-                physics.sub_step(state, p, b, action, physics.extra_move_due(state, p, b))
-    else:
-        for b in range(low, high):
-            if chosen[b]:
-                physics.tracked_sub_step(state, p, tracks, b, action, physics.extra_move_due(state, p, b))
+def _sub_step(state, parameters, tracks, action, chosen, low, high):
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        physics.extra_moves(state, p, tracks, first, last)
+        physics.sub_step(state, p, tracks, action, first, last)
+        first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
-def _sub_step_threads(state, p, tracks, action, chosen, bounds):
+def _sub_step_threads(state, parameters, tracks, action, chosen, bounds):
     for chunk in prange(bounds.shape[0] - 1):
-        _sub_step(state, p, tracks, action, chosen, bounds[chunk], bounds[chunk + 1])
+        _sub_step(state, parameters, tracks, action, chosen, bounds[chunk], bounds[chunk + 1])
 
 
 @kernel(nogil=True)
-def _look(state, p):
-    for b in range(state.key.shape[0]):
-        for i in range(state.heading.shape[1]):
-            physics.point(state, b, i, state.heading[b, i])
-        physics.see(state, p, b)
+def _look(state, chosen):
+    for b in range(chosen.shape[0]):
+        if chosen[b]:
+            for i in range(state.sensor.shape[0]):
+                point(state, b, i, state.sensor[i, HEADING, b])
+                open_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
+            physics.see(state, np.uint64(b), np.uint64(b + 1))
 
 
 class Simulator:
@@ -71,8 +73,10 @@ class Simulator:
         num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
 
     Attributes:
-        state: the :class:`~envs.physics.State`, the live arrays (read them; copy what you keep).
-        tracks: the :class:`~envs.physics.Tracks` that scenes follow; None if none does.
+        state: the :class:`~envs.state.State`, the live arrays with the scenes along the first axis: ``heading``
+            (B, n), ``target_position`` (B, m, 2), ... (read them; copy what you keep).
+        rows: the same arrays as the kernels take them, with the scenes along the last axis.
+        tracks: the :class:`~envs.state.Tracks` that scenes follow; None if none does.
 
     Raises:
         ValueError: num_envs or num_threads under 1, a negative seed, seeds that are not num_envs many.
@@ -88,8 +92,9 @@ class Simulator:
     ) -> None:
         self.scenario = load_scenario(scenario)
         self.num_envs = positive("num_envs", num_envs)
-        self.parameters = physics.parameters(self.scenario)
-        self.state = physics.allocate(self.scenario, self.num_envs)
+        self.parameters = parameters(self.scenario)
+        self.rows = allocate(self.scenario, self.num_envs)
+        self.state = scenes_first(self.rows, self.num_envs)
         self.tracks: Tracks | None = None
         self.bounds = chunk_bounds(self.num_envs, num_threads)  # (threads + 1,)
         self._everyone = np.ones(self.num_envs, np.bool_)
@@ -102,8 +107,8 @@ class Simulator:
 
     @property
     def coverage(self) -> np.ndarray:
-        """(B,) share of the targets that at least one sensor sees."""
-        return self.state.num_covered / self.scenario.num_targets
+        """(B,) share of the targets present that at least one sensor sees; 1 where none is present."""
+        return self.state.coverage.copy()
 
     @property
     def track_ended(self) -> np.ndarray:
@@ -115,7 +120,12 @@ class Simulator:
     @property
     def rotation(self) -> np.ndarray:
         """(B,) share of the sensors that turned in the last sub-step."""
-        return self.state.turned / self.scenario.num_sensors
+        return self.state.turned / self.state.num_sensors
+
+    @property
+    def there(self) -> np.ndarray:
+        """(B, n, m) bool: sensor i is part of the episode and works, and target j is part of it and present."""
+        return self.state.working[:, :, None] & self.state.present[:, None, :]
 
     def reset(
         self,
@@ -137,15 +147,15 @@ class Simulator:
         if seed is not None:
             self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
             self.state.draws[chosen] = 0
-        _begin(self.state, self.parameters, chosen)
+        _begin(self.rows, self.parameters, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
         """One sub-step of the scenes of `mask` (B,), or of all: the sensors turn, the targets move.
 
         Args:
-            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right. They are not checked
-                here: any other number counts as stay.
+            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, 2 n), where lenses
+                zoom: then 0 keep, 1 narrower, 2 wider. They are not checked here.
             mask: (B,) bool, the scenes to move on.
         """
         self.run(_sub_step, _sub_step_threads, action, self._everyone if mask is None else mask)
@@ -153,13 +163,13 @@ class Simulator:
     def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
         """Call a kernel for all scenes, on one thread or on several.
 
-        On one it is ``kernel(state, parameters, tracks, *arguments, low, high)``, on several
-        ``kernel_threads(state, parameters, tracks, *arguments, bounds)``.
+        On one it is ``kernel(rows, parameters, tracks, *arguments, low, high)``, on several
+        ``kernel_threads(rows, parameters, tracks, *arguments, bounds)``.
         """
         if self.num_threads == 1:
-            kernel(self.state, self.parameters, self.tracks, *arguments, 0, self.num_envs)
+            kernel(self.rows, self.parameters, self.tracks, *arguments, 0, self.num_envs)
         else:
-            kernel_threads(self.state, self.parameters, self.tracks, *arguments, self.bounds)
+            kernel_threads(self.rows, self.parameters, self.tracks, *arguments, self.bounds)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Put sensors and targets where the caller wants them; what is not given stays where it is.
@@ -168,14 +178,14 @@ class Simulator:
             mask: (B,) bool, in which scenes; None: in all.
             **places: any of
 
-                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes alike;
+                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes alike, inside the arena;
                 - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
                 - ``target_position`` (B, m, 2) or (m, 2), inside the arena;
                 - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: where the targets stand
                   after their 1st, 2nd, ... move (from real cameras or another simulator); they follow them.
 
         Raises:
-            ValueError: an unknown name, a wrong shape, a number that is not finite, or a target outside the
+            ValueError: an unknown name, a wrong shape, a number that is not finite, or a place outside the
                 arena; nothing is changed then.
         """
         self._put(self._checked(places), self._everyone if mask is None else mask)
@@ -194,9 +204,9 @@ class Simulator:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
-            if name.startswith("target") and np.abs(array).max() > self.scenario.arena:
+            if name != "heading" and np.abs(array).max() > self.scenario.arena:
                 outside = array.flat[np.abs(array).argmax()]
-                raise ValueError(f"{name} holds {outside:g}; targets stay within +-{self.scenario.arena:g}")
+                raise ValueError(f"{name} holds {outside:g}; the arena is +-{self.scenario.arena:g}")
             checked[name] = np.broadcast_to(array, shape)
         return checked
 
@@ -210,7 +220,7 @@ class Simulator:
                 self.state.places[chosen] = np.inf
                 self.state.velocity[chosen] = 0.0
         if checked:
-            _look(self.state, self.parameters)
+            _look(self.rows, chosen)
 
     def _follow(self, positions: np.ndarray, chosen: np.ndarray) -> None:
         """Let the chosen scenes follow `positions` (B, K, m, 2), and the others what they follow already."""
@@ -225,16 +235,20 @@ class Simulator:
         self.tracks = Tracks(merged, old.track_length, old.track_moves)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """A copy of the whole state, by name: :class:`~envs.physics.State` and :class:`~envs.physics.Tracks`."""
+        """A copy of the whole state, by name: :class:`~envs.state.State` and :class:`~envs.state.Tracks`."""
+        return {name: array.copy() for name, array in self._whole_state().items()}
+
+    def _whole_state(self) -> dict[str, np.ndarray]:
         tracks = self.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
-        return {name: array.copy() for name, array in (self.state._asdict() | tracks._asdict()).items()}
+        return self.state._asdict() | tracks._asdict()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
 
-        Raises ``ValueError`` for a missing or unknown name or a wrong shape; nothing is changed then.
+        Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number that is not finite;
+        nothing is changed then.
         """
-        own = self.state._asdict() | _no_tracks(self.num_envs, self.scenario.num_targets)._asdict()
+        own = self._whole_state()
         if set(state) != set(own):
             raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
         for name, array in own.items():
@@ -243,16 +257,29 @@ class Simulator:
                 shape = (shape[0], given[1], *shape[2:])
             if given != shape:
                 raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
-        for name, array in self.state._asdict().items():
-            array[...] = state[name]
+            if np.asarray(state[name]).dtype != array.dtype:
+                raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
+            if name != "places" and not np.isfinite(state[name]).all():
+                raise ValueError(f"state {name!r} holds a number that is not finite")
+        for name in own:
+            if name in self.state._fields:
+                getattr(self.state, name)[...] = state[name]
         tracks = Tracks(*(np.array(state[name]) for name in Tracks._fields))
         self.tracks = tracks if tracks.track_length.any() else None
 
     def clone(self) -> Simulator:
         """An independent simulator in the same state, which goes on the same."""
-        copy = Simulator(self.scenario, self.num_envs, seed=0, num_threads=self.num_threads)
-        copy.set_state(self.get_state())
-        return copy
+        return _restored(self.scenario, self.num_envs, self.num_threads, self.get_state())
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled and copied by what it was made of and its state, since `state` and `rows` share their memory."""
+        return _restored, (self.scenario, self.num_envs, self.num_threads, self.get_state())
+
+
+def _restored(scenario: Scenario, num_envs: int, num_threads: int, state: Mapping[str, np.ndarray]) -> Simulator:
+    simulator = Simulator(scenario, num_envs, seed=0, num_threads=num_threads)
+    simulator.set_state(state)
+    return simulator
 
 
 def _no_tracks(num_envs: int, num_targets: int) -> Tracks:

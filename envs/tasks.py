@@ -40,6 +40,7 @@ class Task:
 
     Attributes:
         observation_space, action_space: of one scene.
+        assigned: (B, n, m) bool, the targets that each sensor looks after; None in a task without assignments.
 
     Raises:
         ValueError, TypeError: an option is out of its range; the message names it and what is allowed.
@@ -47,6 +48,7 @@ class Task:
 
     sub_steps = 1  # that a step lasts
     action_space: spaces.MultiDiscrete | spaces.MultiBinary
+    assigned: np.ndarray | None = None
 
     def __init__(
         self,
@@ -104,15 +106,16 @@ class Task:
         """(B,) steps since each scene's reset."""
         return self.simulator.state.time // self.sub_steps
 
-    def checked(self, action: Any, allowed: str) -> np.ndarray:
+    def checked(self, action: Any) -> np.ndarray:
         """The batch's action as int64, or an error that names what is wrong with it."""
+        turning = isinstance(self.action_space, spaces.MultiDiscrete)
+        highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if turning else (1, "0 or 1")
         array = np.asarray(action)
         shape = (self.num_envs, *self.action_space.shape)
         if array.shape != shape:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
-        highest = 2 if isinstance(self.action_space, spaces.MultiDiscrete) else 1
         if array.min() < 0 or array.max() > highest:
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")
@@ -122,8 +125,10 @@ class Task:
 class CoverageTask(Task):
     """Every sensor turns at every sub-step, to cover as many targets with as little turning as possible.
 
-    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the m
-    targets that at least one sensor sees after the sub-step.
+    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the
+    targets present that at least one sensor sees after the sub-step, 1 where none is present.
+
+    Where lenses zoom, every sensor also decides on its zoom.
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
@@ -142,11 +147,11 @@ class CoverageTask(Task):
     ) -> None:
         self.turn_cost = _cost(turn_cost)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
-        self.action_space = spaces.MultiDiscrete([3] * self.scenario.num_sensors)
+        self.action_space = turning_space(self.scenario)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """One sub-step; see :meth:`Task.step`."""
-        self.simulator.step(self.checked(action, "0 (stay), 1 (left) or 2 (right)"), mask)
+        self.simulator.step(self.checked(action), mask)
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
 
 
@@ -184,14 +189,15 @@ class ExecutorTask(Task):
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
-        self.action_space = spaces.MultiDiscrete([3] * self.scenario.num_sensors)
+        self.action_space = turning_space(self.scenario)
         n, m = self.scenario.num_sensors, self.scenario.num_targets
-        self.assigned = np.ones((self.num_envs, n, m), np.bool_)
+        self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.rewards = np.zeros((self.num_envs, n))
+        self.begin(self.everyone)
 
     def begin(self, chosen: np.ndarray) -> None:
         """Every target is a goal of every sensor again."""
-        self.assigned[chosen] = True
+        self.assigned[chosen] = self.simulator.there[chosen]
         self.rewards[chosen] = 0.0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -199,20 +205,19 @@ class ExecutorTask(Task):
         self.simulator.run(
             assignment.executor_step,
             assignment.executor_step_threads,
-            self.scenario.field_of_view / 2,
             self.turn_cost,
             self.goals_every,
-            self.checked(action, "0 (stay), 1 (left) or 2 (right)"),
+            self.checked(action),
             self.assigned,
             self.rewards,
             self.everyone if mask is None else mask,
         )
-        return self.rewards.mean(-1)
+        return self.rewards.sum(-1) / self.simulator.state.num_sensors
 
     def observe(self) -> dict[str, np.ndarray]:
         """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals, packed."""
         pairs = self.observer.observe(self.simulator)["pairs"]
-        return pack(pairs, self.assigned, self.padding)
+        return pack(pairs, self.assigned & self.simulator.there, self.padding)
 
     def info(self) -> dict[str, np.ndarray]:
         """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
@@ -263,7 +268,7 @@ class CoordinatorTask(Task):
         self.executor_observer = Observer(self.scenario, executor_features)
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.action_space = spaces.MultiBinary(n * m)
-        self.assigned = np.zeros((self.num_envs, n, m), np.bool_)
+        self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
         self.turned = np.zeros(self.num_envs, np.int64)
 
@@ -276,7 +281,7 @@ class CoordinatorTask(Task):
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """One decision; see :meth:`Task.step`. `action` (B, n * m): 1 at i * m + j assigns target j to sensor i."""
         chosen = self.everyone if mask is None else mask
-        new = self.checked(action, "0 or 1").reshape(self.assigned.shape)
+        new = self.checked(action).reshape(self.assigned.shape)
         self.assigned[chosen] = new[chosen]
         self.turned[chosen] = 0
         turns = np.zeros(self.assigned.shape[:2], np.int64)
@@ -306,7 +311,7 @@ class CoordinatorTask(Task):
         pairs = self.executor_observer.observe(self.simulator)["pairs"]
         features = self.executor_observer.features
         row_id = features.index("target_id") if "target_id" in features else -1
-        shown = pack(pairs, self.assigned, self.padding, row_id)
+        shown = pack(pairs, self.assigned & self.simulator.there, self.padding, row_id)
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         action, _ = self.executor.predict(rows, deterministic=True)
         action = np.asarray(action).reshape(-1)
@@ -338,6 +343,11 @@ TASKS: dict[str, tuple[Callable[..., Task], int]] = {
     "Coordinator": (CoordinatorTask, DECISIONS),
 }
 """The tasks by the names that they have in the environments' ids, each with the length of an episode, steps."""
+
+
+def turning_space(scenario: Scenario) -> spaces.MultiDiscrete:
+    """A turn for every sensor; then, where lenses zoom, a zoom for every sensor."""
+    return spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if scenario.zoom else 1))
 
 
 def pack(pairs: np.ndarray, assigned: np.ndarray, padding: str, row_id: int = -1) -> dict[str, np.ndarray]:

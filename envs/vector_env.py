@@ -9,8 +9,8 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.gym_env import DirectionalSensorEnv, check_render_mode
-from envs.render import Picture
+from envs.gym_env import DirectionalSensorEnv
+from envs.render import Viewer
 from envs.simulator import positive
 from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
 
@@ -30,7 +30,8 @@ class DirectionalSensorVectorEnv(VectorEnv):
             reset by the step after, whose action it ignores), ``SameStep`` (reset at once; the last
             observation and info stand in ``info["final_obs"]`` and ``info["final_info"]``), ``Disabled``
             (``reset(options={"reset_mask": mask})`` resets).
-        render_mode: ``"rgb_array"`` or None.
+        render_mode: ``"rgb_array"``: `render` gives pictures of all scenes; ``"human"``: a window shows every step of
+            the first; or None.
         **options: the task's (see :mod:`envs.tasks`).
     """
 
@@ -45,7 +46,6 @@ class DirectionalSensorVectorEnv(VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        check_render_mode(render_mode)
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         if scenario is not None:
@@ -60,7 +60,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**DirectionalSensorEnv.metadata, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
-        self._picture = Picture(self.scenario) if render_mode else None
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._ended = np.zeros(self.num_envs, np.bool_)
 
     def reset(
@@ -78,6 +78,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
             raise ValueError(f"reset_mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
         self.task.reset(seed=seed, mask=mask, options=places)
         self._ended[slice(None) if mask is None else mask] = False
+        self._viewer.show(self.task, 0)
         return self.task.observe(), batched(self.task.info())
 
     def step(
@@ -92,6 +93,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
+        self._viewer.show(self.task, 0)
         truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
@@ -106,10 +108,15 @@ class DirectionalSensorVectorEnv(VectorEnv):
         return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One RGB picture of every scene; None without a render mode."""
-        if self._picture is None:
-            return None
-        return tuple(self._picture.draw(self.task.simulator.state, b) for b in range(self.num_envs))
+        """One RGB picture of every scene; None with a window or without a render mode."""
+        if self.render_mode == "rgb_array":
+            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))  # type: ignore[misc]
+        self._viewer.show(self.task, 0)
+        return None
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
 
 
 class CoverageVectorEnv(DirectionalSensorVectorEnv):

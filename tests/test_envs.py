@@ -250,12 +250,12 @@ def test_a_picture_shows_seen_and_unseen_targets():
     simulator = env.unwrapped.task.simulator
     simulator.place(sensor_position=[(0, 0)] * 4, heading=[0] * 4, target_position=[(500, 0)] * 2 + [(-900, -900)] * 3)
     picture = env.render()
-    assert picture.shape == (480, 480, 3)
+    assert picture.shape == (600, 600, 3)
     assert picture.dtype == np.uint8
 
     def colour(x, y):
-        scale = 480 * 0.88 / 2500
-        return picture[round(240 - y * scale), round(240 + x * scale)].astype(int)
+        scale = 600 * 0.88 / 2500
+        return picture[round(300 - y * scale), round(300 + x * scale)].astype(int)
 
     red, green, _ = colour(500, 0)
     assert green > red + 50  # seen: a green disc

@@ -44,10 +44,11 @@ def test_the_edge_of_the_view_is_not_seen():
     assert not look(ONE.replace(field_of_view=180), 0, (0, 500))
     assert look(ONE.replace(field_of_view=180), 0, (1e-9, 500))
 
-    simulator = Simulator(ONE, 1, 0)
-    simulator.parameters = simulator.parameters._replace(cos_half_view=0.6)  # 3, 4, 5: exact as well
+    simulator = Simulator(ONE.replace(walk="still"), 1, 0)
     for x, visible in ((300, False), (300.001, True)):
         simulator.place(sensor_position=[(0, 0)], heading=[0], target_position=[(x, 400)])
+        simulator.state.cos_half_view[:] = 0.6  # 3, 4, 5: exact as well
+        simulator.step(np.zeros((1, 1), int))
         assert simulator.state.visible.item() is visible
 
 

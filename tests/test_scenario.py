@@ -34,7 +34,7 @@ def test_yaml_there_and_back(tmp_path):
         ({"max_speed": 50}, ValueError, "over min_speed"),
         ({"start_heading": "up"}, ValueError, "random or target"),
         ({"target_area": (0, 9999, 0, 1)}, ValueError, "inside the arena"),
-        ({"target_area": (0, 1)}, TypeError, "an area is"),
+        ({"target_area": (0, 1)}, TypeError, r"it must be \[x low, x high"),
         ({"colour": "red"}, ValueError, "unknown scenario parameter colour: known are name, num_sensors"),
     ],
 )

@@ -242,7 +242,7 @@ def test_a_batch_is_its_single_scenes(task):
         (lambda: CoverageTask().reset(options={"colour": 1}), "unknown place 'colour': known are sensor_position"),
         (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((3, 4, 2))}), "target_tracks has shape"),
         (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((0, 5, 2))}), "target_tracks has shape"),
-        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), 2e3)}), "targets stay within"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), 2e3)}), "the arena is"),
         (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), np.nan)}), "must be finite"),
     ],
 )

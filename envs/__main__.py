@@ -1,0 +1,94 @@
+"""``python -m envs`` lists the scenarios and environments; with a scenario's name it shows or films one."""
+
+from __future__ import annotations
+
+import argparse
+
+import gymnasium
+import numpy as np
+
+from envs import TASKS, load_scenario, presets
+from envs.render import Picture, save_gif
+
+_STEPS_SHOWN = 200
+
+
+_TASKS = {
+    "Coverage": "every sensor turns at every sub-step, to cover the targets",
+    "Executor": "the same, every sensor for goal targets of its own",
+    "Coordinator": "targets are assigned to sensors for ten sub-steps",
+}
+
+
+def _listing() -> str:
+    lines = ["environments (their specification: the docstrings of envs.gym_env)"]
+    lines += [f"  dsn/{name + '-v0':<15} {steps:>4} steps; {_TASKS[name]}" for name, (_, steps) in TASKS.items()]
+    lines += ["", "scenarios (any also with sizes, as in hit-mac-6x9)"]
+    for name in presets():
+        scene = load_scenario(name)
+        ranges = ((scene.min_sensors, scene.num_sensors), (scene.min_targets, scene.num_targets))
+        sizes = " x ".join(f"{low}-{most}" if low else f"{most}" for low, most in ranges)
+        discs = scene.random_discs + len(scene.discs)
+        notes = ["zoom"] * bool(scene.zoom) + [f"{discs} discs"] * bool(discs)
+        placement = "anywhere" if scene.placement == "random" else f"in {scene.placement}"
+        about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
+        lines.append(f"  {name:<17} {sizes:>9}  arena {2 * scene.arena:>4g} across; {about}")
+    lines += ["", "python -m envs NAME [--film out.gif]   shows one in a window, or films it"]
+    return "\n".join(lines)
+
+
+def _action(agent: str, env: gymnasium.Env) -> np.ndarray:
+    """What the agent does: `random` anything allowed, `still` nothing."""
+    action = env.action_space.sample()
+    return action if agent == "random" else np.zeros_like(action)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(prog="python -m envs", description="List the scenarios, or show one.")
+    parser.add_argument("scenario", nargs="?", help="a preset's name, also with sizes, or a YAML file; none: list them")
+    parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="the environment's task")
+    parser.add_argument("--agent", choices=("random", "still"), default="random", help="who acts")
+    parser.add_argument("--film", metavar="OUT.gif", help="write a film instead of opening a window")
+    parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"how many steps ({_STEPS_SHOWN})")
+    parser.add_argument("--size", type=int, default=480, help="height and width of the film, pixels (480)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
+    options = parser.parse_args(arguments)
+    if options.scenario is None and not options.film:
+        print(_listing())
+        return
+    try:
+        _show(options)
+    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+        parser.exit(2, f"error: {error}\n")
+
+
+def _show(options: argparse.Namespace) -> None:
+    scenario = load_scenario(options.scenario or "hit-mac")
+    if options.steps < 1:
+        raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
+    env = gymnasium.make(
+        f"dsn/{options.task}-v0",
+        scenario=scenario,
+        max_episode_steps=options.steps,
+        render_mode=None if options.film else "human",
+    )
+    env.action_space.seed(options.seed)
+    env.reset(seed=options.seed)
+    task = env.unwrapped.task  # type: ignore[attr-defined]
+    picture = Picture(scenario, options.size) if options.film else None
+    frames = [picture.of_task(task, 0)] if picture else []
+    for _ in range(options.steps):
+        *_, truncated, _ = env.step(_action(options.agent, env))
+        if picture:
+            frames.append(picture.of_task(task, 0))
+        if truncated:
+            break
+    env.close()
+    if options.film:
+        save_gif(options.film, frames, frames_per_second=env.metadata["render_fps"])
+        print(f"{options.film}: {len(frames)} pictures")
+
+
+if __name__ == "__main__":
+    main()

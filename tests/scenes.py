@@ -1,0 +1,55 @@
+"""Random scenarios for hypothesis: every way of placing, sensing and walking, mixed."""
+
+from hypothesis import strategies as st
+
+from envs import Scenario
+from envs.scenario import WALKS
+
+RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
+
+
+@st.composite
+def scenarios(draw):
+    n, m = draw(st.integers(1, 5)), draw(st.integers(1, 6))
+    arena = draw(st.sampled_from([1.0, 30.0, 1250.0]))
+    place = st.floats(-arena, arena)
+    zoom = draw(st.sampled_from([(), (20, 120)]))
+    opening = st.floats(20, 120) if zoom else st.floats(5, 360)
+    view = draw(st.one_of(opening, st.lists(opening, min_size=n, max_size=n)))
+    return Scenario(
+        num_sensors=n,
+        num_targets=m,
+        min_sensors=draw(st.integers(0, n)),
+        min_targets=draw(st.integers(0, m)),
+        arena=arena,
+        whole_numbers=draw(st.booleans()),
+        sensing_range=draw(st.floats(arena / 100, 3 * arena)),
+        field_of_view=view,
+        turn=draw(st.lists(st.floats(0.1, 180), min_size=n, max_size=n)),
+        zoom=zoom,
+        failure_rate=draw(RATES),
+        recovery_rate=draw(RATES),
+        position_noise=draw(st.sampled_from([0.0, arena / 50])),
+        missed_detections=draw(RATES),
+        placement=draw(st.sampled_from(["grid", "random"])),
+        grid=3,
+        spacing=draw(st.floats(0, arena / 3)),
+        start_heading=draw(st.sampled_from(["random", "target"])),
+        target_area=(-arena, arena, -arena / 2, arena / 2),
+        walk=draw(st.sampled_from(WALKS)),
+        wander=draw(st.floats(0, 180)),
+        time_step=draw(st.sampled_from([0.13, 1.0])),
+        min_speed=draw(st.floats(0, arena / 10)),
+        max_speed=draw(st.floats(arena / 5, 3 * arena)),
+        speed_noise=draw(st.floats(0, 1)),
+        goal_radius=arena / 200,
+        stuck_distance=draw(st.sampled_from([0.0, arena / 100])),
+        extra_move_every=draw(st.sampled_from([0, 3, 10])),
+        leave_rate=draw(RATES),
+        return_rate=draw(RATES),
+        discs=draw(st.lists(st.tuples(place, place, st.floats(arena / 50, arena / 4)), max_size=2)),
+        random_discs=draw(st.integers(0, 2)),
+        disc_radius=(arena / 50, arena / 5),
+        walls=draw(st.lists(st.tuples(place, place, place, place), max_size=2)),
+        distance_scale=2 * arena,
+    )
