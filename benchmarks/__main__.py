@@ -1,4 +1,4 @@
-"""The speeds that the README names: ``python -m benchmarks [simulator|coordinator|gymnasium|start|training ...]``."""
+"""The speeds that the README names: ``python -m benchmarks [NAME ...]``."""
 
 import platform
 import subprocess
@@ -19,45 +19,85 @@ def best(run: Callable[[], float]) -> float:
     return max(run() for _ in range(REPEATS))
 
 
-def simulator() -> None:
+def rate(scenario: str, batch: int, threads: int, features: tuple[str, ...], scenes: int) -> float:
+    """Sub-steps/s with random actions and the observations written, over about so many scenes in all."""
     import envs
     from envs.observation import Observer
 
-    print("\nsimulator, hit-mac (4 x 5), random actions, sub-steps/s; best of 5")
-    print(f"  {'batch':>6} {'threads':>7} {'default features':>17} {'paper features':>15}")
-    for batch in (1, 64, 1024):
-        for threads in (1, 2):
-            if threads > batch:
-                continue
-            rates = []
-            for features in (envs.DEFAULT_FEATURES, envs.PAPER_FEATURES):
-                scenes = envs.Simulator("hit-mac", batch, seed=0, num_threads=threads)
-                observer = Observer(scenes.scenario, features)
-                actions = np.random.default_rng(0).integers(0, 3, (64, batch, 4))
-                steps = max(64, 400_000 // batch // 2)
+    simulator = envs.Simulator(scenario, batch, seed=0, num_threads=threads)
+    observer = Observer(simulator.scenario, features)
+    actions = np.random.default_rng(0).integers(0, 3, (16, batch, simulator.scenario.num_sensors))
+    steps = max(4, scenes // batch)
 
-                def run(
-                    scenes: envs.Simulator = scenes,
-                    observer: Observer = observer,
-                    actions: np.ndarray = actions,
-                    steps: int = steps,
-                    batch: int = batch,
-                ) -> float:
-                    began = time.perf_counter()
-                    for step in range(steps):
-                        scenes.step(actions[step % 64])
-                        observer.observe(scenes)
-                    return steps * batch / (time.perf_counter() - began)
+    def run() -> float:
+        began = time.perf_counter()
+        for step in range(steps):
+            simulator.step(actions[step % 16])
+            observer.observe(simulator)
+        return steps * batch / (time.perf_counter() - began)
 
-                run()
-                rates.append(best(run))
-            print(f"  {batch:>6} {threads:>7} {rates[0]:>17,.0f} {rates[1]:>15,.0f}")
+    run()
+    return best(run)
+
+
+def simulator() -> None:
+    import envs
+
+    print("\nsub-steps/s with observations written, random actions; best of 5")
+    print("(the released program: 4,900 of 4 x 5, one scene, one core)")
+    print(
+        f"  {'scenario':<9} {'batch':>6} {'threads':>7} {'default features':>17} {'paper features':>15} {'ns/pair':>8}"
+    )
+    cases = [("hit-mac", batch, threads) for batch in (1, 64, 1024) for threads in (1, 2) if threads <= batch]
+    for scenario, batch, threads in [*cases, ("obstacles", 1024, 2), ("large", 256, 1), ("large", 256, 2)]:
+        scene = envs.load_scenario(scenario)
+        pairs = scene.num_sensors * scene.num_targets
+        scenes = 4_000_000 // pairs if batch > 1 else 20_000
+        shown = (envs.DEFAULT_FEATURES, envs.PAPER_FEATURES)
+        rates = [rate(scenario, batch, threads, features, scenes) for features in shown]
+        per_pair = 1e9 / rates[0] / pairs
+        print(f"  {scenario:<9} {batch:>6} {threads:>7} {rates[0]:>17,.0f} {rates[1]:>15,.0f} {per_pair:>8.1f}")
+
+
+def memory() -> None:
+    import tracemalloc
+
+    from envs.tasks import CoverageTask
+
+    CoverageTask("hit-mac", 2, 0, num_threads=2).observe()  # the kernels are loaded
+    tracemalloc.start()
+    task = CoverageTask("hit-mac", 4096, 0, num_threads=2)
+    for _ in range(20):
+        task.step(np.ones((task.num_envs, 4), int))
+        task.observe()
+    peak = tracemalloc.get_traced_memory()[1] / 1e6
+    tracemalloc.stop()
+    print(f"\nmemory: 4096 scenes of 4 x 5, stepped and observed: {peak:.0f} MB at most")
+
+
+def pictures() -> None:
+    from envs.render import Picture
+    from envs.tasks import CoverageTask
+
+    print("\npictures/s at 600 x 600; best of 5")
+    for name in ("hit-mac", "obstacles", "large"):
+        task = CoverageTask(name, 1, 0)
+        picture = Picture(task.scenario, 600)
+
+        def run(picture: Picture = picture, task: CoverageTask = task) -> float:
+            began = time.perf_counter()
+            for _ in range(20):
+                picture.of_task(task, 0)
+            return 20 / (time.perf_counter() - began)
+
+        print(f"  {name:<9} {best(run):>4.0f}")
 
 
 def coordinator() -> None:
     from envs.tasks import CoordinatorTask
 
     print("\ndsn/Coordinator-v0, scripted executor, random assignments, with observations, decisions/s; best of 5")
+    print("(the released program: 490, one scene, one core)")
     for batch, threads in ((1, 1), (1024, 1), (1024, 2)):
         task = CoordinatorTask("hit-mac", batch, 0, num_threads=threads)
         actions = np.random.default_rng(0).integers(0, 2, (16, batch, 20))
@@ -121,6 +161,8 @@ def training() -> None:
 
 BENCHMARKS = {
     "simulator": simulator,
+    "memory": memory,
+    "pictures": pictures,
     "coordinator": coordinator,
     "gymnasium": gymnasium,
     "start": start,

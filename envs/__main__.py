@@ -1,4 +1,4 @@
-"""``python -m envs`` lists the scenarios and environments; with a scenario's name it shows or films one."""
+"""``python -m envs`` lists the scenarios and environments; with a scenario's name it shows, films or draws one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import gymnasium
 import numpy as np
 
 from envs import TASKS, load_scenario, presets
-from envs.render import Picture, save_gif
+from envs.render import Picture, save_gif, save_png
 
 _STEPS_SHOWN = 200
 
@@ -33,7 +33,7 @@ def _listing() -> str:
         placement = "anywhere" if scene.placement == "random" else f"in {scene.placement}"
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
         lines.append(f"  {name:<17} {sizes:>9}  arena {2 * scene.arena:>4g} across; {about}")
-    lines += ["", "python -m envs NAME [--film out.gif]   shows one in a window, or films it"]
+    lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   shows, films or draws one"]
     return "\n".join(lines)
 
 
@@ -49,12 +49,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("scenario", nargs="?", help="a preset's name, also with sizes, or a YAML file; none: list them")
     parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="the environment's task")
     parser.add_argument("--agent", choices=("random", "still"), default="random", help="who acts")
-    parser.add_argument("--film", metavar="OUT.gif", help="write a film instead of opening a window")
+    parser.add_argument("--film", metavar="OUT.gif", help="write a film")
+    parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
     parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"how many steps ({_STEPS_SHOWN})")
-    parser.add_argument("--size", type=int, default=480, help="height and width of the film, pixels (480)")
+    parser.add_argument("--size", type=int, default=480, help="height and width of film and picture, pixels (480)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
     options = parser.parse_args(arguments)
-    if options.scenario is None and not options.film:
+    if options.scenario is None and not (options.film or options.picture):
         print(_listing())
         return
     try:
@@ -67,27 +68,29 @@ def _show(options: argparse.Namespace) -> None:
     scenario = load_scenario(options.scenario or "hit-mac")
     if options.steps < 1:
         raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
+    files = bool(options.film or options.picture)
     env = gymnasium.make(
         f"dsn/{options.task}-v0",
         scenario=scenario,
         max_episode_steps=options.steps,
-        render_mode=None if options.film else "human",
+        render_mode=None if files else "human",
     )
     env.action_space.seed(options.seed)
     env.reset(seed=options.seed)
     task = env.unwrapped.task  # type: ignore[attr-defined]
-    picture = Picture(scenario, options.size) if options.film else None
-    frames = [picture.of_task(task, 0)] if picture else []
+    picture = Picture(scenario, options.size) if files else None
+    frames: list[np.ndarray] = []
     for _ in range(options.steps):
-        *_, truncated, _ = env.step(_action(options.agent, env))
-        if picture:
+        env.step(_action(options.agent, env))
+        if picture and options.film:
             frames.append(picture.of_task(task, 0))
-        if truncated:
-            break
     env.close()
     if options.film:
         save_gif(options.film, frames, frames_per_second=env.metadata["render_fps"])
         print(f"{options.film}: {len(frames)} pictures")
+    if picture and options.picture:
+        save_png(options.picture, picture.of_task(task, 0))
+        print(options.picture)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ class DirectionalSensorEnv(gymnasium.Env):
 
     ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
     ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the targets' 1st, 2nd, ...
-    move; when the tracks end, the episode is truncated.
+    move; when the tracks end, the episode is truncated. All places lie inside the arena.
 
     Args:
         task: the task's class.
@@ -72,26 +72,33 @@ class CoverageEnv(DirectionalSensorEnv):
     """Directional sensor coverage, ``dsn/Coverage-v0``.
 
     n directional sensors (cameras, radars) stand still in a square arena and turn; m targets walk about.
-    A sensor sees a target that is within its range and within its field of view. All sensors turn at every
-    sub-step, to cover as many targets with as little turning as possible. The scene and its numbers are
-    those of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020); see :class:`envs.Scenario` for each of them.
+    A sensor sees a target that is within its range (inclusive) and within its field of view (exclusive), unless an
+    obstacle stands in between. All sensors turn at every sub-step, to cover as many targets with as little turning
+    as possible. By default the scene and its numbers are those of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020);
+    :class:`envs.Scenario` has every number, and what else there can be: sensors that differ, zoom, fail and err,
+    obstacles, targets that come and go and walk in other ways, other numbers in every episode.
 
-    ## Action: ``MultiDiscrete([3] * n)``
+    ## Action: ``MultiDiscrete([3] * n)``, or ``MultiDiscrete([3] * 2n)`` in a scenario with `zoom`
 
-    | number | what the sensor does |
-    |---|---|
-    | 0 | stays |
-    | 1 | turns left (counter-clockwise) by `turn` (5 deg) |
-    | 2 | turns right (clockwise) by `turn` |
+    | place | number | what the sensor does |
+    |---|---|---|
+    | i | 0 | sensor i stays |
+    | i | 1 | turns left (counter-clockwise) by `turn` (5 deg) |
+    | i | 2 | turns right (clockwise) by `turn` |
+    | n + i | 0 | sensor i keeps its field of view |
+    | n + i | 1 | narrows it by `zoom_step`; range^2 x field of view stays constant |
+    | n + i | 2 | widens it by `zoom_step` |
+
+    A failed sensor does nothing.
 
     ## Observation: ``Dict``
 
     | key | space | what it is |
     |---|---|---|
     | `pairs` | Box, float32 (n, m, d) | d features of every pair of a sensor and a target |
-    | `mask` | MultiBinary (n, m) | 1 where the pair exists (in this task all do) |
+    | `mask` | MultiBinary (n, m) | 1 where sensor and target are part of the episode, works and is present |
 
-    The features are chosen by name:
+    Where the mask is 0, the features are 0. In `hit-mac` it is 1 throughout. The features are chosen by name:
 
     | feature | range | meaning |
     |---|---|---|
@@ -105,15 +112,22 @@ class CoverageEnv(DirectionalSensorEnv):
     | `others_seeing` | 0 to n - 1 | how many other sensors see the target |
     | `radial_velocity` | -1 to 1 | the target's speed away from the sensor / top speed, in its last move |
     | `tangential_velocity` | -1 to 1 | its speed around the sensor, counter-clockwise / top speed |
+    | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
+    | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
+    | `turn` | 0 to 1 | how far the sensor turns in a sub-step / 180 deg |
+
+    A scenario's `position_noise` errs in all that depends on the target's place, `missed_detections` in `visible` and
+    `others_seeing`; every pair and sub-step has its own errors, which are the same however often one looks.
 
     ## Reward
 
     ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where coverage is the share of
-    the targets that at least one sensor sees.
+    the targets present that at least one sensor sees (1 if none is present), and n the sensors of the episode.
 
     ## Start and end of an episode
 
-    Sensors are dealt out at random over the scenario's areas, with random headings; targets start at random.
+    Sensors are dealt out at random over the scenario's areas, or stand in a grid or anywhere, by its `placement`; they
+    have random headings. Targets start at random.
     An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
     10 sub-steps of HiT-MAC (``max_episode_steps=``). ``reset(options=...)`` puts sensors and targets elsewhere
     (:class:`DirectionalSensorEnv`). Under the `hit-mac` scenario the targets make one extra
@@ -134,7 +148,7 @@ class CoverageEnv(DirectionalSensorEnv):
     | `scenario` | `"hit-mac"` | a `Scenario`, a preset's name (also with sizes: `"hit-mac-6x9"`) or a YAML file |
     | `features` | `envs.DEFAULT_FEATURES` | names from the table above |
     | `turn_cost` | 0.04 | cost if all sensors turn, in units of coverage |
-    | `render_mode` | None | `"rgb_array"`: `render()` gives an RGB picture (needs the extra `render`) |
+    | `render_mode` | None | `"rgb_array"`: `render()` gives an RGB picture; `"human"`: a window (extra `render`) |
 
     ## Versions
 
@@ -152,7 +166,7 @@ class ExecutorEnv(DirectionalSensorEnv):
 
     ## Action: ``MultiDiscrete([3] * n)``
 
-    0 stay, 1 left, 2 right, as in ``dsn/Coverage-v0``.
+    0 stay, 1 left, 2 right, and the same zoom, as in ``dsn/Coverage-v0``.
 
     ## Observation: ``Dict``
 
@@ -165,9 +179,9 @@ class ExecutorEnv(DirectionalSensorEnv):
 
     ## Reward
 
-    Of sensor i: the mean over its goals of ``1 - abs(bearing) / 45 deg`` if it sees the target, else -1; 0 if
-    it has no goal; less `turn_cost` if it turned. The reward is the mean over the sensors; each sensor's own
-    stands in ``info["rewards"]``.
+    Of sensor i: the mean over its goals of ``1 - abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1;
+    0 if it has no goal or has failed; less `turn_cost` if it turned. The reward is the mean over the sensors of the
+    episode; each sensor's own stands in ``info["rewards"]``.
 
     ## Start and end of an episode
 
@@ -192,7 +206,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `turn_cost` | 0.01 | what its turn costs a sensor |
     | `goals_every` | 10 | steps between two choices of goals |
     | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals |
-    | `render_mode` | None | `"rgb_array"` |
+    | `render_mode` | None | `"rgb_array"` or `"human"` |
 
     ## Versions
 
@@ -211,7 +225,7 @@ class CoordinatorEnv(DirectionalSensorEnv):
     ## Action: ``MultiBinary(n * m)``
 
     1 at place i * m + j assigns target j to sensor i, for one decision of ten sub-steps. An executor turns the
-    sensors meanwhile.
+    sensors meanwhile; lenses that zoom keep their field of view.
 
     ## Observation: ``Dict``
 
@@ -250,7 +264,7 @@ class CoordinatorEnv(DirectionalSensorEnv):
     | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows that it is shown from the targets |
     | `idle` | `"random"` | `"holds"`: a sensor with nothing assigned holds still |
     | `decision` | 10 | sub-steps of a decision |
-    | `render_mode` | None | `"rgb_array"` |
+    | `render_mode` | None | `"rgb_array"` or `"human"` |
 
     ## Versions
 

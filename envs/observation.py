@@ -304,6 +304,11 @@ class Observer:
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """The observation of every scene: fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
+        if simulator.rows.visible.shape[:2] != self._shape[:2]:
+            raise ValueError(
+                f"the simulator has {simulator.rows.visible.shape[:2]} sensors and targets; "
+                f"this observer is for {self._shape[:2]}"
+            )
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)

@@ -23,8 +23,8 @@ class DirectionalSensorParallelEnv(ParallelEnv):
 
     An agent is shown its own row, ``pairs`` (m, d) and ``mask`` (m,). It decides on its turn, ``Discrete(3)``
     (where lenses zoom on turn and zoom, ``MultiDiscrete([3, 3])``), or, in the coordinator's task, on which targets
-    it takes, ``MultiBinary(m)``. Its reward is its own where the task has one, else the scene's. The agents are the
-    sensors of the episode, and live until it is truncated.
+    it takes, ``MultiBinary(m)``. Its reward is its own where the task has one, else the scene's. All agents live
+    until the episode is truncated; one whose sensor is not part of the episode is shown a mask of 0.
 
     Args:
         task: the task, of one scene.
@@ -69,7 +69,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         """Start an episode; without a seed it goes on in the scene's random stream."""
         places = {name: value for name, value in (options or {}).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
-        self.agents = self.possible_agents[: self.task.simulator.state.num_sensors[0]]
+        self.agents = list(self.possible_agents)
         self._viewer.show(self.task, 0)
         return self._observe(), self._infos()
 
@@ -79,16 +79,13 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             raise ValueError(f"actions are for {', '.join(actions) or 'nobody'}; they must be for {self.agents}")
         if not self.agents:
             return {}, {}, {}, {}, {}
-        own = np.stack([np.asarray(actions[agent]) for agent in self.agents])  # (agents,) or (agents, k)
-        own = own.reshape(len(own), -1)
-        whole = np.zeros((len(self.possible_agents), own.shape[1]), own.dtype)
-        whole[: len(own)] = own
+        joint = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents]).reshape(len(self.agents), -1)
         if isinstance(self.task.action_space, spaces.MultiDiscrete):
-            whole = whole.T  # all turns, then all zooms
-        reward = self.task.step(whole.reshape(1, -1))
+            joint = joint.T  # all turns, then all zooms
+        reward = self.task.step(joint.reshape(1, -1))
         self._viewer.show(self.task, 0)
         apart = getattr(self.task, "rewards", None)
-        rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0, : len(self.agents)]
+        rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
         ended = bool(self.task.time[0] >= self.max_episode_steps or self.task.simulator.track_ended[0])
         results = (
             self._observe(),

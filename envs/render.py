@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +14,7 @@ from envs.scenario import Scenario
 from envs.state import State
 
 if TYPE_CHECKING:
-    from PIL.ImageDraw import ImageDraw
+    from PIL.ImageDraw import ImageDraw as Draw
 
     from envs.tasks import Task
 
@@ -52,12 +53,9 @@ class Picture:
         if size < 64:
             raise ValueError(f"size is {size}; a picture is 64 pixels or more across")
         try:
-            import PIL.Image
-            import PIL.ImageDraw
-            import PIL.ImageFont
+            import PIL  # noqa: F401 - asked for here, used when something is drawn
         except ModuleNotFoundError:
             raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'") from None
-        self._pil = PIL
         self.scenario = scenario
         self.size = size
         self._full = size * _SMOOTH
@@ -66,8 +64,8 @@ class Picture:
         # Half the size of a sensor or target: smaller in a crowd.
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = 0.011 * self._full * min(1.0, math.sqrt(16 / crowd))
-        self._caption_font = PIL.ImageFont.load_default(size=round(0.032 * self._full))
-        self._number_font = PIL.ImageFont.load_default(size=max(10.0, round(2.8 * self._unit)))
+        self._caption_size = round(0.032 * self._full)
+        self._number_size = max(10, round(2.8 * self._unit))
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
         """Scene `b` of a task, with its assignments if it has any."""
@@ -82,8 +80,10 @@ class Picture:
             caption: the line above the scene; None shows the coverage and the sub-step.
             assigned: (n, m) bool, which sensors lines join with which targets.
         """
-        picture = self._pil.Image.new("RGB", (self._full, self._full), _BACKGROUND)
-        draw = self._pil.ImageDraw.Draw(picture, "RGBA")
+        from PIL import Image, ImageDraw
+
+        picture = Image.new("RGB", (self._full, self._full), _BACKGROUND)
+        draw = ImageDraw.Draw(picture, "RGBA")
         corner, far, unit = self._margin, self._full - self._margin, self._unit
         draw.rectangle((corner, corner, far, far), outline=_FRAME, width=_SMOOTH)
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
@@ -101,7 +101,7 @@ class Picture:
             x, y = sensor_at[i]
             colour = _SENSOR if state.working[b, i] else _FAILED
             draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
-            draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=self._number_font, anchor="ms")
+            draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=_font(self._number_size), anchor="ms")
         for j in targets:
             x, y = target_at[j]
             box = (x - unit, y - unit, x + unit, y + unit)
@@ -111,7 +111,7 @@ class Picture:
                 draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=round(0.45 * unit))
         if caption is None:
             caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
-        draw.text((self._full / 2, self._margin / 2), caption, fill=_TEXT, font=self._caption_font, anchor="mm")
+        draw.text((self._full / 2, self._margin / 2), caption, fill=_TEXT, font=_font(self._caption_size), anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
     def _place(self, position: np.ndarray) -> tuple[float, float]:
@@ -119,7 +119,7 @@ class Picture:
         middle = self._full / 2
         return middle + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
 
-    def _obstacles(self, draw: ImageDraw, discs: np.ndarray) -> None:
+    def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
         for disc in discs:
             x, y = self._place(disc)
             radius = float(disc[2]) * self._scale
@@ -127,7 +127,7 @@ class Picture:
         for wall in np.array(self.scenario.walls).reshape(-1, 2, 2):
             draw.line((*self._place(wall[0]), *self._place(wall[1])), fill=_OBSTACLE, width=3 * _SMOOTH)
 
-    def _view(self, draw: ImageDraw, state: State, b: int, i: int) -> None:
+    def _view(self, draw: Draw, state: State, b: int, i: int) -> None:
         """What sensor i of scene b sees: a wedge, less what lies behind obstacles."""
         position, view = state.sensor_position[b, i], state.field_of_view[b, i]
         obstacles = len(state.disc[b]) + len(self.scenario.walls) > 0
@@ -138,6 +138,13 @@ class Picture:
             reach = np.minimum(reach, _free(position, rays, state.disc[b], np.array(self.scenario.walls)))
         rim = [self._place(point) for point in position + reach[:, None] * rays]
         draw.polygon(rim if view == 360 else [self._place(position), *rim], fill=_VIEW, outline=_VIEW_EDGE)
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size=size)
 
 
 def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.ndarray) -> np.ndarray:
@@ -157,6 +164,14 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
             place = (start[0] * rays[:, 1] - start[1] * rays[:, 0]) / cross
             free = np.where((meets > 0) & (place >= 0) & (place <= 1), np.minimum(free, meets), free)
     return free
+
+
+def save_png(path: str | Path, picture: np.ndarray) -> None:
+    """Write an RGB picture."""
+    from PIL import Image
+
+    with whole_file(path) as temporary:
+        Image.fromarray(picture).quantize(128, dither=Image.Dither.NONE).save(temporary, format="PNG", optimize=True)
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
@@ -192,12 +207,12 @@ class Viewer:
         self._frames_per_second = frames_per_second
         self._picture = Picture(scenario) if render_mode else None
         self._window: Any = None
+        self._clock: Any = None
         if render_mode == "human":
             try:
-                import pygame
+                import pygame  # noqa: F401 - asked for here, used when the window opens
             except ModuleNotFoundError:
                 raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
-            self._pygame = pygame
 
     def render(self, task: Task, b: int) -> np.ndarray | None:
         """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode."""
@@ -206,14 +221,16 @@ class Viewer:
         picture = self._picture.of_task(task, b)
         if self.render_mode == "rgb_array":
             return picture
+        import pygame
+
         if self._window is None:
-            self._pygame.display.init()
-            self._window = self._pygame.display.set_mode((self._picture.size, self._picture.size))
-            self._pygame.display.set_caption(task.scenario.name)
-            self._clock = self._pygame.time.Clock()
-        self._pygame.event.pump()
-        self._window.blit(self._pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
-        self._pygame.display.flip()
+            pygame.display.init()
+            self._window = pygame.display.set_mode((self._picture.size, self._picture.size))
+            pygame.display.set_caption(task.scenario.name)
+            self._clock = pygame.time.Clock()
+        pygame.event.pump()
+        self._window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
+        pygame.display.flip()
         self._clock.tick(self._frames_per_second)
         return None
 
@@ -225,5 +242,7 @@ class Viewer:
     def close(self) -> None:
         """Close the window, if there is one."""
         if self._window is not None:
-            self._pygame.display.quit()
-            self._window = None
+            import pygame
+
+            pygame.display.quit()
+            self._window = self._clock = None

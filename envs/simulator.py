@@ -98,6 +98,8 @@ class Simulator:
         self.tracks: Tracks | None = None
         self.bounds = chunk_bounds(self.num_envs, num_threads)  # (threads + 1,)
         self._everyone = np.ones(self.num_envs, np.bool_)
+        n = self.scenario.num_sensors
+        self._action_shapes = [(self.num_envs, n), (self.num_envs, 2 * n)][: 2 if self.scenario.zoom else 1]
         self.reset(seed=random_seed() if seed is None else seed)
 
     @property
@@ -138,14 +140,14 @@ class Simulator:
 
         `options` are those of :meth:`place`, by name: where the sensors and targets stand instead.
         """
-        checked = self._checked(options or {})
-        chosen = self._everyone if mask is None else mask
+        checked, chosen = self._checked(options or {}), self._chosen(mask)
+        keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
         if self.tracks is not None:
             self.tracks.track_length[chosen] = 0
             if not self.tracks.track_length.any():
                 self.tracks = None
-        if seed is not None:
-            self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
+        if keys is not None:
+            self.state.key[chosen] = keys[chosen]
             self.state.draws[chosen] = 0
         _begin(self.rows, self.parameters, chosen)
         self._put(checked, chosen)
@@ -155,10 +157,19 @@ class Simulator:
 
         Args:
             action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, 2 n), where lenses
-                zoom: then 0 keep, 1 narrower, 2 wider. They are not checked here.
+                zoom: then 0 keep, 1 narrower, 2 wider. Any other number counts as 0.
             mask: (B,) bool, the scenes to move on.
+
+        Raises:
+            ValueError: an action or a mask of another shape or type; nothing is changed then.
         """
-        self.run(_sub_step, _sub_step_threads, action, self._everyone if mask is None else mask)
+        action = np.asarray(action)
+        if action.shape not in self._action_shapes or action.dtype.kind not in "iu":
+            raise ValueError(
+                f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
+                f"{' or '.join(map(str, self._action_shapes))}"
+            )
+        self.run(_sub_step, _sub_step_threads, action.astype(np.int64, copy=False), self._chosen(mask))
 
     def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
         """Call a kernel for all scenes, on one thread or on several.
@@ -188,7 +199,15 @@ class Simulator:
             ValueError: an unknown name, a wrong shape, a number that is not finite, or a place outside the
                 arena; nothing is changed then.
         """
-        self._put(self._checked(places), self._everyone if mask is None else mask)
+        self._put(self._checked(places), self._chosen(mask))
+
+    def _chosen(self, mask: np.ndarray | None) -> np.ndarray:
+        """The scenes of the mask, or all; ValueError if it is no mask."""
+        if mask is None:
+            return self._everyone
+        if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
+            raise ValueError(f"mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
+        return mask
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """The places as arrays with the scene axis first, or a ValueError."""
@@ -245,7 +264,7 @@ class Simulator:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
 
-        Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number that is not finite;
+        Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range;
         nothing is changed then.
         """
         own = self._whole_state()
@@ -261,6 +280,17 @@ class Simulator:
                 raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
             if name != "places" and not np.isfinite(state[name]).all():
                 raise ValueError(f"state {name!r} holds a number that is not finite")
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        limits = {
+            "num_sensors": (1, n),
+            "num_targets": (1, m),
+            "field_of_view": (1e-9, 360),
+            "track_length": (0, np.shape(state["track_position"])[1]),
+            "track_moves": (0, np.shape(state["track_position"])[1]),
+        }
+        for name, (low, high) in limits.items():
+            if ((state[name] < low) | (state[name] > high)).any():
+                raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")
         for name in own:
             if name in self.state._fields:
                 getattr(self.state, name)[...] = state[name]

@@ -116,10 +116,11 @@ class Task:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
-        if array.min() < 0 or array.max() > highest:
+        whole = array.astype(np.int64, copy=False)
+        if whole.view(np.uint64).max() > highest:  # without a sign a negative number is a huge one
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")
-        return array.astype(np.int64, copy=False)
+        return whole
 
 
 class CoverageTask(Task):

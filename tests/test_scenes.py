@@ -1,12 +1,18 @@
 """Scenes beyond the paper's: sensors, obstacles, zoom, failures, noise, walks and numbers, by hand and by property."""
 
+import warnings
+
+import gymnasium
 import numpy as np
 import pytest
+from gymnasium.utils.env_checker import check_env
 from hypothesis import HealthCheck, given, settings
+from pettingzoo.test import parallel_api_test
 
 import envs
 from envs import FEATURES, Scenario, Simulator
 from envs.observation import Observer
+from envs.sb3_env import CoverageVecEnv
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from tests.scenes import scenarios
 
@@ -120,7 +126,9 @@ def test_failed_sensors_neither_see_nor_turn():
     assert simulator.state.visible.item()
     simulator.step(np.array([[1]]))
     state = simulator.state
-    assert (state.working.item(), state.visible.item(), state.heading.item(), state.turned.item()) == (False, False, 0, 0)
+    assert not state.working.item()
+    assert not state.visible.item()
+    assert (state.heading.item(), state.turned.item()) == (0, 0)
     back = placed(ONE.replace(failure_rate=1, recovery_rate=1), [0], [(0, 0)], [(500, 0)])
     for working in (False, True, False, True):
         back.step(stay(back))
@@ -280,7 +288,8 @@ def test_numbers_are_drawn_anew_for_every_episode():
     assert np.bincount(state.num_sensors, minlength=7)[2:].tolist() == pytest.approx([600] * 5, abs=80)
     assert np.bincount(state.num_targets, minlength=10)[2:].tolist() == pytest.approx([375] * 8, abs=80)
     mask = task.observe()["mask"]
-    there = (np.arange(6) < state.num_sensors[:, None])[:, :, None] & (np.arange(9) < state.num_targets[:, None])[:, None]
+    sensors, targets = np.arange(6) < state.num_sensors[:, None], np.arange(9) < state.num_targets[:, None]
+    there = sensors[:, :, None] & targets[:, None]
     np.testing.assert_array_equal(mask, there)
     assert not state.visible[~there].any()
     np.testing.assert_allclose(task.simulator.coverage, state.covered.sum(1) / state.num_targets)
@@ -382,3 +391,104 @@ def test_a_million_steps_stay_finite(scenario):
     for name, array in simulator.get_state().items():
         assert name == "places" or np.isfinite(array).all()
     assert np.isfinite(observer.observe(simulator)["pairs"]).all()
+
+
+def row_decisions(env, rng):
+    return rng.integers(0, 3, (env.num_envs, *env.action_space.shape))
+
+
+@pytest.mark.parametrize("name", ["obstacles", "random", "large"])
+def test_the_shells_run_on_any_scene(name):
+    """The joint gymnasium environment is the reference; every other shell shows the same episode."""
+    joint = gymnasium.make("dsn/Coverage-v0", scenario=name)
+    apart = envs.parallel_env(scenario=name)
+    rows = CoverageVecEnv(1, name, per_sensor=True)
+    rows.seed(5)
+    shown, _ = joint.reset(seed=5)
+    views, _ = apart.reset(seed=5)
+    lines = rows.reset()
+    n = joint.unwrapped.scenario.num_sensors
+    rng = np.random.default_rng(0)
+    for _ in range(10):
+        for i, agent in enumerate(apart.agents):
+            np.testing.assert_array_equal(views[agent]["pairs"], shown["pairs"][i])
+        np.testing.assert_array_equal(lines["pairs"], shown["pairs"])
+        np.testing.assert_array_equal(lines["mask"], shown["mask"])
+        action = row_decisions(rows, rng)  # (n,) or (n, 2)
+        shown, reward, *_, info = joint.step(action.reshape(n, -1).T.ravel())
+        views, rewards, *_ = apart.step({agent: action[i] for i, agent in enumerate(apart.agents)})
+        lines, row_rewards, _, _ = rows.step(action)
+        assert set(rewards.values()) == {reward}
+        np.testing.assert_array_equal(row_rewards, np.float32(reward))
+        assert 0 <= info["coverage"] <= 1
+
+
+@pytest.mark.parametrize("name", ["obstacles", "random"])
+def test_the_api_checkers_on_other_scenes(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        check_env(gymnasium.make("dsn/Coverage-v0", scenario=name).unwrapped, skip_render_check=True)
+    parallel_api_test(envs.parallel_env(scenario=name, max_episode_steps=30), num_cycles=100)
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "says"),
+    [
+        (
+            {"turn": (5, 5)},
+            ValueError,
+            r"turn is \[5.0, 5.0\]; it must be one number, or one for each of the 4 sensors",
+        ),
+        ({"turn": (5, 5, 5, 0)}, ValueError, "turn .* must be over 0 and at most 180"),
+        ({"field_of_view": "wide"}, TypeError, "field_of_view is 'wide'; it must be a finite number"),
+        ({"sensing_range": (1, 2, 3, float("inf"))}, TypeError, "sensing_range is inf"),
+        ({"zoom": (30,)}, ValueError, "zoom is .30.0.; it must be empty, or the narrowest and the widest"),
+        ({"zoom": (100, 120)}, ValueError, "field_of_view is 90.0; it must be within zoom"),
+        ({"failure_rate": 1.1}, ValueError, "failure_rate is 1.1; it must be 0 to 1"),
+        ({"missed_detections": -1}, ValueError, "missed_detections is -1.0; it must be 0 to 1"),
+        ({"position_noise": -1}, ValueError, "position_noise is -1.0; it must be 0 or more"),
+        ({"min_sensors": 5}, ValueError, r"min_sensors is 5; it must be 0 to num_sensors \(4\)"),
+        ({"placement": "circle"}, ValueError, "placement is 'circle'; it must be one of areas, grid, random"),
+        ({"placement": "grid", "grid": 1}, ValueError, "grid is 1; it must be enough"),
+        ({"placement": "random", "spacing": 1000}, ValueError, "spacing is 1000.0; it must be smaller for 4 sensors"),
+        ({"random_discs": 1, "disc_radius": (5, 1200)}, ValueError, "disc_radius .* must be smaller"),
+        ({"disc_radius": (9, 5)}, ValueError, "disc_radius .* must be the lowest and the highest"),
+        ({"discs": [(0, 0)]}, TypeError, r"discs holds \(0, 0\); it must be \[x, y, radius\]"),
+        ({"discs": [(0, 0, -1)]}, ValueError, "with a radius over 0"),
+        ({"walls": 7}, TypeError, r"walls is 7; it must be a list of \[x1, y1, x2, y2\]"),
+        ({"walk": "fly"}, ValueError, "walk is 'fly'; it must be one of goals, random, bounce, still, evade"),
+        ({"wander": 181}, ValueError, "wander is 181.0; it must be 0 to 180"),
+        ({"whole_numbers": 1}, TypeError, "whole_numbers is 1; it must be true or false"),
+    ],
+)
+def test_impossible_scenes_are_refused(changes, error, says):
+    with pytest.raises(error, match=says):
+        envs.load_scenario("hit-mac").replace(**changes)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda s: s.reset(seed=[1, -2]), "seed is -2"),
+        (lambda s: s.reset(seed=1, options={"heading": [1, 2, 3, 4, 5]}), r"heading has shape \(5,\); it must be"),
+        (lambda s: s.reset(options={"sensor_position": [[9e9, 0]] * 4}), r"holds 9e\+09; the arena is \+-1250"),
+        (lambda s: s.reset(options={"target_position": np.zeros((6, 2))}), "target_position has shape"),
+        (lambda s: s.reset(mask=np.ones(3, bool)), r"it must be a bool array of shape \(2,\)"),
+        (lambda s: s.reset(mask=[True, False]), "mask is .True, False.; it must be a bool array"),
+        (lambda s: s.step(np.zeros((2, 5), int)), r"of shape \(2, 5\); it must be whole numbers of shape \(2, 4\)"),
+        (lambda s: s.step(np.zeros((2, 8), int)), "it must be whole numbers of shape"),
+        (lambda s: s.step(np.zeros((2, 4))), "action is float64"),
+        (lambda s: s.step(np.zeros((2, 4), int), np.ones(2, int)), "it must be a bool array"),
+        (lambda s: s.set_state(s.get_state() | {"num_sensors": np.array([4, 5])}), "num_sensors.* not from 1 to 4"),
+        (lambda s: s.set_state(s.get_state() | {"heading": np.full((2, 4), np.nan)}), "heading.* not finite"),
+        (lambda s: s.set_state(s.get_state() | {"time": np.zeros(2)}), "'time' is float64; it must be int64"),
+        (lambda s: s.set_state(s.get_state() | {"track_moves": np.array([0, 1])}), "track_moves.* not from 0 to 0"),
+        (lambda s: Observer(Scenario(num_targets=4)).observe(s), "this observer is for"),
+    ],
+)
+def test_a_refused_call_changes_nothing(call, says):
+    simulator = Simulator("hit-mac", 2, 0)
+    before = simulator.get_state()
+    with pytest.raises(ValueError, match=says):
+        call(simulator)
+    np.testing.assert_equal(simulator.get_state(), before)

@@ -1,0 +1,191 @@
+"""Pictures, the window, and ``python -m envs``."""
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+from PIL import Image
+
+import envs
+from envs.__main__ import main
+from envs.render import Picture
+from envs.tasks import CoordinatorTask, CoverageTask
+
+ROOT = Path(__file__).parents[1]
+QUIET = {"walk": "still", "extra_move_every": 0}
+
+
+def colours(picture, scenario):
+    """Looks up the colour at a place in the arena."""
+    size = len(picture)
+    scale = size * 0.88 / (2 * scenario.arena)
+
+    def at(x, y):
+        return picture[round(size / 2 - y * scale), round(size / 2 + x * scale)].astype(int)
+
+    return at
+
+
+def draw(scenario, **places):
+    task = CoverageTask(scenario, 1, 0)
+    task.simulator.place(**places)
+    return colours(Picture(scenario, 300).of_task(task, 0), scenario), task
+
+
+def shaded(colour):
+    return colour[2] - colour[0] > 10
+
+
+def test_obstacles_and_their_shadows():
+    scenario = envs.Scenario(num_sensors=1, num_targets=1, discs=[(300, 0, 60)], walls=[(0, -600, 0, -700)], **QUIET)
+    at, _ = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
+    assert shaded(at(150, 0))
+    assert not shaded(at(300, 0))  # the disc itself
+    assert at(300, 0).max() < 130
+    assert not shaded(at(500, 0))  # its shadow
+    assert at(500, 0).min() > 240
+    assert shaded(at(500, 300))
+    assert at(0, -650).max() < 130
+
+
+def test_a_view_is_as_wide_and_as_long_as_it_is():
+    scenario = envs.Scenario(num_sensors=1, num_targets=1, field_of_view=30, zoom=(10, 40), zoom_step=20, **QUIET)
+    at, task = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
+    assert shaded(at(700, 0))
+    assert shaded(at(700, 150))
+    assert not shaded(at(900, 0))
+    task.step(np.array([[0, 1]]))
+    at = colours(Picture(scenario, 300).of_task(task, 0), scenario)
+    assert shaded(at(900, 0))
+    assert not shaded(at(700, 150))
+
+
+def test_the_failed_are_grey_and_the_gone_are_not_drawn():
+    scenario = envs.Scenario(num_sensors=1, num_targets=1, failure_rate=1, leave_rate=1, **QUIET)
+    at, task = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(700, 0)])
+    assert at(0, 0)[2] > at(0, 0)[0] + 50
+    assert at(700, 0)[1] > at(700, 0)[0] + 50
+    task.step(np.zeros((1, 1), int))
+    at = colours(Picture(scenario, 300).of_task(task, 0), scenario)
+    assert np.ptp(at(0, 0)) < 10
+    assert at(700, 0).min() > 240
+    assert at(300, 0).min() > 240
+
+
+def test_assignments_are_lines():
+    scenario = envs.Scenario(num_sensors=1, num_targets=2, **QUIET)
+    task = CoordinatorTask(scenario, 1, 0, idle="holds", decision=1)
+    task.simulator.place(sensor_position=[(0, 0)], heading=[180], target_position=[(900, 900), (900, -900)])
+    task.step(np.array([[1, 0]]))
+    at = colours(Picture(scenario, 600).of_task(task, 0), scenario)
+    assert at(450, 450).max() < 240
+    assert at(450, -450).min() > 240
+
+
+def test_pictures_of_any_size():
+    for size in (64, 301):
+        assert Picture(envs.load_scenario("large"), size).of_task(CoverageTask("large", 1, 0), 0).shape == (
+            size,
+            size,
+            3,
+        )
+    with pytest.raises(ValueError, match="size is 63; a picture is 64 pixels or more across"):
+        Picture(envs.load_scenario("hit-mac"), 63)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: gymnasium.make("dsn/Coverage-v0", render_mode="human"),
+        lambda: gymnasium.make_vec("dsn/Coverage-v0", num_envs=2, render_mode="human"),
+        lambda: envs.parallel_env("Coverage", render_mode="human"),
+    ],
+)
+def test_a_window(make, monkeypatch):
+    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
+    import pygame
+
+    env = make()
+    env.reset(seed=0)
+    assert pygame.display.get_surface().get_size() == (600, 600)
+    before = pygame.surfarray.array3d(pygame.display.get_surface())
+    if hasattr(env, "possible_agents"):
+        env.step(dict.fromkeys(env.agents, 1))
+    else:
+        env.step(np.ones(env.action_space.shape, int))
+    assert (pygame.surfarray.array3d(pygame.display.get_surface()) != before).any()
+    assert env.render() is None
+    env.close()
+    assert not pygame.display.get_init()
+
+
+def test_an_environment_with_pictures_can_be_pickled():
+    env = gymnasium.make("dsn/Coverage-v0", render_mode="rgb_array", scenario="obstacles")
+    env.reset(seed=0)
+    copy = pickle.loads(pickle.dumps(env))
+    for _ in range(3):
+        action = env.action_space.sample()
+        env.step(action)
+        copy.step(action)
+    np.testing.assert_array_equal(env.render(), copy.render())
+
+
+def test_the_command_line_lists(capsys):
+    main([])
+    listed = capsys.readouterr().out
+    for name in [*envs.presets(), *(f"dsn/{task}-v0" for task in envs.TASKS)]:
+        assert name in listed
+    assert max(map(len, listed.splitlines())) <= 100
+
+
+def test_the_command_line_films_and_draws(tmp_path, capsys):
+    film, picture = tmp_path / "film.gif", tmp_path / "picture.png"
+    main(["obstacles", "--film", str(film), "--picture", str(picture), "--steps", "5", "--size", "100"])
+    with Image.open(film) as shown:
+        assert (shown.n_frames, shown.size) == (5, (100, 100))
+    with Image.open(picture) as shown:
+        assert shown.size == (100, 100)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["film.gif", "picture.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are hit-mac"),
+        (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
+        (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 or more"),
+        (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),
+    ],
+)
+def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert error.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+
+
+def test_every_preset_has_a_picture_that_the_readme_shows():
+    readme = (ROOT / "README.md").read_text()
+    for name in envs.presets():
+        path = f"envs/scenes/{name}.png"
+        assert (ROOT / path).is_file()
+        assert path in readme
+
+
+def test_envs_need_no_pillow_until_something_is_drawn():
+    code = (
+        "import sys; sys.modules['PIL'] = None\n"
+        "import gymnasium, envs\n"
+        "gymnasium.make('dsn/Coverage-v0').reset(seed=0)\n"
+        "gymnasium.make('dsn/Coverage-v0', render_mode='rgb_array')"
+    )
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert "ModuleNotFoundError: pictures need Pillow: pip install 'hitmac[render]'" in ended.stderr
