@@ -139,6 +139,21 @@ def test_idle_sensors():
     assert abs((turning.simulator.state.heading - before).mean()) < 2
 
 
+def test_a_sensor_whose_targets_have_left_is_idle():
+    task = placed(CoordinatorTask(ONE.replace(leave_rate=1), idle="holds", decision=2), 0, [(0, 500), (0, 600)])
+    task.step([[1, 1]])  # all leave before the first turn is made; it is decided before
+    assert task.simulator.state.heading.item() == 5
+    turning = CoordinatorTask(ONE.replace(leave_rate=1), 1, 0, idle="random", decision=60)
+    turning.step([[1, 1]])
+    assert 20 < turning.info()["turned"] * 60 < 58  # about two thirds of the sub-steps
+
+
+def test_a_failed_sensor_has_no_reward():
+    task = placed(ExecutorTask(ONE.replace(failure_rate=1)), 0, [(500, 0), (0, 500)])
+    assert task.step([[1]]) == 0
+    assert task.rewards.tolist() == [[0.0]]
+
+
 def test_a_decision_moves_the_targets_eleven_times():
     tracks = np.zeros((22, 2, 2))
     tracks[:, 0, 0] = np.arange(22)
