@@ -12,7 +12,7 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
 
 from perception import AgentTargetEncoder
-from perception.attention import check_widths
+from perception.checks import check_widths
 
 
 class AttentionExtractor(BaseFeaturesExtractor):

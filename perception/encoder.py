@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from perception.attention import AttentionLayer, check_pooling, check_tokens, check_widths, count
+from perception.attention import AttentionLayer, pool
+from perception.checks import check_choice, check_tokens, check_widths
 
 
 class Features(NamedTuple):
@@ -18,6 +19,17 @@ class Features(NamedTuple):
     """(..., n, f): one feature for every agent."""
     global_feature: Tensor
     """(..., f): one feature for the whole scene."""
+
+
+class Weights(NamedTuple):
+    """Who attends to whom; None for what the encoder does not do. The axis of the heads h comes before the last two."""
+
+    targets: Tensor | None = None
+    """(..., n, h, m, m): of every agent, from each of its targets to each."""
+    agents: Tensor | None = None
+    """(..., h, n, n): from each agent to each."""
+    pairs: Tensor | None = None
+    """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""
 
 
 class AgentTargetEncoder(nn.Module):
@@ -36,38 +48,50 @@ class AgentTargetEncoder(nn.Module):
         weight_dim: f, width of the outputs.
         attend_over: ``"agents"``, ``"targets"`` or ``"pairs"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
+        num_heads, scaled: see :class:`perception.attention.AttentionLayer`.
 
     Raises:
-        ValueError: a width under 1, an unknown `attend_over` or `pooling`.
+        ValueError: a width under 1, an unknown `attend_over` or `pooling`, heads that do not divide
+            weight_dim.
     """
 
-    def __init__(self, feature_dim: int, weight_dim: int, *, attend_over: str = "agents", pooling: str = "sum") -> None:
+    def __init__(
+        self,
+        feature_dim: int,
+        weight_dim: int,
+        *,
+        attend_over: str = "agents",
+        pooling: str = "sum",
+        num_heads: int = 1,
+        scaled: bool = False,
+    ) -> None:
         super().__init__()
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
-        check_pooling(pooling)
-        if attend_over not in ("agents", "targets", "pairs"):
-            raise ValueError(f"attend_over is {attend_over!r}; it must be agents, targets or pairs")
+        check_choice("pooling", pooling, ("sum", "mean"))
+        check_choice("attend_over", attend_over, ("agents", "targets", "pairs"))
         self.feature_dim, self.weight_dim = feature_dim, weight_dim
         self.attend_over, self.pooling = attend_over, pooling
         linear = nn.Linear(feature_dim, weight_dim)
         nn.init.xavier_uniform_(linear.weight)
         nn.init.zeros_(linear.bias)
         self.embed = nn.Sequential(linear, nn.ReLU())
-        self.attention = AttentionLayer(weight_dim, weight_dim, pooling=pooling)
-        self.between_agents = (
-            AttentionLayer(weight_dim, weight_dim, pooling=pooling) if attend_over == "agents" else None
-        )
+        options: dict[str, Any] = {"num_heads": num_heads, "scaled": scaled, "pooling": pooling}
+        self.attention = AttentionLayer(weight_dim, weight_dim, **options)
+        self.between_agents = AttentionLayer(weight_dim, weight_dim, **options) if attend_over == "agents" else None
 
-    def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
+    def forward(
+        self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
+    ) -> Features | tuple[Features, Weights]:
         """Encode scenes.
 
         Args:
-            pairs: (..., n, m, feature_dim), any number of leading axes, also none.
+            pairs: (..., n, m, feature_dim), any number of leading axes, also none; n and m from 0 up.
             mask: bool (..., n, m), True where a pair is there. None: all are. An agent without any pair is
                 taken to be absent.
+            need_weights: return the weights of the attention too.
 
         Returns:
-            :class:`Features`, zero for what is not there.
+            :class:`Features`, zero for what is not there, and :class:`Weights` if asked for.
 
         Raises:
             ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
@@ -78,22 +102,19 @@ class AgentTargetEncoder(nn.Module):
             pairs = pairs.masked_fill(~mask.unsqueeze(-1), 0.0)
         embedded = self.embed(pairs)  # (..., n, m, f)
         if self.attend_over == "pairs":
-            z, global_feature = self.attention(embedded.flatten(-3, -2), None if mask is None else mask.flatten(-2))
+            all_there = None if mask is None else mask.flatten(-2)
+            z, global_feature, *weights = self.attention(embedded.flatten(-3, -2), all_there, need_weights=need_weights)
             per_target = z.unflatten(-2, pairs.shape[-3:-1])
-            return Features(per_target, self._pool(per_target, mask), global_feature)
-        per_target, per_agent = self.attention(embedded, mask)  # (..., n, m, f), (..., n, f)
+            features = Features(per_target, pool(per_target, mask, self.pooling), global_feature)
+            return (features, Weights(pairs=weights[0])) if need_weights else features
+        per_target, per_agent, *of_targets = self.attention(embedded, mask, need_weights=need_weights)
         present = None if mask is None else mask.any(-1)  # (..., n)
         if self.between_agents is None:
-            return Features(per_target, per_agent, self._pool(per_agent, present))
-        of_others, global_feature = self.between_agents(per_agent, present)
-        return Features(per_target, per_agent + of_others, global_feature)
-
-    def _pool(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """The sum or mean of (..., L, f) over L; what is masked out is zero already."""
-        total = x.sum(-2)
-        if self.pooling == "sum":
-            return total
-        return total / (x.shape[-2] or 1 if mask is None else count(mask))
+            features = Features(per_target, per_agent, pool(per_agent, present, self.pooling))
+            return (features, Weights(targets=of_targets[0])) if need_weights else features
+        of_others, global_feature, *of_agents = self.between_agents(per_agent, present, need_weights=need_weights)
+        features = Features(per_target, per_agent + of_others, global_feature)
+        return (features, Weights(of_targets[0], of_agents[0])) if need_weights else features
 
     def extra_repr(self) -> str:
         """What ``print`` shows."""

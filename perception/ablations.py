@@ -1,0 +1,121 @@
+"""What the paper compares its parts with: a recurrent encoder in place of attention, and noisy linear maps."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from perception.attention import pool
+from perception.checks import check_choice, check_tokens, check_widths
+
+
+class RecurrentLayer(nn.Module):
+    """A bidirectional GRU with the interface of :class:`perception.attention.AttentionLayer`, the paper's ablation.
+
+    ``z`` is what both directions say of each token, ``global_feature`` the sum of z. It depends on the order of
+    the tokens; masked tokens are skipped.
+
+    Args:
+        feature_dim: width of an input token.
+        weight_dim: width of z; even, half for each direction.
+        pooling: ``"sum"`` or ``"mean"``.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
+        super().__init__()
+        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        check_choice("pooling", pooling, ("sum", "mean"))
+        if weight_dim % 2:
+            raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
+        self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
+        self.gru = nn.GRU(feature_dim, weight_dim // 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """X (..., L, feature_dim) and mask (..., L) -> z (..., L, weight_dim) and global_feature (..., weight_dim).
+
+        Raises what :meth:`perception.attention.AttentionLayer.forward` does.
+        """
+        check_tokens(x, mask, self.feature_dim)
+        lead, length = x.shape[:-2], x.shape[-2]
+        if x.numel() == 0:
+            empty = x.new_zeros(*lead, length, self.weight_dim)
+            return empty, empty.sum(-2)
+        flat = x.reshape(-1, length, self.feature_dim)
+        if mask is None:
+            z = self.gru(flat)[0]
+        else:
+            there = mask.reshape(-1, length)
+            # The tokens that are there, moved to the front: the GRU reads those and no more.
+            order = there.to(torch.uint8).argsort(dim=-1, descending=True, stable=True).unsqueeze(-1)
+            front = flat.gather(1, order.expand_as(flat)).masked_fill(
+                ~there.gather(1, order[..., 0]).unsqueeze(-1), 0.0
+            )
+            lengths = there.sum(-1).clamp(min=1).cpu()
+            packed = nn.utils.rnn.pack_padded_sequence(front, lengths, batch_first=True, enforce_sorted=False)
+            read, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=length)
+            z = torch.zeros_like(read).scatter(1, order.expand_as(read), read)
+            z = z.masked_fill(~there.unsqueeze(-1), 0.0)
+        z = z.unflatten(0, lead) if lead else z.squeeze(0)
+        return z, pool(z, mask, self.pooling)
+
+
+class NoisyLinear(nn.Module):
+    """A linear map with learned noise in its parameters (Fortunato and others, "Noisy networks", ICLR 2018).
+
+    ``y = (w + sigma_w * e_w) x + b + sigma_b * e_b`` with factorised noise, ``e_w = f(e_out) f(e_in)^T``,
+    ``e_b = f(e_out)``, ``f(e) = sign(e) sqrt(|e|)``, e standard normal (their section 3.1 (b)).
+
+    The noise stays the same until :meth:`sample_noise`. In evaluation mode, and after :meth:`remove_noise`, the map is
+    the plain ``w x + b``.
+
+    Args:
+        in_features, out_features: widths.
+        sigma: the noise at the start, times the root of in_features; 0 or more.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    noise_in: Tensor
+    noise_out: Tensor
+
+    def __init__(self, in_features: int, out_features: int, *, sigma: float = 0.5) -> None:
+        super().__init__()
+        check_widths(in_features=in_features, out_features=out_features)
+        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not sigma >= 0:
+            raise ValueError(f"sigma is {sigma!r}; it must be a number, 0 or more")
+        self.in_features, self.out_features = in_features, out_features
+        bound = in_features**-0.5
+        self.weight = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
+        self.bias = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
+        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma * bound))
+        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma * bound))
+        self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
+        self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
+        self.sample_noise()
+
+    def sample_noise(self, generator: torch.Generator | None = None) -> None:
+        """Draw the noise anew."""
+        for noise in (self.noise_in, self.noise_out):
+            drawn = torch.randn(noise.shape, generator=generator, dtype=noise.dtype, device=noise.device)
+            noise.copy_(drawn.sign() * drawn.abs().sqrt())
+
+    def remove_noise(self) -> None:
+        """No noise until it is drawn anew."""
+        self.noise_in.zero_()
+        self.noise_out.zero_()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., in_features) -> (..., out_features)."""
+        if not self.training:
+            return functional.linear(x, self.weight, self.bias)
+        weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
+        return functional.linear(x, weight, self.bias + self.bias_sigma * self.noise_out)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"in_features={self.in_features}, out_features={self.out_features}"

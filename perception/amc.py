@@ -1,0 +1,110 @@
+"""The AMC critic of HiT-MAC: the value of an assignment as a sum of approximate marginal contributions, in one pass."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from perception.attention import AttentionLayer
+from perception.checks import check_choice, check_tokens, check_widths
+
+KINDS = ("amc", "no_prefix", "value_head")
+"""The critic of the paper and its two ablations."""
+
+
+class AMCCritic(nn.Module):
+    """The value of a sequence of pairs as the sum of what each adds to those before it.
+
+    ``value = sum over j of linear([G(z_1 .. z_(j-1)); z_j])``, where G is the global feature of a second attention
+    layer over that prefix, and 0 for the empty one (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
+    contribution, after Shapley).
+
+    All prefixes come from one pass: with the scores ``s = q k^T``, ``A = exp(s)`` and its running sums
+    ``S[i, j] = sum over l <= j of A[i, l]``, the prefix 1..j has ``G_j = sum over l <= j of W[j, l] v_l`` with
+    ``W[j, l] = sum over i <= j of A[i, l] / S[i, j]``, a matrix product.
+
+    Args:
+        feature_dim: width of a pair's feature z.
+        weight_dim: width of G; None: feature_dim.
+        kind: ``"amc"``; ``"no_prefix"``: G is left out, each pair counts by itself (the paper's ablation "onlyJ");
+            ``"value_head"``: a linear map of the sum of all z.
+
+    Attributes:
+        attention: the second :class:`perception.attention.AttentionLayer` (``"amc"`` only).
+        linear: maps [G; z], or z alone, to a number.
+
+    Raises:
+        ValueError: a width under 1 or an unknown kind.
+    """
+
+    def __init__(self, feature_dim: int, weight_dim: int | None = None, *, kind: str = "amc") -> None:
+        super().__init__()
+        weight_dim = feature_dim if weight_dim is None else weight_dim
+        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        check_choice("kind", kind, KINDS)
+        self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
+        self.attention = AttentionLayer(feature_dim, weight_dim) if kind == "amc" else None
+        self.linear = nn.Linear(feature_dim + weight_dim if kind == "amc" else feature_dim, 1)
+        nn.init.xavier_uniform_(self.linear.weight)
+        nn.init.zeros_(self.linear.bias)
+
+    def forward(
+        self, z: Tensor, mask: Tensor | None = None, *, return_contributions: bool = False
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """The value of the sequence.
+
+        Args:
+            z: (..., L, feature_dim), the pairs in their order; L from 0 up.
+            mask: bool (..., L), True where a pair is there; the others are skipped. None: all are.
+            return_contributions: return what each pair adds too.
+
+        Returns:
+            The value (...,), and if asked for the contributions (..., L), whose sum it is (for ``"value_head"`` up to
+            the bias, which belongs to no pair).
+
+        Raises:
+            ValueError: the last axis of z is not feature_dim, or the mask's shape is not (..., L).
+            TypeError: the mask is not bool.
+        """
+        check_tokens(z, mask, self.feature_dim)
+        if mask is not None:
+            z = z.masked_fill(~mask.unsqueeze(-1), 0.0)
+        if self.attention is not None:
+            # The linear map of [G; z] in its two parts: of G it needs no more than the number that each v adds.
+            of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
+            weights, value = self._prefixes(z, mask)
+            contributions = (weights @ (value @ of_prefix).unsqueeze(-1)).squeeze(-1) + z @ of_pair
+        else:
+            contributions = z @ self.linear.weight.squeeze(0)
+        if self.kind == "value_head":
+            total = contributions.sum(-1) + self.linear.bias.squeeze(0)
+        else:
+            contributions = contributions + self.linear.bias
+            if mask is not None:
+                contributions = contributions * mask
+            total = contributions.sum(-1)
+        return (total, contributions) if return_contributions else total
+
+    def _prefixes(self, z: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        """Of every pair (..., L, L) how much of each value (..., L, weight_dim) is in the G of those before it."""
+        assert self.attention is not None
+        query, key, value = self.attention.project(z)
+        scores = query @ key.mT  # (..., L, L)
+        length = z.shape[-2]
+        if length == 0:
+            return scores, value
+        # By tanh a score lies within +-weight_dim. Around the middle of a row, exp() of it and its inverse stay within
+        # double precision up to a width of 700, where single precision would end at 87.
+        double = torch.float32 if z.device.type == "mps" else torch.float64
+        middle = (scores.detach().amax(-1, keepdim=True) + scores.detach().amin(-1, keepdim=True)) / 2
+        powers = (scores - middle).to(double).exp()  # A, (..., i, l)
+        reached = torch.ones(length, length, dtype=torch.bool, device=z.device).triu()  # [i, j]: i <= j
+        if mask is not None:
+            powers = powers * mask.unsqueeze(-2)
+            reached = reached & mask.unsqueeze(-1)
+        # Where i <= j and i is there, S[i, j] holds A[i, i] at least; elsewhere nothing is divided.
+        sums = powers.cumsum(-1).masked_fill(~reached, 1.0)
+        weights = ((reached / sums).mT @ powers).tril()  # W, (..., j, l)
+        # Each pair gets the prefix of the one before it, the first none.
+        before = weights.roll(1, -2) * (torch.arange(length, device=z.device) > 0).unsqueeze(-1)
+        return before.to(value.dtype), value

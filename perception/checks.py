@@ -1,0 +1,58 @@
+"""What the modules of this package refuse, and in which words."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check_widths(**widths: int) -> None:
+    """Raise ValueError unless every width is a whole number, 1 or more."""
+    for name, width in widths.items():
+        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+            raise ValueError(f"{name} is {width!r}; it must be a whole number, 1 or more")
+
+
+def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
+    """Raise ValueError unless `value` is one of those known."""
+    if value not in known:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+
+
+def check_heads(width: int, num_heads: int) -> None:
+    """Raise ValueError unless the heads divide the width."""
+    check_widths(num_heads=num_heads)
+    if width % num_heads:
+        raise ValueError(f"num_heads is {num_heads}; it must divide the width {width}")
+
+
+def check_share(name: str, value: float) -> None:
+    """Raise ValueError unless `value` is from 0 up to, but not including, 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a number from 0 to under 1")
+
+
+def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> None:
+    """Raise unless x is (..., *token axes, feature_dim) and the mask a bool of x's shape without its last axis."""
+    if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
+        raise ValueError(f"x has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
+    if mask is None:
+        return
+    if mask.dtype != torch.bool:
+        raise TypeError(f"mask is {mask.dtype}; it must be torch.bool, True where a token is there")
+    if mask.shape != x.shape[:-1]:
+        raise ValueError(f"mask has shape {tuple(mask.shape)}; x needs {tuple(x.shape[:-1])}")
+
+
+def check_finite(x: Tensor, name: str = "x") -> Tensor:
+    """`x`, or a ValueError that says where its first number that is not finite stands.
+
+    It reads the whole tensor, so that calling it is left to those who need it.
+    """
+    bad = ~x.isfinite()
+    if bad.any():
+        place = tuple(bad.nonzero()[0].tolist())
+        raise ValueError(
+            f"{name} holds {x[place].item()} at {place}, the first of {int(bad.sum())}; all must be finite"
+        )
+    return x

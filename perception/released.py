@@ -1,0 +1,177 @@
+"""The networks of the published HiT-MAC program, built from the tensors of a checkpoint that the user has.
+
+Nothing of that program is part of this one: its checkpoints are read as tensors alone, and no code in them runs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from perception.amc import AMCCritic
+from perception.attention import AttentionLayer
+
+Net = TypeVar("Net", bound=nn.Module)
+
+TURNS = 3
+"""The executor's actions: stay, left, right."""
+
+
+class ReleasedCoordinator(nn.Module):
+    """HiT-MAC's coordinator net: ``(..., n, m, d) -> logits (..., n * m, 2), value (...,)``.
+
+    Two linear maps with ReLU for every pair, attention over all pairs as one sequence, two logits (after a ReLU) for
+    each pair's z, and the AMC critic (Xu, Zhong, Wang, NeurIPS 2020, section 4).
+
+    Args:
+        feature_dim: d, width of a pair's features; the paper's are 4.
+        weight_dim: width of the rest.
+    """
+
+    def __init__(self, feature_dim: int = 4, weight_dim: int = 128) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(
+            nn.Linear(feature_dim, weight_dim), nn.ReLU(), nn.Linear(weight_dim, weight_dim), nn.ReLU()
+        )
+        self.attention = AttentionLayer(weight_dim, weight_dim)
+        self.actor = nn.Linear(weight_dim, 2)
+        self.critic = AMCCritic(weight_dim)
+
+    def features(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Z (..., n * m, weight_dim) of every pair, and the global feature (..., weight_dim)."""
+        return self.attention(self.encoder(observation.flatten(-3, -2)))
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits (not assigned, assigned) of every pair, in the order i * m + j, and the value."""
+        z, _ = self.features(observation)
+        return self.actor(z).relu(), self.critic(z)
+
+
+class ReleasedExecutor(nn.Module):
+    """HiT-MAC's executor net: ``(..., m, d) -> logits (..., 3), value (...,)``.
+
+    The attention layer over the m rows of a sensor; logits (after a ReLU) and value from the global feature.
+
+    Args:
+        feature_dim: d, width of a row; the paper's are 4.
+        weight_dim: width of the attention.
+    """
+
+    def __init__(self, feature_dim: int = 4, weight_dim: int = 128) -> None:
+        super().__init__()
+        self.attention = AttentionLayer(feature_dim, weight_dim)
+        self.actor = nn.Linear(weight_dim, TURNS)
+        self.critic = nn.Linear(weight_dim, 1)
+
+    def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits of stay, left and right, and the value."""
+        global_feature = self.attention.global_feature(observation)
+        return self.actor(global_feature).relu(), self.critic(global_feature).squeeze(-1)
+
+
+# The tensors by their names in the program, as patterns, and in our modules.
+_COORDINATOR = {
+    r"encoder\.features\.(0|2)": r"encoder.\1",
+    r"attention\.(Q|K|V)": r"attention.\1",
+    r"actor\.actor_linear": r"actor",
+    r"ShapleyVcritic\.attention\.(Q|K|V)": r"critic.attention.\1",
+    r"ShapleyVcritic\.critic_linear": r"critic.linear",
+}
+_EXECUTOR = {
+    r"(?:attention|encoder)\.(Q|K|V)": r"attention.\1",
+    r"actor\.actor_linear": r"actor",
+    r"critic\.critic_linear": r"critic",
+}
+
+
+def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
+    """The net of a published checkpoint: a ``.pth`` file (read as tensors alone) or safetensors.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it holds something else than tensors, or not those of either net; the message names them.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}")
+    if path.suffix == ".safetensors":
+        try:
+            from safetensors.torch import load_file
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("safetensors files need safetensors: pip install safetensors") from None
+        content: Any = load_file(path)
+    else:
+        try:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+        except Exception as error:  # whatever a damaged or malicious file makes of the unpickler
+            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+            raise ValueError(f"{path} cannot be read as tensors alone: {reason}") from None
+    if isinstance(content, dict) and isinstance(content.get("model"), dict):
+        content = content["model"]
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise ValueError(f"{path} does not hold a dictionary of tensors")
+    build = coordinator_from_tensors if any("Shapley" in name for name in content) else executor_from_tensors
+    try:
+        return build(content)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def coordinator_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator:
+    """The coordinator with these tensors, under the names that the published program gives them.
+
+    Raises ``ValueError`` that names a tensor which is missing, unknown, of another shape or not finite.
+    """
+    found = _renamed(tensors, _COORDINATOR)
+    first = _first(found, "encoder.0.weight")
+    return _filled(ReleasedCoordinator(first.shape[1], first.shape[0]), found)
+
+
+def executor_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedExecutor:
+    """The executor with these tensors; see :func:`coordinator_from_tensors`."""
+    found = _renamed(tensors, _EXECUTOR)
+    first = _first(found, "attention.Q.weight")
+    return _filled(ReleasedExecutor(first.shape[1], first.shape[0]), found)
+
+
+def _renamed(tensors: Mapping[str, Tensor | np.ndarray], names: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
+    """Our name -> (the program's name, tensor)."""
+    found = {}
+    for name, value in tensors.items():
+        for pattern, ours in names.items():
+            if matched := re.fullmatch(rf"{pattern}\.(weight|bias)", name):
+                tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
+                found[f"{matched.expand(ours)}.{matched.groups()[-1]}"] = (name, tensor)
+                break
+        else:
+            raise ValueError(f"the tensor {name} belongs to no part of the net")
+    return found
+
+
+def _first(found: Mapping[str, tuple[str, Tensor]], name: str) -> Tensor:
+    """The tensor whose shape says how wide the net is."""
+    if name not in found:
+        raise ValueError(f"the tensor for {name} is missing")
+    if found[name][1].ndim != 2:
+        raise ValueError(f"{found[name][0]} has shape {tuple(found[name][1].shape)}; it must have two axes")
+    return found[name][1]
+
+
+def _filled(net: Net, found: Mapping[str, tuple[str, Tensor]]) -> Net:
+    own = net.state_dict()
+    for name, tensor in own.items():
+        if name not in found:
+            raise ValueError(f"the tensor for {name} is missing")
+        theirs, value = found[name]
+        if value.shape != tensor.shape:
+            raise ValueError(f"{theirs} has shape {tuple(value.shape)}; it must be {tuple(tensor.shape)}")
+        if not value.isfinite().all():
+            raise ValueError(f"{theirs} holds a number that is not finite")
+        tensor.copy_(value)
+    return net

@@ -1,0 +1,130 @@
+"""Scores: how well a query and a key fit, as small modules with one interface.
+
+``score(query (..., L, d_q), key (..., S, d_k)) -> (..., L, S)``. A score that is a dot product of a changed query and
+the key says so by ``as_dot(query) -> (..., L, d_k)``, which lets attention use PyTorch's fused kernel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from perception.checks import check_widths
+
+
+class Score(nn.Module):
+    """What all scores share."""
+
+    def as_dot(self, query: Tensor) -> Tensor | None:
+        """The query whose dot product with the key is the score, (..., L, d_k); None if there is none."""
+        return None
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """The scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if the widths do not fit."""
+        changed = self.as_dot(query)
+        assert changed is not None
+        return self.dot(changed, key)
+
+    def dot(self, changed: Tensor, key: Tensor) -> Tensor:
+        """The scores by what :meth:`as_dot` gave."""
+        if changed.shape[-1] != key.shape[-1]:
+            raise ValueError(
+                f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs them to fit"
+            )
+        return changed @ key.transpose(-2, -1)
+
+
+class Dot(Score):
+    """``q . k``."""
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """The query itself."""
+        return query
+
+
+class ScaledDot(Score):
+    """``q . k / sqrt(d)`` (Vaswani and others, "Attention is all you need", NeurIPS 2017, section 3.2.1)."""
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """``q / sqrt(d)``."""
+        return query / query.shape[-1] ** 0.5
+
+
+class Bilinear(Score):
+    """``q^T W k`` (Luong, Pham, Manning, EMNLP 2015, "general"), W starting Xavier-uniform.
+
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key; None: the query's.
+
+    Attributes:
+        weight: W (query_dim, key_dim).
+    """
+
+    def __init__(self, query_dim: int, key_dim: int | None = None) -> None:
+        super().__init__()
+        key_dim = query_dim if key_dim is None else key_dim
+        check_widths(query_dim=query_dim, key_dim=key_dim)
+        self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """``q^T W``."""
+        if query.shape[-1] != self.weight.shape[0]:
+            raise ValueError(f"query has width {query.shape[-1]}; it must be {self.weight.shape[0]}")
+        return query @ self.weight
+
+
+class Additive(Score):
+    """``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), starting Xavier-uniform, without biases.
+
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key; None: the query's.
+        hidden_dim: h, width of the sum; None: the query's.
+
+    Attributes:
+        query_weight, key_weight, weight: W_q (h, query_dim), W_k (h, key_dim), w (h,).
+    """
+
+    def __init__(self, query_dim: int, key_dim: int | None = None, hidden_dim: int | None = None) -> None:
+        super().__init__()
+        key_dim = query_dim if key_dim is None else key_dim
+        hidden_dim = query_dim if hidden_dim is None else hidden_dim
+        check_widths(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
+        self.query_weight = nn.Parameter(torch.empty(hidden_dim, query_dim))
+        self.key_weight = nn.Parameter(torch.empty(hidden_dim, key_dim))
+        self.weight = nn.Parameter(torch.empty(hidden_dim))
+        for parameter in (self.query_weight, self.key_weight, self.weight.unsqueeze(0)):
+            nn.init.xavier_uniform_(parameter)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """The scores (..., L, S); it makes (..., L, S, h) on the way. ValueError if the widths do not fit."""
+        for name, given, weight in (("query", query, self.query_weight), ("key", key, self.key_weight)):
+            if given.shape[-1] != weight.shape[-1]:
+                raise ValueError(f"{name} has width {given.shape[-1]}; it must be {weight.shape[-1]}")
+        hidden = (query @ self.query_weight.T).unsqueeze(-2) + (key @ self.key_weight.T).unsqueeze(-3)
+        return hidden.tanh() @ self.weight
+
+
+SCORES: dict[str, Callable[[int], Score]] = {
+    "dot": lambda width: Dot(),
+    "scaled_dot": lambda width: ScaledDot(),
+    "bilinear": Bilinear,
+    "additive": Additive,
+}
+"""Scores for queries and keys of one width, by name."""
+
+
+def make_score(score: str | Score, width: int) -> Score:
+    """The score of that name for queries and keys of that width; a module is handed on.
+
+    Raises ``ValueError`` for an unknown name; the known are listed.
+    """
+    if isinstance(score, Score):
+        return score
+    if score not in SCORES:
+        raise ValueError(f"unknown score {score!r}: known are {', '.join(SCORES)}")
+    return SCORES[score](width)

@@ -1,0 +1,119 @@
+"""What stands around attention in a Transformer: token embedding, positional encoding, the encoder block."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from perception.attention import MultiHeadAttention
+from perception.checks import check_share, check_widths
+from perception.scores import Score
+
+
+class TokenEmbedding(nn.Module):
+    """Numbered tokens as vectors, ``sqrt(d) * E[token]`` (Vaswani and others, NeurIPS 2017, section 3.4).
+
+    Args:
+        num_tokens: how many there are.
+        embed_dim: d.
+
+    Raises:
+        ValueError: a number under 1.
+    """
+
+    def __init__(self, num_tokens: int, embed_dim: int) -> None:
+        super().__init__()
+        check_widths(num_tokens=num_tokens, embed_dim=embed_dim)
+        self.table = nn.Embedding(num_tokens, embed_dim)
+        nn.init.normal_(self.table.weight, std=embed_dim**-0.5)
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        """(..., L) whole numbers under num_tokens -> (..., L, embed_dim)."""
+        return self.table(tokens) * self.table.embedding_dim**0.5
+
+
+class PositionalEncoding(nn.Module):
+    """Adds sines and cosines of the place (Vaswani and others, NeurIPS 2017, section 3.5).
+
+    ``PE[p, 2k] = sin(p / 10000^(2k/d))`` and ``PE[p, 2k + 1] = cos(p / 10000^(2k/d))``; sequences of any length.
+
+    Args:
+        embed_dim: d.
+        dropout: of the sum, while training.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    frequencies: Tensor
+
+    def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        check_widths(embed_dim=embed_dim)
+        check_share("dropout", dropout)
+        self.embed_dim = embed_dim
+        frequencies = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
+        self.register_buffer("frequencies", frequencies, persistent=False)
+        self.dropout = nn.Dropout(dropout)
+
+    def encoding(self, length: int) -> Tensor:
+        """The encoding (length, embed_dim) alone."""
+        angles = torch.arange(length, device=self.frequencies.device)[:, None] * self.frequencies
+        return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)[:, : self.embed_dim]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., L, embed_dim) -> the same with the encoding of its places added."""
+        return self.dropout(x + self.encoding(x.shape[-2]).to(x.dtype))
+
+
+class EncoderBlock(nn.Module):
+    """Attention and feed-forward, each with a residual and a layer norm (Vaswani and others, section 3.1).
+
+    ``y = norm(x + attention(x))``, ``out = norm(y + W_2 relu(W_1 y))``; with `norm_first`
+    ``y = x + attention(norm(x))``, ``out = y + W_2 relu(W_1 norm(y))`` (Xiong and others, ICML 2020).
+
+    Args:
+        embed_dim: width of a token.
+        num_heads: see :class:`perception.attention.MultiHeadAttention`.
+        hidden_dim: width between W_1 and W_2; None: four times embed_dim.
+        score: see :class:`perception.attention.MultiHeadAttention`.
+        dropout: of the weights and of both branches, while training.
+        norm_first: normalise before the branches instead of after the sums.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int = 1,
+        *,
+        hidden_dim: int | None = None,
+        score: str | Score = "scaled_dot",
+        dropout: float = 0.0,
+        norm_first: bool = False,
+    ) -> None:
+        super().__init__()
+        hidden_dim = 4 * embed_dim if hidden_dim is None else hidden_dim
+        check_widths(embed_dim=embed_dim, hidden_dim=hidden_dim)
+        self.attention = MultiHeadAttention(embed_dim, num_heads, score=score, dropout=dropout)
+        self.feed_forward = nn.Sequential(nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim))
+        self.norms = nn.ModuleList([nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)])
+        self.dropout = nn.Dropout(dropout)
+        self.norm_first = norm_first
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """(..., L, embed_dim) and a mask as for the attention -> the same shape, and the weights or None."""
+        first, second = self.norms
+        attended, weights = self.attention(
+            first(x) if self.norm_first else x, mask=mask, causal=causal, need_weights=need_weights
+        )
+        x = x + self.dropout(attended)
+        x = x if self.norm_first else first(x)
+        x = x + self.dropout(self.feed_forward(second(x) if self.norm_first else x))
+        return x if self.norm_first else second(x), weights
