@@ -10,6 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
+from benchmarks.attention import attention, critic
+
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
 
@@ -164,6 +166,8 @@ BENCHMARKS = {
     "memory": memory,
     "pictures": pictures,
     "coordinator": coordinator,
+    "attention": attention,
+    "critic": critic,
     "gymnasium": gymnasium,
     "start": start,
     "training": training,

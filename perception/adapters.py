@@ -27,9 +27,7 @@ def tensordict_module(
         ModuleNotFoundError: tensordict is missing; the message names the extra to install.
     """
     if len(in_keys) not in (1, 2) or len(out_keys) != 3:
-        raise ValueError(
-            f"keys are {in_keys} and {out_keys}; give pairs and perhaps a mask, and three for the features"
-        )
+        raise ValueError(f"keys are {in_keys} and {out_keys}; give 1 or 2 to read and 3 to write")
     try:
         from tensordict.nn import TensorDictModule
     except ModuleNotFoundError:

@@ -137,9 +137,13 @@ class _TanhMaps(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, ...]:
         x, *rest = ctx.saved_tensors
         of_x, of_weights, of_biases = None, [], []
+        again = torch.is_grad_enabled()  # the gradient itself is to be differentiated
         for gradient, weight, output in zip(gradients, rest[:3], rest[3:], strict=True):
-            inner = gradient * (1.0 - output * output) if torch.is_grad_enabled() else _tanh_backward(gradient, output)
-            of_x = inner @ weight if of_x is None else of_x.addmm_(inner, weight)
+            inner = gradient * (1.0 - output * output) if again else _tanh_backward(gradient, output)
+            if of_x is not None and not again:
+                of_x.addmm_(inner, weight)
+            else:
+                of_x = inner @ weight if of_x is None else of_x + inner @ weight
             of_weights.append(inner.t() @ x)
             of_biases.append(inner.sum(0))
         assert of_x is not None
@@ -239,14 +243,15 @@ class AttentionLayer(nn.Module):
         return z, global_feature, weights if mask is None else weights * mask[..., None, :, None]
 
     def global_feature(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The global feature (..., weight_dim) alone; it costs less than with all of z. See :meth:`forward`."""
+        """The global feature (..., weight_dim) alone; it costs less than with all of z, but for long sequences.
+
+        See :meth:`forward`.
+        """
         plain = self.pooling in ("sum", "mean") and not self.residual and self.norm is None
-        if not plain or (self.training and self.dropout > 0.0):
+        if not plain or (self.training and self.dropout > 0.0) or _is_long(x, x):
             return self(x, mask)[1]
         check_tokens(x, mask, self.feature_dim)
         query, key, value = self.project(_only(x, mask))
-        if _is_long(query, key):
-            return self(x, mask)[1]
         keys = None if mask is None else _over_keys(mask, self.num_heads)
         weights = masked_softmax(_product(query, key.mT), keys, keyless=False)
         # Pooling the weights before the values is pooling z: sum_i z_i = (sum_i w_i) v.

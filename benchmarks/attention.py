@@ -1,0 +1,173 @@
+"""Attention and the AMC critic, each beside what it is compared with, in the same run."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from perception import AMCCritic, AttentionLayer
+
+WIDTH = 128
+
+Form = Callable[[Tensor], tuple[Tensor, ...]]
+
+
+def milliseconds(calls: Mapping[str, Callable[[], None]], repeats: int) -> dict[str, float]:
+    """The least time of each, taken in turns, so that what disturbs disturbs all."""
+    least = dict.fromkeys(calls, float("inf"))
+    for _ in range(repeats):
+        for name, call in calls.items():
+            began = time.perf_counter()
+            call()
+            least[name] = min(least[name], 1e3 * (time.perf_counter() - began))
+    return least
+
+
+def written_out(layer: AttentionLayer, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """The paper's layer in four lines."""
+    query, key, value = torch.tanh(layer.Q(x)), torch.tanh(layer.K(x)), torch.tanh(layer.V(x))
+    scores = torch.bmm(query, key.transpose(1, 2))
+    if mask is not None:
+        scores = scores.masked_fill(~mask.unsqueeze(1), -1e9)
+    z = torch.bmm(torch.softmax(scores, -1), value)
+    if mask is not None:
+        z = z * mask.unsqueeze(-1)
+    return z, z.sum(1)
+
+
+def forms() -> dict[str, Form]:
+    """What is compared, with the same tensors where they have the same."""
+    torch.manual_seed(0)
+    layer, multi_head = AttentionLayer(WIDTH, WIDTH), nn.MultiheadAttention(WIDTH, 1, batch_first=True)
+
+    def theirs(x: Tensor) -> tuple[Tensor, Tensor]:
+        z, _ = multi_head(x, x, x, need_weights=False)
+        return z, z.sum(1)
+
+    return {
+        "AttentionLayer": layer,
+        "written out": lambda x: written_out(layer, x),
+        "nn.MultiheadAttention": theirs,
+        "global feature alone": lambda x: (layer.global_feature(x),),
+    }
+
+
+def trained(
+    form: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, gradients: tuple[Tensor, ...]
+) -> Callable[[], None]:
+    """One forward and backward pass."""
+
+    def call() -> None:
+        outputs = form(x.clone().requires_grad_())
+        torch.autograd.backward(outputs, gradients[-len(outputs) :])
+
+    return call
+
+
+def used(form: Callable[[Tensor], object], x: Tensor) -> Callable[[], None]:
+    """Twenty forward passes without gradients."""
+
+    def call() -> None:
+        with torch.no_grad():
+            for _ in range(20):
+                form(x)
+
+    return call
+
+
+def compare(title: str, found: dict[str, float], base: str, passes: int = 1) -> None:
+    """A line with every time and its ratio to the base."""
+    shown = [f"{name} {value / passes:.3f} ms ({value / found[base]:.2f})" for name, value in found.items()]
+    print(f"  {title}: {', '.join(shown)}")
+
+
+def attention() -> None:
+    torch.set_num_threads(2)
+    print(f"\nattention, width {WIDTH}, 2 threads, least of several, in turns (ratio to the written-out form)")
+    for batch, length, repeats in ((1024, 20, 10), (1, 3000, 5)):
+        x = torch.randn(batch, length, WIDTH)
+        gradients = (torch.randn(batch, length, WIDTH), torch.randn(batch, WIDTH))
+        calls = {name: trained(form, x, gradients) for name, form in forms().items()}
+        compare(f"forward and backward, {batch} x {length}", milliseconds(calls, repeats), "written out")
+    for batch in (1, 64):
+        x, mask = torch.randn(batch, 20, WIDTH), torch.rand(batch, 20) > 0.3
+        some = forms()
+        layer = some["AttentionLayer"]
+        assert isinstance(layer, AttentionLayer)
+        calls = {name: used(some[name], x) for name in ("AttentionLayer", "written out", "global feature alone")}
+        compare(f"no gradient, {batch} x 20", milliseconds(calls, 100), "written out", 20)
+        masked = {
+            "AttentionLayer": used(lambda x, layer=layer, mask=mask: layer(x, mask), x),
+            "written out": used(lambda x, layer=layer, mask=mask: written_out(layer, x, mask), x),
+        }
+        compare(f"the same, masked, {batch} x 20", milliseconds(masked, 100), "written out", 20)
+    print("  time and peak memory over that of 20 pairs, forward and backward, one scene:")
+    for length in (20, 320, 3000, 6000, 12000):
+        print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in ("AttentionLayer", "written out")))
+
+
+def peak(name: str, length: int) -> str:
+    """Time and memory of one form at one length, in a process of its own."""
+    if name == "written out" and length > 6000:
+        return f"{name} not run"
+    code = (
+        "import re, time, torch; from pathlib import Path; from benchmarks.attention import *\n"
+        "torch.set_num_threads(2)\n"
+        f"form = forms()[{name!r}]\n"
+        "def run(length):\n"
+        "    g = (torch.randn(1, length, WIDTH), torch.randn(1, WIDTH)); x = torch.randn(1, length, WIDTH)\n"
+        "    began = time.perf_counter(); trained(form, x, g)(); return time.perf_counter() - began\n"
+        "def memory(what):\n"
+        "    return int(re.search(what + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024\n"
+        "run(20); run(20); before = memory('VmRSS')\n"
+        "Path('/proc/self/clear_refs').write_text('5')\n"  # the peak begins anew
+        f"seconds = min(run({length}) for _ in range(3))\n"
+        "print(1e3 * seconds, memory('VmHWM') - before)"
+    )
+    root = Path(__file__).parents[1]
+    ended = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+    time_taken, memory = map(float, ended.stdout.split())
+    return f"{name} {time_taken:.1f} ms, {memory:.0f} MB"
+
+
+def loop(critic: AMCCritic, z: Tensor) -> Tensor:
+    """The critic as the paper has it: one call of the attention for every prefix."""
+    assert critic.attention is not None
+    value = torch.zeros(len(z))
+    for j in range(z.shape[1]):
+        before = written_out(critic.attention, z[:, :j])[1] if j else z.new_zeros(len(z), critic.weight_dim)
+        value = value + critic.linear(torch.cat((before, z[:, j]), -1)).squeeze(-1)
+    return value
+
+
+def critic() -> None:
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    made = AMCCritic(WIDTH)
+
+    def run(form: Callable[[Tensor], Tensor], z: Tensor) -> Callable[[], None]:
+        return lambda: form(z.clone().requires_grad_()).sum().backward()
+
+    print(f"\nAMC critic, width {WIDTH}, 2 threads, forward and backward, ms a scene; least of several, in turns")
+    z, one = torch.randn(64, 20, WIDTH), torch.randn(1, 20, WIDTH)
+    found = milliseconds(
+        {
+            "one pass, 64 scenes": run(made, z),
+            "loop, 64 scenes": run(lambda x: loop(made, x), z),
+            "one pass, a scene": run(made, one),
+            "loop, a scene": run(lambda x: loop(made, x), one),
+        },
+        5,
+    )
+    each = {name: value / (64 if "64" in name else 1) for name, value in found.items()}
+    print("  20 pairs: " + ", ".join(f"{name} {value:.3f}" for name, value in each.items()))
+    whole = each["one pass, 64 scenes"]
+    print(f"  the paper's loop, scene by scene / one pass over a batch: {each['loop, a scene'] / whole:.0f}")
+    print(f"  the loop over the prefixes of a batch / the same: {each['loop, 64 scenes'] / whole:.0f}")
+    for length in (20, 80, 320):
+        taken = milliseconds({"": run(made, torch.randn(8, length, WIDTH))}, 5)[""]
+        print(f"  {length:>4} pairs, 8 scenes: {taken / 8:.3f}")

@@ -1,0 +1,281 @@
+"""Attention for the eye: weights as heat maps, as lines over a scene, as films. Needs the extra ``plots``.
+
+``python -m perception.plots FOLDER`` makes the gallery that stands in ``perception/gallery``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from perception.attention import attend
+from perception.encoder import AgentTargetEncoder
+from perception.scores import ScaledDot
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Array = np.ndarray | Tensor
+
+
+def pair_labels(num_agents: int, num_targets: int) -> list[str]:
+    """``1>a, 1>b, ..., 2>a, ...``: agents by numbers, targets by letters, in the order i * m + j."""
+    return [f"{i + 1}>{_letter(j)}" for i in range(num_agents) for j in range(num_targets)]
+
+
+def received(weights: Array) -> np.ndarray:
+    """(..., S): the attention that each key receives, on average over heads and queries, of weights (..., h, L, S)."""
+    return _plain(weights).mean((-3, -2))
+
+
+def heat_map(
+    weights: Array,
+    *,
+    rows: Sequence[str] | None = None,
+    columns: Sequence[str] | None = None,
+    title: str = "",
+) -> Figure:
+    """Weights as a heat map for each head.
+
+    Args:
+        weights: (L, S), or (h, L, S): a picture for each of the heads.
+        rows: labels of the queries; None: numbers.
+        columns: labels of the keys; None: numbers.
+        title: what stands above.
+
+    Raises:
+        ValueError: other shapes, or labels that do not fit; the message says so.
+        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
+    """
+    weights = _plain(weights)
+    if weights.ndim not in (2, 3):
+        raise ValueError(f"weights have shape {weights.shape}; they must be (L, S) or (heads, L, S)")
+    heads = weights[None] if weights.ndim == 2 else weights
+    _, length, keys = heads.shape
+    for name, labels, number in (("rows", rows, length), ("columns", columns, keys)):
+        if labels is not None and len(labels) != number:
+            raise ValueError(f"{name} are {len(labels)} labels; the weights {weights.shape} need {number}")
+    side = min(7.0, max(2.4, 0.32 * max(length, keys)))
+    figure = _figure((side * len(heads) + 1.2, side + 0.6))
+    axes = figure.subplots(1, len(heads), squeeze=False)[0]
+    image = None
+    for head, axis in enumerate(axes):
+        image = axis.imshow(heads[head], vmin=0, vmax=max(float(heads.max()), 1e-12), cmap="Blues")
+        axis.set_xticks(range(keys), columns or range(1, keys + 1), rotation=90 if keys > 8 else 0, fontsize=7)
+        axis.set_yticks(range(length), rows or range(1, length + 1), fontsize=7)
+        axis.set_xlabel("key")
+        axis.set_ylabel("query")
+        if len(heads) > 1:
+            axis.set_title(f"head {head + 1}", fontsize=9)
+    if image is not None:
+        figure.colorbar(image, ax=axes, shrink=0.8)
+    figure.suptitle(title, fontsize=10)
+    return figure
+
+
+def lines(
+    weights: Array,
+    agents: Array,
+    targets: Array,
+    *,
+    half_width: float,
+    picture: np.ndarray | None = None,
+    title: str = "",
+) -> Figure:
+    """Attention as lines from agents to targets, the thicker the more.
+
+    Args:
+        weights: (n, m), how much agent i attends to target j, for instance :func:`received`.
+        agents: positions (n, 2).
+        targets: positions (m, 2).
+        half_width: half the side of the square that is shown, around the origin.
+        picture: (height, width, 3), drawn behind the lines; it must show the same square.
+        title: what stands above.
+
+    Raises:
+        ValueError: shapes that do not fit.
+        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
+    """
+    figure = _figure((5, 5.2))
+    _draw_lines(figure.subplots(), _plain(weights), _plain(agents), _plain(targets), half_width, picture, title)
+    return figure
+
+
+def film(
+    path: str | Path,
+    weights: Array,
+    agents: Array,
+    targets: Array,
+    *,
+    half_width: float,
+    pictures: Sequence[np.ndarray] | None = None,
+    frames_per_second: int = 10,
+) -> None:
+    """Attention over time as an animated GIF of :func:`lines`; the file is written whole or not at all.
+
+    Args:
+        path: the film's file.
+        weights: (T, n, m).
+        agents: (n, 2) or (T, n, 2).
+        targets: (T, m, 2).
+        half_width: see :func:`lines`.
+        pictures: T of them, see :func:`lines`.
+        frames_per_second: how fast.
+
+    Raises:
+        ValueError: shapes that do not fit.
+        ModuleNotFoundError: matplotlib or Pillow is missing; the message names the extra to install.
+    """
+    weights, agents, targets = _plain(weights), _plain(agents), _plain(targets)
+    if weights.ndim != 3 or len(weights) != len(targets) or len(weights) == 0:
+        raise ValueError(f"weights have shape {weights.shape}, targets {targets.shape}; both begin with the same time")
+    figure = _figure((5, 5.2))
+    try:
+        from matplotlib.animation import FuncAnimation, PillowWriter
+    except ModuleNotFoundError:  # Pillow, which the writer needs
+        raise ModuleNotFoundError(_MISSING) from None
+    axis = figure.subplots()
+
+    def draw(frame: int) -> list[Any]:
+        axis.clear()
+        of_agents = agents[frame] if agents.ndim == 3 else agents
+        behind = None if pictures is None else pictures[frame]
+        _draw_lines(axis, weights[frame], of_agents, targets[frame], half_width, behind, f"{frame}")
+        return []
+
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}.gif")
+    try:
+        animation = FuncAnimation(figure, draw, frames=len(weights))
+        animation.save(temporary, writer=PillowWriter(fps=frames_per_second), dpi=80)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def save(figure: Figure, path: str | Path) -> None:
+    """Write a figure as the file's ending says, whole or not at all."""
+    path = Path(path)
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        figure.savefig(temporary, dpi=110)
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def gallery(folder: str | Path) -> list[Path]:
+    """Make the gallery: the 8 x 8 picture as four tokens, and an encoder's attention over a scene. Gives its files."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    made = []
+
+    def keep(name: str, figure: Figure) -> None:
+        save(figure, folder / name)
+        made.append(folder / name)
+
+    one = [[0, 0, 0, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 1, 1, 0]]
+    two = [[0, 0, 0, 0], [1, 1, 1, 1], [0, 0, 0, 0], [0, 1, 1, 0]]
+    tokens = torch.tensor([one, two, one, two], dtype=torch.float32)
+    figure = _figure((4, 4.2))
+    whole = tokens.unflatten(0, (2, 2)).permute(0, 2, 1, 3).reshape(8, 8)
+    figure.subplots().imshow(whole.numpy(), cmap="Greys")
+    figure.suptitle("an 8 x 8 picture of four 4 x 4 patches", fontsize=10)
+    keep("picture.png", figure)
+    flat = tokens.flatten(1)
+    _, weights = attend(flat, flat, flat, score=ScaledDot(), need_weights=True)
+    assert weights is not None
+    keep("picture-weights.png", heat_map(weights, title="attention between the patches"))
+
+    torch.manual_seed(0)
+    agents, start = torch.tensor([[-600.0, -500], [600, -500], [0, 700]]), torch.rand(5, 2) * 1600 - 800
+    velocity = torch.randn(5, 2) * 40
+    encoder = AgentTargetEncoder(3, 32, num_heads=2)
+
+    def look(targets: Tensor) -> Any:
+        offset = (targets - agents[:, None]) / 1000  # (n, m, 2)
+        features = torch.cat((8 * offset, offset.norm(dim=-1, keepdim=True)), -1)
+        with torch.no_grad():
+            return encoder(features, need_weights=True)[1]
+
+    weights = look(start)
+    letters = [_letter(j) for j in range(5)]
+    keep(
+        "targets-weights.png", heat_map(weights.targets[0], rows=letters, columns=letters, title="agent 1, its targets")
+    )
+    keep("agents-weights.png", heat_map(weights.agents, title="between the agents"))
+    keep("lines.png", lines(received(weights.targets), agents, start, half_width=1000, title="attention received"))
+    places = torch.stack([start + step * velocity for step in range(12)])
+    over_time = np.stack([received(look(targets).targets) for targets in places])
+    film(folder / "film.gif", over_time, agents, places, half_width=1000)
+    return [*made, folder / "film.gif"]
+
+
+_MISSING = "plots need matplotlib and Pillow: pip install 'hitmac[plots]'"
+
+
+def _figure(size: tuple[float, float]) -> Figure:
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(_MISSING) from None
+    return Figure(figsize=size, layout="constrained")
+
+
+def _plain(values: Array) -> np.ndarray:
+    return values.detach().cpu().float().numpy() if isinstance(values, Tensor) else np.asarray(values, np.float64)
+
+
+def _letter(number: int) -> str:
+    """a, b, ..., z, aa, ab, ..."""
+    return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
+
+
+def _draw_lines(
+    axis: Axes,
+    weights: np.ndarray,
+    agents: np.ndarray,
+    targets: np.ndarray,
+    half_width: float,
+    picture: np.ndarray | None,
+    title: str,
+) -> None:
+    if weights.ndim != 2 or agents.shape != (weights.shape[0], 2) or targets.shape != (weights.shape[1], 2):
+        raise ValueError(
+            f"weights have shape {weights.shape}, agents {agents.shape}, targets {targets.shape}; "
+            "they must be (n, m), (n, 2) and (m, 2)"
+        )
+    if picture is not None:
+        axis.imshow(picture, extent=(-half_width, half_width, -half_width, half_width))
+    largest = max(float(weights.max(initial=0.0)), 1e-12)
+    for i, agent in enumerate(agents):
+        for j, target in enumerate(targets):
+            share = weights[i, j] / largest
+            axis.plot(*np.stack((agent, target)).T, color="#784696", lw=0.3 + 5 * share, alpha=0.25 + 0.6 * share)
+    if picture is None:
+        axis.scatter(*agents.T, marker="s", color="#1b3e73", zorder=3)
+        axis.scatter(*targets.T, color="#228b4a", zorder=3)
+        for labels, places in ((range(1, len(agents) + 1), agents), (map(_letter, range(len(targets))), targets)):
+            for label, place in zip(labels, places, strict=True):
+                axis.annotate(str(label), place, xytext=(5, 5), textcoords="offset points")
+    axis.set_xlim(-half_width, half_width)
+    axis.set_ylim(-half_width, half_width)
+    axis.set_aspect("equal")
+    axis.set_xticks([])
+    axis.set_yticks([])
+    axis.set_title(title, fontsize=10)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m perception.plots FOLDER")
+    for file in gallery(sys.argv[1]):
+        print(file)
