@@ -3,7 +3,7 @@
 from agents.attention_policy import AttentionExtractor, AttentionPolicy
 from agents.checkpoint import PolicyConfig, load_policy, save_policy
 from agents.policy import Policy
-from agents.scripted import SCRIPTED, scripted_agent
+from agents.registry import SCRIPTED, scripted_agent
 
 __all__ = [
     "SCRIPTED",

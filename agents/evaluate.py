@@ -15,7 +15,7 @@ from tqdm import tqdm
 
 from agents.checkpoint import load_policy
 from agents.policy import Policy
-from agents.scripted import SCRIPTED, scripted_agent
+from agents.registry import SCRIPTED, scripted_agent
 from envs.files import write_text
 from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive

@@ -77,6 +77,23 @@ def memory() -> None:
     print(f"\nmemory: 4096 scenes of 4 x 5, stepped and observed: {peak:.0f} MB at most")
 
 
+def planner() -> None:
+    from agents import scripted_agent
+    from envs.tasks import CoverageTask
+
+    task = CoverageTask("hit-mac", 100, 0, features=scripted_agent("planner", CoverageTask().scenario).features)
+    agent, shown = scripted_agent("planner", task.scenario), task.observe()
+
+    def run() -> float:
+        began = time.perf_counter()
+        for _ in range(20):
+            agent.predict(shown)
+        return 20 * task.num_envs / (time.perf_counter() - began)
+
+    run()
+    print(f"\nplanner, hit-mac, one thread: {best(run):,.0f} plans/s of 4 sensors; best of 5")
+
+
 def pictures() -> None:
     from envs.render import Picture
     from envs.tasks import CoverageTask
@@ -166,6 +183,7 @@ BENCHMARKS = {
     "memory": memory,
     "pictures": pictures,
     "coordinator": coordinator,
+    "planner": planner,
     "attention": attention,
     "critic": critic,
     "gymnasium": gymnasium,

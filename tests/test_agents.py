@@ -199,7 +199,10 @@ def test_the_command_line(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--agents", "genius"], "unknown agent 'genius': known are random, still, nearest, and folders"),
+        (
+            ["--agents", "genius"],
+            "unknown agent 'genius': known are random, still, nearest, greedy, planner, and folders",
+        ),
         (["--agents", ""], "agents is ''; give one or more"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
         (["--episodes", "0"], "episodes is 0; it must be a whole number, 1 or more"),
