@@ -185,7 +185,14 @@ def test_dropout_only_while_training():
 @pytest.mark.parametrize("long", [False, True])
 @pytest.mark.parametrize("pooling", attention_module.POOLINGS)
 @pytest.mark.parametrize(
-    "options", [{}, {"num_heads": 2}, {"scaled": True}, {"residual": True}, {"layer_norm": True, "residual": True}]
+    "options",
+    [
+        {},
+        {"num_heads": 2},
+        {"scaled": True, "num_heads": 4},
+        {"residual": True},
+        {"layer_norm": True, "residual": True},
+    ],
 )
 def test_the_layers_options_by_their_equations(options, pooling, long, monkeypatch):
     monkeypatch.setattr(attention_module, "_FUSED_FROM", 1 if long else 10**9)
