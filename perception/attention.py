@@ -103,7 +103,7 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropo
 
     some = None
     if mask is not None:
-        # Some versions of the fused kernel give NaN for a query without keys: let it look at all, and drop what it sees.
+        # Some versions of the kernel give NaN for a query without keys: let it look at all, and drop what it sees.
         some = mask.any(-1, keepdim=True)  # (..., L or 1, 1)
         mask = flat(mask | ~some)
     output = functional.scaled_dot_product_attention(
