@@ -114,7 +114,7 @@ def _count(bearing, covering, plan, half_view, turn, stride, change):
 @inlined
 def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, discount):
     """The plan that covers most of what the others leave, less the cost of turning; of equals the shortest."""
-    farthest = (worth.shape[0] - 2) // 2
+    farthest = min((worth.shape[0] - 2) // 2, math.ceil(180.0 / turn)) if turn > 0.0 else 0
     worth[:] = 0.0
     for t in range(bearing.shape[0]):
         most = min((t + 1) * stride, farthest)
