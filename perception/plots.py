@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -151,25 +152,15 @@ def film(
         _draw_lines(axis, weights[frame], of_agents, targets[frame], half_width, behind, f"{frame}")
         return []
 
-    path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}.gif")
-    try:
-        animation = FuncAnimation(figure, draw, frames=len(weights))
+    animation = FuncAnimation(figure, draw, frames=len(weights))
+    with _whole(Path(path)) as temporary:
         animation.save(temporary, writer=PillowWriter(fps=frames_per_second), dpi=80)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def save(figure: Figure, path: str | Path) -> None:
     """Write a figure as the file's ending says, whole or not at all."""
-    path = Path(path)
-    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
-    try:
+    with _whole(Path(path)) as temporary:
         figure.savefig(temporary, dpi=110)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def gallery(folder: str | Path) -> list[Path]:
@@ -220,6 +211,17 @@ def gallery(folder: str | Path) -> list[Path]:
 
 
 _MISSING = "plots need matplotlib and Pillow: pip install 'hitmac[plots]'"
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Path]:
+    """A temporary file that becomes `path` when it is written, and vanishes when that fails."""
+    temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def _figure(size: tuple[float, float]) -> Figure:
