@@ -13,6 +13,7 @@ from envs.compiled import inlined, kernel
 from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
 from envs.simulator import chunk_bounds, positive
+from envs.tasks import check_cost
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _VIEW, _RANGE, _TURN = range(8)
 
@@ -64,11 +65,9 @@ class PlannerAgent(ScriptedAgent):
         super().__init__(scenario, seed)
         self.horizon, self.stride = positive("horizon", horizon), positive("stride", stride)
         self.rounds = positive("rounds", rounds)
-        if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
-            raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
-        self.turn_cost, self.discount = float(turn_cost), float(discount)
+        self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
         # How far a target of relative speed 1 moves in a sub-step, in the units in which distances are shown.
         moves = 1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)
         self._step = scenario.top_speed * scenario.time_step * moves / scenario.distance_scale

@@ -164,9 +164,8 @@ def _offset(state, scales, i, j, first, last):
 @inlined
 def _observe_scenes(state, scales, features, pairs, mask, first, last):
     """Write the features of every pair, and which pairs are there, of the scenes `first` to `last` - 1."""
-    n = state.sensor.shape[0]
-    m = state.target.shape[0]
     sensor, target = state.sensor, state.target
+    n, m = sensor.shape[0], target.shape[0]
     dx, dy, distance, east, north, seeing = (
         state.work[0], state.work[1], state.work[2], state.work[3], state.work[4], state.work[5],
     )  # fmt: skip
@@ -208,7 +207,7 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
                         out[b] = distance[b] * scales.per_distance
                 elif feature == _IN_RANGE:
                     for b in range(first, last):
-                        out[b] = dx[b] * dx[b] + dy[b] * dy[b] <= state.sensor[i, RANGE_SQUARED, b]
+                        out[b] = dx[b] * dx[b] + dy[b] * dy[b] <= sensor[i, RANGE_SQUARED, b]
                 elif feature == _VISIBLE:
                     for b in range(first, last):
                         out[b] = noticed[b]
@@ -227,10 +226,10 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
                         ) * scales.per_speed
                 elif feature == _FIELD_OF_VIEW:
                     for b in range(first, last):
-                        out[b] = state.sensor[i, FIELD_OF_VIEW, b] / 360.0
+                        out[b] = sensor[i, FIELD_OF_VIEW, b] / 360.0
                 elif feature == _SENSING_RANGE:
                     for b in range(first, last):
-                        out[b] = math.sqrt(state.sensor[i, RANGE_SQUARED, b]) * scales.per_distance
+                        out[b] = math.sqrt(sensor[i, RANGE_SQUARED, b]) * scales.per_distance
                 elif feature == _TURN:
                     for b in range(first, last):
                         out[b] = sensor[i, TURN, b] / 180.0

@@ -15,7 +15,7 @@ except ModuleNotFoundError:
 from envs.gym_env import DirectionalSensorEnv
 from envs.render import Viewer
 from envs.simulator import PLACES, positive
-from envs.tasks import Task
+from envs.tasks import Task, own_turning_space
 
 
 class DirectionalSensorParallelEnv(ParallelEnv):
@@ -124,4 +124,4 @@ def _own_decision(task: Task) -> spaces.Space:
     """What one sensor decides on in a task."""
     if isinstance(task.action_space, spaces.MultiBinary):
         return spaces.MultiBinary(task.scenario.num_targets)
-    return spaces.MultiDiscrete([3, 3]) if task.scenario.zoom else spaces.Discrete(3)
+    return own_turning_space(task.scenario)

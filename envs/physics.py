@@ -49,7 +49,7 @@ def next_scenes(chosen, low, high):
 
 
 @inlined
-def _turn(state, p, action, first, last):
+def _turn(state, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right); count those that turned.
 
     The direction turns by the rotation matrix, which costs far less than a new cosine and sine; over a thousand
@@ -58,7 +58,7 @@ def _turn(state, p, action, first, last):
     sensor, sign, turned_x = state.sensor, state.work[0], state.work[1]
     for b in range(first, last):
         state.scene[TURNED, b] = 0
-    for i in range(state.sensor.shape[0]):
+    for i in range(sensor.shape[0]):
         for b in range(first, last):
             sign[b] = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
         for b in range(first, last):
@@ -66,7 +66,7 @@ def _turn(state, p, action, first, last):
         for b in range(first, last):
             state.scene[TURNED, b] += sign[b] != 0.0
         for b in range(first, last):
-            state.sensor[i, HEADING, b] += sign[b] * sensor[i, TURN, b]
+            sensor[i, HEADING, b] += sign[b] * sensor[i, TURN, b]
         for b in range(first, last):
             cosine = sensor[i, COS_TURN, b] if sign[b] != 0.0 else 1.0
             turned_x[b] = (
@@ -154,10 +154,10 @@ def see(state, first, last):
         state.scene[NUM_COVERED, b] = 0
     for b in range(first, last):
         num_present[b] = 0.0
-    for j in range(state.target.shape[0]):
+    for j in range(target.shape[0]):
         for b in range(first, last):
             state.covered[j, b] = False
-        for i in range(state.sensor.shape[0]):
+        for i in range(sensor.shape[0]):
             for b in range(first, last):
                 dx = target[j, X, b] - sensor[i, X, b]
                 dy = target[j, Y, b] - sensor[i, Y, b]
@@ -165,8 +165,8 @@ def see(state, first, last):
                 dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
                 squared = dx * dx + dy * dy
                 ahead = sensor[i, DIRECTION_X, b] * dx + sensor[i, DIRECTION_Y, b] * dy
-                state.visible[i, j, b] = (squared <= state.sensor[i, RANGE_SQUARED, b]) & (
-                    ahead > state.sensor[i, COS_HALF_VIEW, b] * math.sqrt(squared)
+                state.visible[i, j, b] = (squared <= sensor[i, RANGE_SQUARED, b]) & (
+                    ahead > sensor[i, COS_HALF_VIEW, b] * math.sqrt(squared)
                 )
             for b in range(first, last):
                 state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
@@ -199,7 +199,7 @@ def extra_moves(state, p, tracks, first, last):
 def sub_step(state, p, tracks, action, first, last):
     """One sub-step: all sensors turn, all targets move, all look."""
     come_and_go(state, p, first, last)
-    _turn(state, p, action, first, last)
+    _turn(state, action, first, last)
     _zoom(state, p, action, first, last)
     move_targets(state, p, tracks, first, last)
     see(state, first, last)

@@ -13,7 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 from envs.gym_env import DirectionalSensorEnv
 from envs.render import Viewer
 from envs.simulator import positive
-from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task, own_turning_space
 
 
 class DirectionalSensorVecEnv(VecEnv):
@@ -65,7 +65,7 @@ class DirectionalSensorVecEnv(VecEnv):
             observation_space = spaces.Dict(
                 pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
             )
-            action_space = spaces.MultiDiscrete([3, 3]) if self.scenario.zoom else spaces.Discrete(3)
+            action_space = own_turning_space(self.scenario)
         self.returns = np.zeros(task.num_envs * self._rows)
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._started = time.time()

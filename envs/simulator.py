@@ -140,7 +140,7 @@ class Simulator:
 
         `options` are those of :meth:`place`, by name: where the sensors and targets stand instead.
         """
-        checked, chosen = self._checked(options or {}), self._chosen(mask)
+        checked, chosen = self._checked(options or {}), self.chosen(mask)
         keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
         if self.tracks is not None:
             self.tracks.track_length[chosen] = 0
@@ -169,7 +169,7 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        self.run(_sub_step, _sub_step_threads, action.astype(np.int64, copy=False), self._chosen(mask))
+        self.run(_sub_step, _sub_step_threads, action.astype(np.int64, copy=False), self.chosen(mask))
 
     def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
         """Call a kernel for all scenes, on one thread or on several.
@@ -199,14 +199,14 @@ class Simulator:
             ValueError: an unknown name, a wrong shape, a number that is not finite, or a place outside the
                 arena; nothing is changed then.
         """
-        self._put(self._checked(places), self._chosen(mask))
+        self._put(self._checked(places), self.chosen(mask))
 
-    def _chosen(self, mask: np.ndarray | None) -> np.ndarray:
-        """The scenes of the mask, or all; ValueError if it is no mask."""
+    def chosen(self, mask: np.ndarray | None, name: str = "mask") -> np.ndarray:
+        """The scenes of the mask (B,), or all; ValueError that calls it by `name` if it is no mask."""
         if mask is None:
             return self._everyone
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise ValueError(f"mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
+            raise ValueError(f"{name} is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
         return mask
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:

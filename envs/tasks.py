@@ -64,7 +64,6 @@ class Task:
         self.num_envs = self.simulator.num_envs
         self.observer = Observer(self.scenario, features)
         self.observation_space = self.observer.space
-        self.everyone = np.ones(self.num_envs, np.bool_)
 
     def reset(
         self,
@@ -75,7 +74,7 @@ class Task:
     ) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
         self.simulator.reset(seed=seed, mask=mask, options=options)
-        self.begin(self.everyone if mask is None else mask)
+        self.begin(self.simulator.chosen(mask))
 
     def begin(self, chosen: np.ndarray) -> None:
         """What an episode of the chosen scenes (B,) begins with, besides the simulator's."""
@@ -146,7 +145,7 @@ class CoverageTask(Task):
         turn_cost: float = 0.04,
         num_threads: int | None = None,
     ) -> None:
-        self.turn_cost = _cost(turn_cost)
+        self.turn_cost = check_cost(turn_cost)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
         self.action_space = turning_space(self.scenario)
 
@@ -186,7 +185,7 @@ class ExecutorTask(Task):
         padding: str = "attended",
         num_threads: int | None = None,
     ) -> None:
-        self.turn_cost = _cost(turn_cost)
+        self.turn_cost = check_cost(turn_cost)
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -194,7 +193,7 @@ class ExecutorTask(Task):
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.rewards = np.zeros((self.num_envs, n))
-        self.begin(self.everyone)
+        self.begin(self.simulator.chosen(None))
 
     def begin(self, chosen: np.ndarray) -> None:
         """Every target is a goal of every sensor again."""
@@ -211,7 +210,7 @@ class ExecutorTask(Task):
             self.checked(action),
             self.assigned,
             self.rewards,
-            self.everyone if mask is None else mask,
+            self.simulator.chosen(mask),
         )
         return self.rewards.sum(-1) / self.simulator.state.num_sensors
 
@@ -281,7 +280,7 @@ class CoordinatorTask(Task):
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """One decision; see :meth:`Task.step`. `action` (B, n * m): 1 at i * m + j assigns target j to sensor i."""
-        chosen = self.everyone if mask is None else mask
+        chosen = self.simulator.chosen(mask)
         new = self.checked(action).reshape(self.assigned.shape)
         self.assigned[chosen] = new[chosen]
         self.turned[chosen] = 0
@@ -351,6 +350,11 @@ def turning_space(scenario: Scenario) -> spaces.MultiDiscrete:
     return spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if scenario.zoom else 1))
 
 
+def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscrete:
+    """What one sensor decides on where it turns: a turn, and where lenses zoom a zoom."""
+    return spaces.MultiDiscrete([3, 3]) if scenario.zoom else spaces.Discrete(3)
+
+
 def pack(pairs: np.ndarray, assigned: np.ndarray, padding: str, row_id: int = -1) -> dict[str, np.ndarray]:
     """The rows of the assigned targets, packed to the front of each sensor's, and zeros behind them.
 
@@ -375,7 +379,8 @@ def check_padding(padding: str) -> str:
     return padding
 
 
-def _cost(turn_cost: float) -> float:
+def check_cost(turn_cost: float) -> float:
+    """`turn_cost` as a float, or a ValueError that says what it may be."""
     if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
         raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
     return float(turn_cost)

@@ -72,12 +72,9 @@ class DirectionalSensorVectorEnv(VectorEnv):
         """
         places = dict(options or {})
         mask = places.pop("reset_mask", None)
-        if mask is not None and (
-            not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,)
-        ):
-            raise ValueError(f"reset_mask is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
-        self.task.reset(seed=seed, mask=mask, options=places)
-        self._ended[slice(None) if mask is None else mask] = False
+        chosen = self.task.simulator.chosen(mask, "reset_mask")
+        self.task.reset(seed=seed, mask=chosen, options=places)
+        self._ended[chosen] = False
         self._viewer.show(self.task, 0)
         return self.task.observe(), batched(self.task.info())
 

@@ -56,9 +56,9 @@ def _pursue(state, p, j, first, last):
     """
     target = state.target
     for b in range(first, last):
-        state.target[j, MOVES, b] += 1
+        target[j, MOVES, b] += 1
     for b in range(first, last):
-        state.flag[b] = (state.target[j, MOVES, b] > p.goal_patience) | _near(
+        state.flag[b] = (target[j, MOVES, b] > p.goal_patience) | _near(
             target[j, X, b], target[j, Y, b], target[j, GOAL_X, b], target[j, GOAL_Y, b], p.goal_radius
         )
     for place in (LAST_X, OLDER_X):
@@ -78,9 +78,7 @@ def _pursue(state, p, j, first, last):
         to_goal_x = target[j, GOAL_X, b] - target[j, X, b]
         to_goal_y = target[j, GOAL_Y, b] - target[j, Y, b]
         distance = math.sqrt(to_goal_x * to_goal_x + to_goal_y * to_goal_y)
-        speed = state.target[j, SPEED, b] * (
-            1.0 + p.speed_noise * uniform(state.stream[KEY, b], state.stream[DRAWS, b])
-        )
+        speed = target[j, SPEED, b] * (1.0 + p.speed_noise * uniform(state.stream[KEY, b], state.stream[DRAWS, b]))
         state.work[0, b] = speed / distance if distance > 0.0 else 0.0
     for b in range(first, last):
         state.stream[DRAWS, b] += _ONE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.attention import AttentionLayer
+from perception.attention import AttentionLayer, zero_masked
 from perception.checks import check_choice, check_tokens, check_widths
 
 KINDS = ("amc", "no_prefix", "value_head")
@@ -67,8 +67,7 @@ class AMCCritic(nn.Module):
             TypeError: the mask is not bool.
         """
         check_tokens(z, mask, self.feature_dim)
-        if mask is not None:
-            z = z.masked_fill(~mask.unsqueeze(-1), 0.0)
+        z = zero_masked(z, mask)
         if self.attention is not None:
             # The linear map of [G; z] in its two parts: of G it needs no more than the number that each v adds.
             of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))

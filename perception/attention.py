@@ -51,9 +51,10 @@ def attend(
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A key that is masked out has weight exactly
         0; a query without any key has weights and output 0, and finite gradients.
     """
-    changed = query if score is None else score.as_dot(query)
-    if changed is not None and not need_weights and _is_long(query, key):
-        return _fused(changed, key, value, mask, dropout), None
+    if not need_weights and _is_long(query, key):
+        changed = query if score is None else score.as_dot(query)
+        if changed is not None:
+            return _fused(changed, key, value, mask, dropout), None
     scores = _product(query, key.mT) if score is None else score(query, key)
     weights = masked_softmax(scores, mask, keyless=keyless)
     if dropout > 0.0:
@@ -223,7 +224,7 @@ class AttentionLayer(nn.Module):
             TypeError: the mask is not bool.
         """
         check_tokens(x, mask, self.feature_dim)
-        x = _only(x, mask)
+        x = zero_masked(x, mask)
         query, key, value = self.project(x)
         z, weights = attend(
             query,
@@ -247,11 +248,11 @@ class AttentionLayer(nn.Module):
 
         See :meth:`forward`.
         """
+        check_tokens(x, mask, self.feature_dim)
         plain = self.pooling in ("sum", "mean") and not self.residual and self.norm is None
         if not plain or (self.training and self.dropout > 0.0) or _is_long(x, x):
             return self(x, mask)[1]
-        check_tokens(x, mask, self.feature_dim)
-        query, key, value = self.project(_only(x, mask))
+        query, key, value = self.project(zero_masked(x, mask))
         keys = None if mask is None else _over_keys(mask, self.num_heads)
         weights = masked_softmax(_product(query, key.mT), keys, keyless=False)
         # Pooling the weights before the values is pooling z: sum_i z_i = (sum_i w_i) v.
@@ -423,7 +424,7 @@ class MultiHeadAttention(nn.Module):
         return whole
 
 
-def _only(x: Tensor, mask: Tensor | None) -> Tensor:
+def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """`x` (..., L, d) with zeros where the mask (..., L) is False."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from perception.attention import AttentionLayer, pool
+from perception.attention import AttentionLayer, pool, zero_masked
 from perception.checks import check_choice, check_tokens, check_widths
 
 
@@ -98,9 +98,7 @@ class AgentTargetEncoder(nn.Module):
             TypeError: the mask is not bool.
         """
         check_tokens(pairs, mask, self.feature_dim, axes=2)
-        if mask is not None:
-            pairs = pairs.masked_fill(~mask.unsqueeze(-1), 0.0)
-        embedded = self.embed(pairs)  # (..., n, m, f)
+        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         if self.attend_over == "pairs":
             all_there = None if mask is None else mask.flatten(-2)
             z, global_feature, *weights = self.attention(embedded.flatten(-3, -2), all_there, need_weights=need_weights)

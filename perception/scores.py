@@ -25,10 +25,6 @@ class Score(nn.Module):
         """The scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if the widths do not fit."""
         changed = self.as_dot(query)
         assert changed is not None
-        return self.dot(changed, key)
-
-    def dot(self, changed: Tensor, key: Tensor) -> Tensor:
-        """The scores by what :meth:`as_dot` gave."""
         if changed.shape[-1] != key.shape[-1]:
             raise ValueError(
                 f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs them to fit"
