@@ -1,26 +1,42 @@
-"""A policy as a folder: ``policy.safetensors`` and ``config.json``. Loading one never runs code."""
+"""A policy as a folder: ``policy.safetensors`` and ``config.json``. Loading one never runs code.
+
+The folder of a coordinator holds that of its executor, ``executor/``.
+"""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import safetensors
 import safetensors.torch
 import torch
+from gymnasium import spaces
 from torch import nn
 
 from agents.attention_policy import AttentionPolicy
 from envs.files import whole_file, write_text
+from envs.goals import goals_space
 from envs.observation import Observer
 from envs.scenario import Scenario, load_scenario
-from envs.tasks import turning_space
+from envs.tasks import DECISION, own_observation_space, own_turning_space, turning_space
 
 FORMAT = "hitmac-policy"
-VERSION = 1
-_KEYS = {"format", "version", "policy", "features", "scenario", "training_seeds"}
+VERSION = 2
+EXECUTOR = "executor"
+"""The folder of an executor in that of the coordinator that was trained with it."""
+
+_KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
+_POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "critic", "credit"}
+# What is written of each task's options, with the values that it had when nothing was written.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "Coverage": {"per_sensor": False},
+    "Executor": {"padding": "masked"},
+    "Coordinator": {"decision": DECISION, "idle": "random"},
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +51,30 @@ class PolicyConfig:
     """The scenario that it was trained on."""
     training_seeds: tuple[int, int]
     """First and last seed of the scenes that it was trained on."""
+    task: str = "Coverage"
+    """What it was trained for: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the task: ``per_sensor``; ``padding``; ``decision`` and ``idle``. What is left out has its default."""
+
+    def __post_init__(self) -> None:
+        if self.task not in _OPTIONS:
+            raise ValueError(f"task is {self.task!r}; it must be one of {', '.join(_OPTIONS)}")
+        known = _OPTIONS[self.task]
+        if not isinstance(self.options, dict) or not set(self.options) <= set(known):
+            raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
+        object.__setattr__(self, "options", known | self.options)
 
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
-    """A fresh policy for `scenario`; its tensors fit any number of sensors and targets."""
+    """A fresh policy for `scenario`; its tensors fit any n and m, but for those of the encoder ``"mlp"``."""
     space = Observer(scenario, config.features).space
-    return AttentionPolicy(space, turning_space(scenario), lambda _: learning_rate, **config.policy)
+    actions: spaces.Space = turning_space(scenario)
+    if config.task == "Executor" or config.options.get("per_sensor"):
+        space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
+        actions = own_turning_space(scenario)
+    elif config.task == "Coordinator":
+        actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
+    return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
@@ -50,30 +84,47 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
     plain = {
         "format": FORMAT,
         "version": VERSION,
+        "task": config.task,
         "policy": config.policy,
         "features": list(config.features),
         "scenario": config.scenario.to_dict(),
         "training_seeds": list(config.training_seeds),
+        "options": config.options,
     }
     write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
     with whole_file(folder / "policy.safetensors") as temporary:
         safetensors.torch.save_file(tensors_of(policy), temporary)
 
 
+def copy_executor(executor: str, folder: str | Path) -> None:
+    """Put the executor's checkpoint that a run or checkpoint `executor` holds into the checkpoint's folder `folder`."""
+    source = executor_folder(executor)
+    target = Path(folder) / EXECUTOR
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "policy.safetensors"):
+        with whole_file(target / name) as temporary:
+            shutil.copyfile(source / name, temporary)
+
+
+def executor_folder(folder: str | Path) -> Path:
+    """The checkpoint of the executor that a run or a checkpoint, of an executor or of a coordinator, holds."""
+    folder = checkpoint_folder(folder)
+    return folder / EXECUTOR if (folder / EXECUTOR).is_dir() else folder
+
+
 def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
     """Read a policy.
 
     Args:
-        folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/``.
+        folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as
+            ``coordinator/checkpoint/``).
         scenario: the scenario to use it on; None: the one that it was trained on.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
         ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason.
     """
-    folder = Path(folder)
-    if (folder / "checkpoint").is_dir():
-        folder = folder / "checkpoint"
+    folder = checkpoint_folder(folder)
     for name in ("config.json", "policy.safetensors"):
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
@@ -83,6 +134,14 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
     put_tensors(policy, read_tensors(path), path)
     policy.set_training_mode(False)
     return policy, config
+
+
+def checkpoint_folder(folder: str | Path) -> Path:
+    """The checkpoint that the folder of a run holds, of a whole HiT-MAC its coordinator's; or the folder itself."""
+    folder = Path(folder)
+    if (folder / "coordinator").is_dir():
+        folder = folder / "coordinator"
+    return folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
@@ -121,13 +180,14 @@ def _read_config(path: Path) -> PolicyConfig:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')
+    if plain.get("version") == 1:  # when there was one task
+        plain = {**plain, "version": VERSION, "task": "Coverage", "options": {}}
     if plain.get("version") != VERSION:
-        raise ValueError(f"{path} has version {plain.get('version')!r}; this program reads version {VERSION}")
+        raise ValueError(f"{path} has version {plain.get('version')!r}; this program reads versions 1 and {VERSION}")
     if set(plain) != _KEYS:
         raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
-    known = {"weight_dim", "attend_over", "pooling"}
-    if not isinstance(plain["policy"], dict) or not set(plain["policy"]) <= known:
-        raise ValueError(f'{path}: "policy" is {plain["policy"]!r}; it may hold {", ".join(sorted(known))}')
+    if not isinstance(plain["policy"], dict) or not set(plain["policy"]) <= _POLICY_KEYS:
+        raise ValueError(f'{path}: "policy" is {plain["policy"]!r}; it may hold {", ".join(sorted(_POLICY_KEYS))}')
     try:
         first, last = plain["training_seeds"]
         return PolicyConfig(
@@ -135,6 +195,8 @@ def _read_config(path: Path) -> PolicyConfig:
             features=tuple(plain["features"]),
             scenario=Scenario.from_dict(plain["scenario"]),
             training_seeds=(int(first), int(last)),
+            task=plain["task"],
+            options=plain["options"],
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -1,10 +1,12 @@
-"""Agents on fresh episodes: per-episode records, intervals, a table. Also ``python -m agents.evaluate``."""
+"""Agents on fresh episodes: per-episode records, intervals, tables, pictures. Also ``python -m agents.evaluate``."""
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -13,43 +15,33 @@ import numpy as np
 import torch
 from tqdm import tqdm
 
-from agents.checkpoint import load_policy
-from agents.policy import Policy
-from agents.registry import SCRIPTED, scripted_agent
+from agents import figures
+from agents.bounds import BOUNDS
+from agents.hierarchy import HierarchicalAgent, Level
+from agents.registry import Agent, load_agent
+from agents.report import released_reward
+from agents.statistics import probability_of_improvement, summary
+from agents.tables import markdown, table
 from envs.files import write_text
 from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive
-from envs.tasks import SUB_STEPS, CoverageTask
+from envs.tasks import DECISIONS, IDLE_PENALTY, SUB_STEPS, CoverageTask, ExecutorTask
 
-METRICS = {"coverage": "coverage", "rotation": "rotation", "average_gain": "average gain"}
+METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 SCENES_AT_ONCE = 256
-_RESAMPLES = 10_000
+MOMENTS = 101
+"""Into how many parts an episode is divided to show the coverage over time."""
 
 
-class Agent(NamedTuple):
-    """A policy with what it takes to run it."""
+class _Record(NamedTuple):
+    """One agent on one batch of E episodes."""
 
-    name: str
-    policy: Policy
-    features: tuple[str, ...]
-    """The observation features that it reads."""
-    training_seeds: tuple[int, int] | None = None
-    """First and last seed of the scenes that it was trained on; None for one that was not."""
-
-
-def load_agent(name: str, scenario: Scenario) -> Agent:
-    """The agent that `name` names: a scripted one, or the folder of a checkpoint or a run.
-
-    Raises:
-        ValueError: an unknown name (the known are listed) or a damaged checkpoint.
-    """
-    if name in SCRIPTED:
-        policy = scripted_agent(name, scenario)
-        return Agent(name, policy, policy.features)
-    if not Path(name).is_dir():
-        raise ValueError(f"unknown agent {name!r}: known are {', '.join(SCRIPTED)}, and folders of checkpoints or runs")
-    learned, config = load_policy(name, scenario)
-    return Agent(name, learned, config.features, config.training_seeds)
+    metrics: dict[str, np.ndarray]
+    """Of every metric (E,), NaN where it has no value."""
+    over_time: np.ndarray
+    """(parts,) coverage in the parts of the episodes, summed over the episodes."""
+    seconds: float
+    """Spent on decisions."""
 
 
 def evaluate(
@@ -59,161 +51,338 @@ def evaluate(
     episodes: int = 200,
     seed: int = 0,
     max_episode_steps: int = SUB_STEPS,
+    bounds: bool = False,
     num_threads: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Run every agent on the same whole episodes, with its best actions.
 
-    Of every episode: ``coverage`` is the mean over all sub-steps of the share of targets that are seen,
-    ``rotation`` the share of (sensor, sub-step) in which a sensor turned, ``average_gain`` the coverage per
-    rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors with the coverage as the
-    reward (None if no sensor ever turned). Of every metric: mean, standard deviation over the episodes, and
-    the 95 % percentile-bootstrap interval of the mean.
+    Of every episode:
+
+    - ``coverage``: the share of the targets present that are seen, mean over all sub-steps;
+    - ``decision_reward``: HiT-MAC's, the same but -0.1 for a sub-step in which no sensor sees a target that is
+      assigned to it; to the sensors of an agent that assigns nothing, all targets are;
+    - ``rotation``: the share of (sensor, sub-step) in which a sensor turned;
+    - ``average_gain``: the coverage per rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors
+      with the coverage as the reward; None if no sensor ever turned;
+    - ``least_covered``: the share of its time for which the target that was covered least was covered.
 
     Args:
-        agents: what to compare.
+        agents: what to compare. Those of the same name are trainings of one agent with different seeds.
         scenario: on which scene.
         episodes: E; scene k has the seed ``seed + k``.
         seed: first seed; with the episodes it must not overlap with the seeds that an agent was trained on.
         max_episode_steps: sub-steps of an episode.
+        bounds: add what could be reached at most, :data:`agents.bounds.BOUNDS`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
     Returns:
-        ``{"scenario", "episodes", "seeds": [first, last], "agents": {name: {metric: {"mean", "std", "ci95"},
-        "per_episode": {metric: [...]}}}}``.
+        ``{"scenario", "episodes", "seeds": [first, last], "agents": {name: result}}``. A result holds every metric as
+        :func:`agents.statistics.summary` has it; ``"runs"``, the trainings' names; ``"per_episode"``, of every metric
+        the values of all episodes, run after run; ``"over_time"``, the coverage in equal parts of the episodes;
+        ``"inference_ms"``, milliseconds per scene and sub-step that the decisions took, in batches; ``"improvement"``,
+        the probability that the first agent covers more (with its interval), None for itself.
 
     Raises:
-        ValueError: no episode, or seeds that an agent was trained on.
+        ValueError: no agent, no episode, seeds that an agent was trained on, or a scene that has no bound.
     """
     scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
     max_episode_steps = positive("max_episode_steps", max_episode_steps)
-    last = seed + episodes - 1
+    seeds = range(seed, seed + episodes)
+    if not agents:
+        raise ValueError("agents is empty; give one or more")
     for agent in agents:
-        if agent.training_seeds and agent.training_seeds[0] <= last and seed <= agent.training_seeds[1]:
-            raise ValueError(
-                f"evaluation seeds {seed} to {last} overlap with the seeds {agent.training_seeds[0]} to "
-                f"{agent.training_seeds[1]} that {agent.name} was trained on; choose others"
-            )
-    results = {}
-    steps = len(agents) * max_episode_steps * -(-episodes // SCENES_AT_ONCE)
-    interval = 0.2 if sys.stdout.isatty() else 10.0  # a log needs no more
-    with tqdm(total=steps, unit=" sub-steps", disable=not progress, file=sys.stdout, mininterval=interval) as bar:
-        for agent in agents:
-            bar.set_description(f"evaluating {agent.name}", refresh=False)
+        _check_seeds(agent.name, agent.training_seeds, seeds)
+    groups: dict[str, list[Agent]] = {}
+    for agent in agents:
+        groups.setdefault(agent.name, []).append(agent)
+    results: dict[str, Any] = {}
+    scores: dict[str, np.ndarray] = {}
+    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
+    total = len(agents) * max_episode_steps * len(batches)
+    with _bar(total, " sub-steps", progress) as bar:
+        for name, group in groups.items():
+            bar.set_description(f"evaluating {name}", refresh=False)
             records = [
-                _run(agent, scenario, range(first, min(first + SCENES_AT_ONCE, last + 1)), max_episode_steps, bar)
-                for first in range(seed, last + 1, SCENES_AT_ONCE)
+                [_run(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
+                for agent in group
             ]
-            coverage, rotation = (np.concatenate(parts) for parts in zip(*records, strict=True))
-            gain = [c / r if r > 0 else None for c, r in zip(coverage.tolist(), rotation.tolist(), strict=True)]
-            results[agent.name] = _summary(
-                {"coverage": coverage.tolist(), "rotation": rotation.tolist(), "average_gain": gain}
+            results[name] = _result(records, max_episode_steps, [agent.run for agent in group if agent.run])
+            scores[name] = np.stack([np.concatenate([record.metrics["coverage"] for record in run]) for run in records])
+    first = next(iter(groups))
+    for name, result in results.items():
+        result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
+    for name in BOUNDS if bounds else ():
+        results[name] = _bound(name, scenario, seeds, max_episode_steps, progress)
+    return {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "agents": results}
+
+
+def evaluate_executors(
+    executors: Mapping[str, Level],
+    scenario: Scenario | str | Path = "hit-mac-executor",
+    *,
+    training_seeds: Sequence[tuple[int, int]] = (),
+    episodes: int = 200,
+    seed: int = 0,
+    max_episode_steps: int = DECISIONS,
+    goals_every: int = 1,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
+
+    Of every episode ``reward`` is the mean over sensors and steps of HiT-MAC's executor reward, ``rotation`` the
+    share of (sensor, step) in which a sensor turned, ``coverage`` the share of targets seen.
+
+    Args:
+        executors: by name.
+        scenario: on which scene.
+        training_seeds: on which the evaluation must not be.
+        episodes: E; scene k has the seed ``seed + k``.
+        seed: first seed.
+        max_episode_steps: of an episode.
+        goals_every: steps between two choices of goals.
+        progress: show a progress bar.
+
+    Returns:
+        As :func:`evaluate`, with the metrics here.
+
+    Raises:
+        ValueError: no episode, or seeds that were trained on.
+    """
+    scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
+    seeds = range(seed, seed + episodes)
+    _check_seeds("an executor", tuple(training_seeds), seeds)
+    results: dict[str, Any] = {}
+    with _bar(len(executors) * max_episode_steps, " steps", progress) as bar:
+        for name, level in executors.items():
+            bar.set_description(f"evaluating {name}", refresh=False)
+            task = ExecutorTask(
+                scenario, episodes, list(seeds), features=level.features, goals_every=goals_every, padding=level.padding
             )
-    return {"scenario": scenario.name, "episodes": episodes, "seeds": [seed, last], "agents": results}
+            sums = np.zeros((3, episodes))
+            for _ in range(max_episode_steps):
+                rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in task.observe().items()}
+                action, _ = level.policy.predict(rows, deterministic=True)
+                reward = task.step(action.reshape(episodes, -1))
+                sums += reward, task.simulator.rotation, task.simulator.coverage
+                bar.update()
+            of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))
+            results[name] = {metric: summary(values[None]) for metric, values in of_episode.items()}
+            results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
+    return {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "agents": results}
+
+
+def _bar(total: int, unit: str, progress: bool) -> tqdm:
+    interval = 0.2 if sys.stdout.isatty() else 10.0  # a log needs no more
+    return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+
+
+def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
+    for first, last in trained_on:
+        if first <= seeds[-1] and seeds[0] <= last:
+            raise ValueError(
+                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
+                "trained on; choose others"
+            )
 
 
 def _run(
-    agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, bar: tqdm
-) -> tuple[np.ndarray, np.ndarray]:
-    """Coverage and rotation (E,) of one agent on one batch of episodes."""
-    task = CoverageTask(scenario, len(seeds), list(seeds), features=agent.features)
-    coverage, rotation = np.zeros(len(seeds)), np.zeros(len(seeds))
-    state, start = None, np.ones(len(seeds), np.bool_)
-    for _ in range(max_episode_steps):
-        action, state = agent.policy.predict(task.observe(), state, start, deterministic=True)
+    agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, num_threads: int | None, bar: tqdm
+) -> _Record:
+    """One agent on one batch of episodes."""
+    scenes = len(seeds)
+    task = CoverageTask(scenario, scenes, list(seeds), features=agent.features, num_threads=num_threads)
+    live = task.simulator.state
+    coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
+    covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
+    over_time = np.zeros(min(MOMENTS, max_episode_steps))
+    state, start, seconds = None, np.ones(scenes, np.bool_), 0.0
+    for step in range(max_episode_steps):
+        observation = task.observe()
+        began = time.perf_counter()
+        action, state = agent.policy.predict(observation, state, start, deterministic=True)
+        seconds += time.perf_counter() - began
         task.step(action)
-        coverage += task.simulator.coverage
+        now = task.simulator.coverage
+        assigned = state[0] if state is not None and isinstance(agent.policy, HierarchicalAgent) else True
+        coverage += now
         rotation += task.simulator.rotation
+        reward += np.where((live.visible & assigned).any((1, 2)), now, IDLE_PENALTY)
+        covered += live.covered
+        present += live.present
+        over_time[step * len(over_time) // max_episode_steps] += now.sum()
         start = np.zeros_like(start)
         bar.update()
-    return coverage / max_episode_steps, rotation / max_episode_steps
+    share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
+    least = share.min(-1)
+    metrics = {
+        "coverage": coverage / max_episode_steps,
+        "decision_reward": reward / max_episode_steps,
+        "rotation": rotation / max_episode_steps,
+        "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
+        "least_covered": np.where(np.isfinite(least), least, np.nan),
+    }
+    return _Record(metrics, over_time, seconds)
 
 
-def _summary(per_episode: dict[str, list[float | None]]) -> dict[str, Any]:
-    """Mean, standard deviation and 95 % interval of every metric, and the episodes themselves."""
-    summary: dict[str, Any] = {}
-    for metric, values in per_episode.items():
-        known = np.array([value for value in values if value is not None])
-        if len(known) == 0:
-            summary[metric] = {"mean": None, "std": None, "ci95": None}
-            continue
-        # The same resamples for every agent, as they ran on the same episodes.
-        picks = np.random.default_rng(0).integers(0, len(known), (_RESAMPLES, len(known)))
-        low, high = np.quantile(known[picks].mean(-1), (0.025, 0.975))
-        summary[metric] = {"mean": float(known.mean()), "std": float(known.std()), "ci95": [float(low), float(high)]}
-    return {**summary, "per_episode": per_episode}
+def _result(records: Sequence[Sequence[_Record]], max_episode_steps: int, runs: list[str]) -> dict[str, Any]:
+    """What is reported of an agent's batches of episodes, those of every run."""
+    result: dict[str, Any] = {}
+    per_episode = {}
+    for metric in METRICS:
+        values = np.stack([np.concatenate([record.metrics[metric] for record in run]) for run in records])  # (S, E)
+        result[metric] = summary(values)
+        per_episode[metric] = [None if np.isnan(value) else value for value in values.ravel().tolist()]
+    every = list(itertools.chain(*records))
+    episodes = sum(len(record.metrics["coverage"]) for record in every)
+    parts = len(every[0].over_time)
+    steps = np.bincount(np.arange(max_episode_steps) * parts // max_episode_steps, minlength=parts)
+    return result | {
+        "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
+        "over_time": (sum(record.over_time for record in every) / (steps * episodes)).tolist(),
+        "runs": runs,
+        "per_episode": per_episode,
+    }
 
 
-def table(evaluation: dict[str, Any]) -> str:
-    """The evaluation as a table for the terminal, best coverage first."""
-    rows = [["agent", "coverage", "95 % interval", "rotation", METRICS["average_gain"]]]
-    ranked = sorted(evaluation["agents"].items(), key=lambda item: -item[1]["coverage"]["mean"])
-    for name, result in ranked:
-        coverage, rotation, gain = (result[metric] for metric in METRICS)
-        low, high = coverage["ci95"]
-        rows.append(
-            [
-                name,
-                f"{coverage['mean']:.3f}",
-                f"{low:.3f} .. {high:.3f}",
-                f"{rotation['mean']:.3f}",
-                "-" if gain["mean"] is None else f"{gain['mean']:.2f}",
-            ]
-        )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-    first, last = evaluation["seeds"]
-    title = f"{evaluation['scenario']}, {evaluation['episodes']} episodes, seeds {first} to {last}"
-    return "\n".join([title, "", lines[0], "  ".join("-" * width for width in widths), *lines[1:]])
+def _bound(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
+    """The same of a bound."""
+    with _bar(len(seeds), " episodes", progress) as bar:
+        bar.set_description(f"bound: {name}", refresh=False)
+        bound = BOUNDS[name](scenario, seeds, max_episode_steps, bar.update)
+    metrics = {"coverage": bound.coverage, "rotation": bound.rotation}
+    parts = min(MOMENTS, max_episode_steps)
+    place = np.arange(max_episode_steps) * parts // max_episode_steps
+    over_time = np.bincount(place, bound.sub_step_coverage) / np.bincount(place)
+    return {
+        **{metric: summary(values[None]) for metric, values in metrics.items()},
+        "bound": True,
+        "over_time": over_time.tolist(),
+        "runs": [],
+        "per_episode": {
+            metric: [None if np.isnan(value) else value for value in values.tolist()]
+            for metric, values in metrics.items()
+        },
+    }
 
 
-def save_evaluation(path: str | Path, evaluation: dict[str, Any]) -> None:
-    """Write the evaluation as JSON, whole or not at all."""
+def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Write the evaluation, or several, as JSON, whole or not at all."""
     write_text(path, json.dumps(evaluation, indent=1) + "\n")
+
+
+def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int) -> None:
+    """Write tables and pictures of evaluations, by (n, m), into `folder`, which is made if need be.
+
+    ``evaluation.md``; of the first ``bars.png``, ``pareto.png`` and ``over_time.png``; of several sizes
+    ``heat_maps.png``, beside the released program's figures where all are of its scene.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    first = next(iter(evaluations.values()))
+    write_text(
+        folder / "evaluation.md", "\n\n".join(markdown(evaluation) for evaluation in evaluations.values()) + "\n"
+    )
+    figures.save_bars(folder / "bars.png", first)
+    figures.save_pareto(folder / "pareto.png", first)
+    figures.save_over_time(folder / "over_time.png", first, sub_steps)
+    if len(evaluations) > 1:
+        figures.save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))
 
 
 @dataclass(frozen=True)
 class Options:
-    """Compare agents on the same fresh episodes and print a table."""
+    """Compare agents on the same fresh episodes: a table, every episode's figures, pictures."""
 
     agents: str = "random,still,nearest"
-    """Comma-separated: random, still, nearest, and folders of checkpoints or runs."""
+    """Comma-separated: random, still, nearest, greedy, exact, planner; folders of runs or checkpoints; assign-all,
+    assign-in-range or assign-randomly, alone or with an executor, as in assign-all:runs/x; released:FILE:FILE. Several
+    trainings of one agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
-    """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file; several comma-separated."""
+    sizes: str = ""
+    """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
     episodes: int = 200
     """How many episodes of each agent."""
     seed: int = 0
     """Seed of the first episode; the k-th has seed + k."""
     max_episode_steps: int = SUB_STEPS
     """Length of an episode, sub-steps."""
+    bounds: bool = False
+    """Show also what could be reached at most."""
     json: Path | None = None
     """Write every episode's figures to this file."""
+    pictures: Path | None = None
+    """Write tables and pictures into this directory."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command line."""
     from agents.command_line import parse, stop_on_bad_input
 
-    options = parse(Options, "python -m agents.evaluate", arguments)
-    with stop_on_bad_input("python -m agents.evaluate"):
-        scenario = load_scenario(options.scenario)
-        agents = [load_agent(name, scenario) for name in options.agents.split(",") if name]
-        if not agents:
-            raise ValueError(f"agents is {options.agents!r}; give one or more")
-        torch.manual_seed(0)
-        evaluation = evaluate(
-            agents,
-            scenario,
-            episodes=options.episodes,
-            seed=options.seed,
-            max_episode_steps=options.max_episode_steps,
-        )
-    print(table(evaluation))
-    if options.json:
-        save_evaluation(options.json, evaluation)
-        print(f"\nevery episode: {options.json}")
+    program = "python -m agents.evaluate"
+    options = parse(Options, program, arguments)
+    with stop_on_bad_input(program):
+        evaluations: dict[str, dict[str, Any]] = {}
+        scenes = scenarios(options.scenario, options.sizes)
+        teams = [_agents(options.agents, scenario) for scenario in scenes]
+        for scenario, agents in zip(scenes, teams, strict=True):
+            torch.manual_seed(0)
+            evaluation = evaluate(
+                agents,
+                scenario,
+                episodes=options.episodes,
+                seed=options.seed,
+                max_episode_steps=options.max_episode_steps,
+                bounds=options.bounds,
+            )
+            evaluations[scenario.name] = evaluation
+            print(f"{table(evaluation)}\n")
+        if options.json:
+            every = list(evaluations.values())
+            save_evaluation(options.json, every[0] if len(every) == 1 else every)
+            print(f"every episode: {options.json}")
+        if options.pictures:
+            by_size = {(scenario.num_sensors, scenario.num_targets): evaluations[scenario.name] for scenario in scenes}
+            save_pictures(options.pictures, by_size, options.max_episode_steps)
+            print(f"tables and pictures: {options.pictures}/")
+
+
+def scenarios(names: str, sizes: str) -> list[Scenario]:
+    """The scenarios that `names` names, each in all of the `sizes` (or in its own)."""
+    chosen = []
+    for name in names.split(","):
+        scenario = load_scenario(name)
+        for size in sizes.split(",") if sizes else [""]:
+            numbers = size.split("x")
+            if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
+                raise ValueError(f"sizes has {size!r}; it must be like 4x5: sensors x targets")
+            chosen.append(
+                scenario.replace(
+                    name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
+                )
+                if size
+                else scenario
+            )
+    return chosen
+
+
+def _agents(names: str, scenario: Scenario) -> list[Agent]:
+    """The agents of the command line; those of a group have its name."""
+    agents = []
+    for name in filter(None, names.split(",")):
+        group, _, members = name.rpartition("=")
+        runs = members.split("+")
+        if len(runs) > 1 and not group:
+            raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
+        for run in runs:
+            agent = load_agent(run, scenario)
+            agents.append(agent._replace(name=group, run=run) if group else agent)
+    if not agents:
+        raise ValueError(f"agents is {names!r}; give one or more")
+    return agents
 
 
 if __name__ == "__main__":

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 import numpy as np
+import torch
+
+from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class Policy(Protocol):
@@ -29,3 +32,51 @@ class Policy(Protocol):
             Actions, scene axis first, and the state to hand to the next call.
         """
         ...
+
+
+class PerSensor:
+    """A policy of one sensor, shared by all sensors of a scene.
+
+    Args:
+        policy: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m) and gives a number for each of the B * n
+            sensors, or two where lenses zoom.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, None]:
+        """See :class:`Policy`; the actions are (B, n), or (B, 2 n), all turns before all zooms."""
+        scenes, sensors = observation["mask"].shape[:2]
+        rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in observation.items()}
+        actions, _ = self.policy.predict(rows, deterministic=deterministic)
+        return actions.reshape(scenes, sensors, -1).swapaxes(1, 2).reshape(scenes, -1), None
+
+
+class ReleasedPolicy:
+    """A net of the published HiT-MAC program as a policy: its best actions, as that program takes them.
+
+    Args:
+        net: its coordinator, which gives (B, n * m) assignments of 0 and 1, or its executor, which gives (B,) turns.
+    """
+
+    def __init__(self, net: ReleasedCoordinator | ReleasedExecutor) -> None:
+        self.net = net.eval()
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, None]:
+        """See :class:`Policy`; it knows no masks."""
+        with torch.no_grad():
+            logits, _ = self.net(torch.as_tensor(observation["pairs"]))
+        return logits.argmax(-1).numpy(), None

@@ -9,11 +9,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
 from agents.resume import Progress
-from envs.sb3_env import CoverageVecEnv
+from envs.sb3_env import DirectionalSensorVecEnv
 
 
 class TrainingProgress(BaseCallback):
@@ -45,7 +46,7 @@ class TrainingProgress(BaseCallback):
         self._earlier = progress.seconds  # trained in earlier sittings
         self._began = self._saved = time.monotonic()
         self._bar: tqdm | None = None
-        self._sums = [0.0, 0.0, 0.0]  # coverage, rotation and sub-steps of this rollout
+        self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
 
     @property
     def fraction(self) -> float:
@@ -64,26 +65,26 @@ class TrainingProgress(BaseCallback):
         )
 
     def _on_rollout_start(self) -> None:
-        self._sums = [0.0, 0.0, 0.0]
+        self._sums[:] = 0.0
         if self.num_timesteps and time.monotonic() - self._saved >= self.save_every:
             self.save()
             self._saved = time.monotonic()
 
     def _on_step(self) -> bool:
-        assert isinstance(self.training_env, CoverageVecEnv)
+        assert isinstance(self.training_env, DirectionalSensorVecEnv)
         simulator = self.training_env.task.simulator
-        self._sums[0] += simulator.coverage.mean()
-        self._sums[1] += simulator.rotation.mean()
-        self._sums[2] += 1
+        # With credit for every sensor, their rewards are parts of the team's.
+        reward = self.locals["rewards"].sum(-1) if self.locals["rewards"].ndim > 1 else self.locals["rewards"]
+        self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
         self.progress.seconds = self._earlier + time.monotonic() - self._began
         out_of_time = self.max_seconds is not None and self.progress.seconds >= self.max_seconds
         return not (out_of_time or self.stop.is_set())
 
     def _on_rollout_end(self) -> None:
-        coverage, rotation = self._sums[0] / self._sums[2], self._sums[1] / self._sums[2]
-        self.progress.curve.append((self.num_timesteps, self.progress.seconds, coverage, rotation))
-        self.logger.record("rollout/coverage", coverage)
-        self.logger.record("rollout/rotation", rotation)
+        coverage, rotation, reward = (self._sums[:3] / self._sums[3]).tolist()
+        self.progress.curve.append((self.num_timesteps, self.progress.seconds, coverage, rotation, reward))
+        for name, value in (("coverage", coverage), ("rotation", rotation), ("reward", reward)):
+            self.logger.record(f"rollout/{name}", value)
         if self._bar is not None:
             steps = f"{self.num_timesteps / 1e6:.2f}M steps"
             self._bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)

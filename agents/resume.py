@@ -12,11 +12,14 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
-from stable_baselines3 import PPO
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
 from agents.checkpoint import put_tensors, tensors_of
 from envs.files import whole_file
-from envs.sb3_env import CoverageVecEnv
+from envs.sb3_env import DirectionalSensorVecEnv
+
+CURVE = 5
+"""Numbers in a point of the curve."""
 
 
 @dataclass
@@ -25,16 +28,18 @@ class Progress:
 
     seconds: float = 0.0
     """Training time so far."""
-    curve: list[tuple[float, float, float, float]] = field(default_factory=list)
-    """Of every rollout: environment steps and seconds so far, its mean coverage and rotation."""
+    curve: list[tuple[float, ...]] = field(default_factory=list)
+    """Of every rollout: environment steps and seconds so far, its mean coverage, rotation and reward."""
 
 
-def save_training(path: Path, model: PPO, venv: CoverageVecEnv, progress: Progress) -> None:
+def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
     """Write everything that the rest of the run depends on. Call it between two rollouts."""
     arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(model.policy).items()}
     for number, moments in model.policy.optimizer.state_dict()["state"].items():
         arrays |= {f"optimizer/{number}/{name}": tensor.cpu().numpy() for name, tensor in moments.items()}
     arrays |= {f"simulator/{name}": array for name, array in venv.task.simulator.get_state().items()}
+    if venv.task.assigned is not None:
+        arrays["venv/assigned"] = venv.task.assigned
     words, position = np.random.get_state(legacy=True)[1:3]  # type: ignore[index]  # noqa: NPY002 - what Stable-Baselines3 shuffles with
     arrays |= {
         "random/torch": torch.get_rng_state().numpy(),
@@ -44,13 +49,13 @@ def save_training(path: Path, model: PPO, venv: CoverageVecEnv, progress: Progre
         "progress/steps": np.array([model.num_timesteps]),
         "progress/updates": np.array([model._n_updates]),
         "progress/seconds": np.array([progress.seconds]),
-        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, 4),
+        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
     }
     with whole_file(path) as temporary:
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
 
 
-def load_training(path: Path, model: PPO, venv: CoverageVecEnv) -> Progress:
+def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
     """Put a model and an environment, made with the run's options, where :func:`save_training` found them.
 
     Raises:
@@ -72,7 +77,9 @@ def load_training(path: Path, model: PPO, venv: CoverageVecEnv) -> Progress:
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
         venv.task.simulator.set_state(groups["simulator"])
         venv.returns[:] = groups["venv"]["returns"]
-        model._last_obs = venv.task.observe()
+        if venv.task.assigned is not None:
+            venv.task.assigned[:] = groups["venv"]["assigned"]
+        model._last_obs = venv.observe()
         model._last_episode_starts = groups["venv"]["episode_starts"]
         words = groups["random"]["numpy"]
         np.random.set_state(("MT19937", words[:-1], int(words[-1]), 0, 0.0))  # noqa: NPY002
@@ -80,7 +87,7 @@ def load_training(path: Path, model: PPO, venv: CoverageVecEnv) -> Progress:
         progress = groups["progress"]
         model.num_timesteps = int(progress["steps"][0])
         model._n_updates = int(progress["updates"][0])
-        curve = [(float(s), float(t), float(c), float(r)) for s, t, c, r in progress["curve"]]
+        curve = [tuple(point) for point in progress["curve"].reshape(-1, CURVE).tolist()]
         return Progress(float(progress["seconds"][0]), curve)
-    except (safetensors.SafetensorError, KeyError, RuntimeError) as error:
+    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

@@ -33,12 +33,15 @@ class ScriptedAgent:
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, None]:
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
         """See :class:`agents.policy.Policy`; it keeps no state, and lenses that zoom as they are."""
-        turns = self.act(observation["pairs"], observation["mask"])
+        return self.with_zoom(self.act(observation["pairs"], observation["mask"])), None
+
+    def with_zoom(self, turns: np.ndarray) -> np.ndarray:
+        """The actions (B, n), or (B, 2 n) where lenses zoom, with these turns (B, n)."""
         if self.scenario.zoom and turns.shape[1] == self.scenario.num_sensors:
-            return np.concatenate((turns, np.zeros_like(turns)), -1), None
-        return turns, None
+            return np.concatenate((turns, np.zeros_like(turns)), -1)
+        return turns
 
 
 class RandomAgent(ScriptedAgent):

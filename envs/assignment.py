@@ -101,6 +101,21 @@ def coordinator_reward(state, b, penalty, assigned):
     return penalty
 
 
+@compiled
+def add_marginal_coverage(state, b, marginal):
+    """Add to `marginal` of every sensor of scene b the share of the targets present that it alone sees."""
+    present = 0
+    for j in range(marginal.shape[2]):
+        present += state.present[j, b]
+    for j in range(marginal.shape[2]):
+        seeing = 0
+        for i in range(marginal.shape[1]):
+            seeing += state.visible[i, j, b]
+        for i in range(marginal.shape[1]):
+            if seeing == 1 and state.visible[i, j, b]:
+                marginal[b, i, j] += 1.0 / present
+
+
 @kernel(nogil=True)
 def executor_step(state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, low, high):
     """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
@@ -154,6 +169,7 @@ def goal_sub_step(
     assigned,
     action,
     sub_rewards,
+    marginal,
     turned,
     chosen,
     low,
@@ -170,6 +186,7 @@ def goal_sub_step(
         physics.sub_step(state, p, tracks, action, first, last)
         for b in range(first, last):
             sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
+            add_marginal_coverage(state, b, marginal)
             turned[b] += state.scene[TURNED, b]
         first, last = physics.next_scenes(chosen, last, high)
 
@@ -186,6 +203,7 @@ def goal_sub_step_threads(
     assigned,
     action,
     sub_rewards,
+    marginal,
     turned,
     chosen,
     bounds,
@@ -194,7 +212,7 @@ def goal_sub_step_threads(
     for c in prange(bounds.shape[0] - 1):
         goal_sub_step(
             state, parameters, tracks, scripted, turn_at_random, penalty, k,
-            assigned, action, sub_rewards, turned, chosen, bounds[c], bounds[c + 1],
+            assigned, action, sub_rewards, marginal, turned, chosen, bounds[c], bounds[c + 1],
         )  # fmt: skip
 
 

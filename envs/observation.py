@@ -89,6 +89,13 @@ DEFAULT_FEATURES = (
 )
 """What the environments show when nothing else is asked for; it names no sensor and no target."""
 
+FEATURE_SETS: dict[str, tuple[str, ...]] = {
+    "hit-mac": PAPER_FEATURES,
+    "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
+    "motion": DEFAULT_FEATURES,
+}
+"""Sets of features by name: the paper's; what one picture shows; the default, with velocities."""
+
 
 class _Scales(NamedTuple):
     """What the kernels need of the scenario."""
@@ -319,12 +326,14 @@ class Observer:
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """`features` as a tuple, or a ValueError that lists the known ones."""
+    """`features` as a tuple, that of a set by its name alone; or a ValueError that lists the known ones."""
     names = (features,) if isinstance(features, str) else tuple(features)
+    if len(names) == 1 and names[0] in FEATURE_SETS:
+        return FEATURE_SETS[names[0]]
     unknown = [str(name) for name in names if name not in FEATURES]
     if unknown or not names:
         problem = f"unknown feature {', '.join(unknown)}" if unknown else "no feature given"
-        raise ValueError(f"{problem}: known are {', '.join(FEATURES)}")
+        raise ValueError(f"{problem}: known are {', '.join(FEATURES)}, and the sets {', '.join(FEATURE_SETS)}")
     if len(set(names)) != len(names):
         raise ValueError(f"features {', '.join(names)} name one twice; give each once")
     return names

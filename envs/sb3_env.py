@@ -13,7 +13,16 @@ from stable_baselines3.common.vec_env import VecEnv
 from envs.gym_env import DirectionalSensorEnv
 from envs.render import Viewer
 from envs.simulator import positive
-from envs.tasks import DECISIONS, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task, own_turning_space
+from envs.tasks import (
+    DECISIONS,
+    SUB_STEPS,
+    CoordinatorTask,
+    CoverageTask,
+    ExecutorTask,
+    Task,
+    own_observation_space,
+    own_turning_space,
+)
 
 
 class DirectionalSensorVecEnv(VecEnv):
@@ -30,6 +39,9 @@ class DirectionalSensorVecEnv(VecEnv):
         task: the task; its scenes become the rows.
         max_episode_steps: steps after which an episode is truncated; 1 or more.
         per_sensor: one row for every sensor.
+        credit: ``"team"``: a row's reward is one number; ``"sensors"``: every sensor of the scene has its own, (B, n),
+            what it added to the coverage (``task.marginal_rewards``), for a learner that gives each its own credit,
+            :mod:`agents.credit`. Returns in the infos stay those of the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
         render_mode: ``"rgb_array"``: `get_images` gives pictures of all scenes; ``"human"``: a window shows every
@@ -45,26 +57,28 @@ class DirectionalSensorVecEnv(VecEnv):
         *,
         max_episode_steps: int,
         per_sensor: bool = False,
+        credit: str = "team",
         stagger: bool = False,
         render_mode: str | None = None,
     ) -> None:
+        if credit not in ("team", "sensors"):
+            raise ValueError(f"credit is {credit!r}; it must be team or sensors")
+        if credit == "sensors" and not hasattr(task, "marginal_rewards"):
+            raise ValueError(f"credit is 'sensors'; {type(task).__name__} has no such rewards")
+        self.credit = credit
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
         self.scenario = task.scenario
         self.features = task.observer.features
         self.render_mode = render_mode
-        observation_space: spaces.Space = task.observation_space
+        observation_space = task.observation_space
         action_space: spaces.Space = task.action_space
         self._rows = 1
         if per_sensor:
             if not isinstance(task.action_space, spaces.MultiDiscrete):
                 raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-            pairs = task.observation_space["pairs"]
-            assert isinstance(pairs, spaces.Box)
             self._rows = task.scenario.num_sensors
-            observation_space = spaces.Dict(
-                pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
-            )
+            observation_space = own_observation_space(task.observation_space)
             action_space = own_turning_space(self.scenario)
         self.returns = np.zeros(task.num_envs * self._rows)
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
@@ -85,7 +99,7 @@ class DirectionalSensorVecEnv(VecEnv):
         self.reset_infos = self._infos()
         self._reset_seeds()
         self._reset_options()
-        return self._observe()
+        return self.observe()
 
     def step_async(self, actions: np.ndarray) -> None:
         """Keep the actions, one for each row, for :meth:`step_wait`."""
@@ -94,6 +108,8 @@ class DirectionalSensorVecEnv(VecEnv):
     def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
         """One step of every scene."""
         actions = np.asarray(self._actions)
+        if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
+            actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats
         if self.per_sensor:
             shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
             if actions.shape != shape:
@@ -106,7 +122,9 @@ class DirectionalSensorVecEnv(VecEnv):
             own = getattr(self.task, "rewards", None)
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
         self.returns += reward
-        observation, infos = self._observe(), self._infos()
+        if self.credit == "sensors":
+            reward = self.task.marginal_rewards()  # type: ignore[attr-defined]
+        observation, infos = self.observe(), self._infos()
         ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
         done = np.repeat(ended, self._rows)
         if ended.any():
@@ -120,10 +138,11 @@ class DirectionalSensorVecEnv(VecEnv):
             self.task.reset(mask=ended)
             self.returns[done] = 0.0
             self._first[ended] = 0
-            observation = self._observe()
+            observation = self.observe()
         return observation, reward.astype(np.float32), done, infos
 
-    def _observe(self) -> dict[str, np.ndarray]:
+    def observe(self) -> dict[str, np.ndarray]:
+        """What the rows observe now."""
         observation = self.task.observe()
         if self.per_sensor:
             return {key: value.reshape(-1, *value.shape[2:]) for key, value in observation.items()}
@@ -243,6 +262,7 @@ class CoordinatorVecEnv(DirectionalSensorVecEnv):
         seed: int | None = None,
         *,
         max_episode_steps: int = DECISIONS,
+        credit: str = "team",
         stagger: bool = False,
         render_mode: str | None = None,
         **options: Any,
@@ -250,6 +270,7 @@ class CoordinatorVecEnv(DirectionalSensorVecEnv):
         super().__init__(
             CoordinatorTask(scenario, num_envs, seed, **options),
             max_episode_steps=max_episode_steps,
+            credit=credit,
             stagger=stagger,
             render_mode=render_mode,
         )

@@ -11,6 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs import assignment
+from envs.goals import check_padding, goals_space, show_goals
 from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
@@ -163,14 +164,14 @@ class ExecutorTask(Task):
     of ``1 - abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1; 0 without a goal; less
     `turn_cost` if it turned. The task's reward is the mean over the sensors.
 
-    Each sensor is shown its goals only, packed to the front of its m rows.
+    Each sensor is shown its goals only, packed to the front of its m rows (or as `padding` has it).
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
         turn_cost: what a sensor's turn costs it; 0 or more.
         goals_every: steps between two choices of goals; 1 or more.
-        padding: the rows behind the goals are zeros; ``"attended"``: and count as pairs, as in the released
-            program, or ``"masked"``: and the mask says that they are none.
+        padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
+            :func:`envs.goals.show_goals`.
     """
 
     def __init__(
@@ -189,6 +190,7 @@ class ExecutorTask(Task):
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.observation_space = goals_space(self.observation_space, self.padding)
         self.action_space = turning_space(self.scenario)
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
@@ -215,9 +217,8 @@ class ExecutorTask(Task):
         return self.rewards.sum(-1) / self.simulator.state.num_sensors
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals, packed."""
-        pairs = self.observer.observe(self.simulator)["pairs"]
-        return pack(pairs, self.assigned & self.simulator.there, self.padding)
+        """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
+        return show_goals(self.observer.observe(self.simulator), self.assigned, self.padding)
 
     def info(self) -> dict[str, np.ndarray]:
         """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
@@ -235,8 +236,8 @@ class CoordinatorTask(Task):
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
         executor: ``"scripted"``: towards the mean position of the assigned targets, as in the released
             program, or a policy whose ``predict`` is called in one batch for all sensors of all scenes: it
-            is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed,
-            and gives (B * n,) numbers 0, 1, 2.
+            is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (or as
+            `padding` has it), and gives (B * n,) numbers 0, 1, 2.
         executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's.
         padding: see :class:`ExecutorTask`, for the rows that such a policy is shown.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
@@ -259,9 +260,7 @@ class CoordinatorTask(Task):
     ) -> None:
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
             raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
-        if idle not in ("random", "holds"):
-            raise ValueError(f"idle is {idle!r}; it must be random or holds")
-        self.executor, self.idle = executor, idle
+        self.executor, self.idle = executor, check_idle(idle)
         self.padding = check_padding(padding)
         self.sub_steps = positive("decision", decision)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -270,12 +269,14 @@ class CoordinatorTask(Task):
         self.action_space = spaces.MultiBinary(n * m)
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
+        self.marginal = np.zeros((self.num_envs, n, m))
         self.turned = np.zeros(self.num_envs, np.int64)
 
     def begin(self, chosen: np.ndarray) -> None:
         """Nothing is assigned."""
         self.assigned[chosen] = False
         self.sub_rewards[chosen] = 0.0
+        self.marginal[chosen] = 0.0
         self.turned[chosen] = 0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -283,7 +284,7 @@ class CoordinatorTask(Task):
         chosen = self.simulator.chosen(mask)
         new = self.checked(action).reshape(self.assigned.shape)
         self.assigned[chosen] = new[chosen]
-        self.turned[chosen] = 0
+        self.marginal[chosen], self.turned[chosen] = 0.0, 0
         turns = np.zeros(self.assigned.shape[:2], np.int64)
         scripted = isinstance(self.executor, str)
         run = self.simulator.run
@@ -301,17 +302,25 @@ class CoordinatorTask(Task):
                 self.assigned,
                 turns,
                 self.sub_rewards,
+                self.marginal,
                 self.turned,
                 chosen,
             )
         return self.sub_rewards.mean(-1)
 
+    def marginal_rewards(self) -> np.ndarray:
+        """(B, n) what each sensor added to the last decision's coverage: the share of the targets that it alone saw.
+
+        This is the difference reward, coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal payoff
+        functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps.
+        """
+        return self.marginal.sum(-1) / self.sub_steps
+
     def _executed(self) -> np.ndarray:
         """The turns (B, n) that the executor chooses for where the targets stand now."""
-        pairs = self.executor_observer.observe(self.simulator)["pairs"]
         features = self.executor_observer.features
         row_id = features.index("target_id") if "target_id" in features else -1
-        shown = pack(pairs, self.assigned & self.simulator.there, self.padding, row_id)
+        shown = show_goals(self.executor_observer.observe(self.simulator), self.assigned, self.padding, row_id)
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         action, _ = self.executor.predict(rows, deterministic=True)
         action = np.asarray(action).reshape(-1)
@@ -355,28 +364,13 @@ def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscr
     return spaces.MultiDiscrete([3, 3]) if scenario.zoom else spaces.Discrete(3)
 
 
-def pack(pairs: np.ndarray, assigned: np.ndarray, padding: str, row_id: int = -1) -> dict[str, np.ndarray]:
-    """The rows of the assigned targets, packed to the front of each sensor's, and zeros behind them.
-
-    Args:
-        pairs: (B, n, m, d).
-        assigned: (B, n, m) bool.
-        padding: ``"attended"``: the mask is 1 throughout; ``"masked"``: it is 1 for the packed rows.
-        row_id: which feature to replace by the number of the row / m; -1: none.
-    """
-    packed = np.zeros_like(pairs)
-    there = np.zeros(assigned.shape, np.int8)
-    assignment.pack(pairs, assigned, row_id, packed, there)
-    if padding == "attended":
-        there.fill(1)
-    return {"pairs": packed, "mask": there}
-
-
-def check_padding(padding: str) -> str:
-    """`padding`, or a ValueError that says what it may be."""
-    if padding not in ("attended", "masked"):
-        raise ValueError(f"padding is {padding!r}; it must be attended or masked")
-    return padding
+def own_observation_space(space: spaces.Dict) -> spaces.Dict:
+    """What one sensor observes, ``pairs`` (m, d) and ``mask`` (m,), where all together observe `space`."""
+    pairs = space["pairs"]
+    assert isinstance(pairs, spaces.Box)
+    return spaces.Dict(
+        pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
+    )
 
 
 def check_cost(turn_cost: float) -> float:
@@ -384,3 +378,10 @@ def check_cost(turn_cost: float) -> float:
     if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
         raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
     return float(turn_cost)
+
+
+def check_idle(idle: str) -> str:
+    """`idle`, or a ValueError that says what it may be."""
+    if idle not in ("random", "holds"):
+        raise ValueError(f"idle is {idle!r}; it must be random or holds")
+    return idle

@@ -10,6 +10,7 @@ from perception.amc import AMCCritic
 from perception.attention import AttentionLayer, MultiHeadAttention, attend, causal_mask
 from perception.checks import check_finite
 from perception.encoder import AgentTargetEncoder, Features, Weights
+from perception.flat import FlatEncoder
 from perception.ragged import pad_scenes, unpad_scenes
 from perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
 
@@ -19,6 +20,7 @@ __all__ = [
     "AttentionLayer",
     "EncoderBlock",
     "Features",
+    "FlatEncoder",
     "MultiHeadAttention",
     "NoisyLinear",
     "PositionalEncoding",

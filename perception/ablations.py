@@ -34,11 +34,14 @@ class RecurrentLayer(nn.Module):
         self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
         self.gru = nn.GRU(feature_dim, weight_dim // 2, batch_first=True, bidirectional=True)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         """X (..., L, feature_dim) and mask (..., L) -> z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        Raises what :meth:`perception.attention.AttentionLayer.forward` does.
+        Raises what :meth:`perception.attention.AttentionLayer.forward` does, and ``ValueError`` if asked for the
+        weights, since it has none.
         """
+        if need_weights:
+            raise ValueError("need_weights is True; a recurrent layer has no attention weights")
         check_tokens(x, mask, self.feature_dim)
         lead, length = x.shape[:-2], x.shape[-2]
         if x.numel() == 0:

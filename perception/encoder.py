@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
+from perception.ablations import RecurrentLayer
 from perception.attention import AttentionLayer, pool, zero_masked
 from perception.checks import check_choice, check_tokens, check_widths
 
@@ -49,10 +50,14 @@ class AgentTargetEncoder(nn.Module):
         attend_over: ``"agents"``, ``"targets"`` or ``"pairs"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
         num_heads, scaled: see :class:`perception.attention.AttentionLayer`.
+        embed_layers: how many linear maps with a ReLU a pair's features go through first; 1 or more (the
+            paper's coordinator has 2).
+        layer: ``"attention"``, or ``"recurrent"``: :class:`perception.ablations.RecurrentLayer` in its place, the
+            paper's ablation, for which the order of agents and targets matters.
 
     Raises:
-        ValueError: a width under 1, an unknown `attend_over` or `pooling`, heads that do not divide
-            weight_dim.
+        ValueError: a width or number under 1, an unknown `attend_over`, `pooling` or `layer`, heads that do not
+            divide weight_dim.
     """
 
     def __init__(
@@ -64,20 +69,28 @@ class AgentTargetEncoder(nn.Module):
         pooling: str = "sum",
         num_heads: int = 1,
         scaled: bool = False,
+        embed_layers: int = 1,
+        layer: str = "attention",
     ) -> None:
         super().__init__()
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        check_widths(feature_dim=feature_dim, weight_dim=weight_dim, embed_layers=embed_layers)
         check_choice("pooling", pooling, ("sum", "mean"))
         check_choice("attend_over", attend_over, ("agents", "targets", "pairs"))
+        check_choice("layer", layer, ("attention", "recurrent"))
         self.feature_dim, self.weight_dim = feature_dim, weight_dim
         self.attend_over, self.pooling = attend_over, pooling
-        linear = nn.Linear(feature_dim, weight_dim)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        self.embed = nn.Sequential(linear, nn.ReLU())
-        options: dict[str, Any] = {"num_heads": num_heads, "scaled": scaled, "pooling": pooling}
-        self.attention = AttentionLayer(weight_dim, weight_dim, **options)
-        self.between_agents = AttentionLayer(weight_dim, weight_dim, **options) if attend_over == "agents" else None
+        self.embed = nn.Sequential()
+        for width in (feature_dim, *[weight_dim] * (embed_layers - 1)):
+            linear = nn.Linear(width, weight_dim)
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+            self.embed.extend((linear, nn.ReLU()))
+        options: dict[str, Any] = {"pooling": pooling}
+        kind: type[nn.Module] = RecurrentLayer
+        if layer == "attention":
+            kind, options = AttentionLayer, {"pooling": pooling, "num_heads": num_heads, "scaled": scaled}
+        self.attention = kind(weight_dim, weight_dim, **options)
+        self.between_agents = kind(weight_dim, weight_dim, **options) if attend_over == "agents" else None
 
     def forward(
         self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False

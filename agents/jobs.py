@@ -1,0 +1,418 @@
+"""The jobs of train.py: what each trains, with which options, on which scenes."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from stable_baselines3 import A2C, PPO
+
+from agents.attention_policy import ENCODERS, AttentionPolicy
+from agents.checkpoint import PolicyConfig
+from agents.credit import SensorRolloutBuffer
+from agents.registry import load_executor
+from envs.goals import PADDINGS
+from envs.observation import DEFAULT_FEATURES, FEATURE_SETS, check_features
+from envs.sb3_env import CoordinatorVecEnv, CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from envs.scenario import Scenario
+from envs.tasks import DECISION, DECISIONS, SUB_STEPS
+from perception.amc import KINDS
+
+# Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
+# FIRST_TRAINING_SEED + s * MAX_ENVS and up.
+FIRST_TRAINING_SEED = 2**40
+MAX_ENVS = 2**16
+
+Learner = PPO | A2C
+
+
+@dataclass(frozen=True)
+class Options:
+    """What every job can be told."""
+
+    job: ClassVar[str]
+    default_minutes: ClassVar[float]
+
+    scenario: str = "hit-mac"
+    """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    minutes: float | None = None
+    """Longest training time, minutes, over 0; a default of the job's if total_steps is not given either."""
+    total_steps: int | None = None
+    """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
+    repeatable."""
+    num_envs: int = 512
+    """Scenes simulated side by side, 1 to 65536."""
+    seed: int = 0
+    """Seed of networks and scenes, 0 to 1000000."""
+    run_dir: Path | None = None
+    """Where the results go; a new directory. None: runs/ and the date and time."""
+    resume: bool = False
+    """Go on with the run in run_dir, from its last checkpoint and with its options."""
+    features: tuple[str, ...] = DEFAULT_FEATURES
+    """Observation features: the name of a set (hit-mac: the paper's four numbers; frame: what one picture shows;
+    motion: velocities too) or names; a wrong one lists the known."""
+    algorithm: str = "ppo"
+    """ppo, or a2c, the synchronous form of the paper's A3C; it knows no batch_size and no epochs."""
+    encoder: str = "attention"
+    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, for the numbers of sensors and targets
+    that it was trained on alone."""
+    attend_over: str = "agents"
+    """What attention is over: agents, targets or pairs."""
+    pooling: str = "sum"
+    """How features are pooled: sum, the paper's, or mean."""
+    embed_layers: int = 1
+    """Linear maps before the attention, 1 or more."""
+    critic: str | None = None
+    """amc, no_prefix or value_head. None: amc for a coordinator, value_head for the others."""
+    weight_dim: int = 64
+    """Width of the encoder, 1 or more."""
+    episode_steps: int = SUB_STEPS
+    """Length of an episode, steps, 1 or more."""
+    rollout_steps: int = 32
+    """Steps of each scene between two updates, 2 or more."""
+    batch_size: int = 512
+    """Samples in a gradient step, 2 or more."""
+    epochs: int = 2
+    """Passes over a rollout, 1 or more."""
+    learning_rate: float = 1e-3
+    """At the start, over 0; it falls linearly to 0."""
+    gamma: float = 0.97
+    """Discount per step, 0 to 1."""
+    gae_lambda: float = 0.9
+    """Lambda of the generalised advantage estimate, 0 to 1."""
+    entropy: float = 0.003
+    """Weight of the entropy bonus at the start, 0 or more."""
+    final_entropy: float = 0.003
+    """The same at the end; it changes linearly."""
+    max_grad_norm: float = 0.5
+    """Gradients are cut to this norm, over 0."""
+    save_every: float = 15.0
+    """Seconds of training between two checkpoints, 0 or more."""
+    episodes: int = 200
+    """Fresh episodes that the policy and the baselines are evaluated on, 1 or more; seeds 0 and up."""
+
+    def check(self) -> None:
+        """Raise ValueError for an option out of its range."""
+        for name, (holds, what) in self.allowed().items():
+            if not holds:
+                raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be {what}")
+        check_features(self.features)
+        if self.resume and self.run_dir is None:
+            raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
+
+    def allowed(self) -> dict[str, tuple[bool, str]]:
+        """Of every option that has a range, whether it is in it, and the range in words."""
+        return {
+            "minutes": (self.minutes is None or 0 < self.minutes < math.inf, "over 0"),
+            "total_steps": (self.total_steps is None or self.total_steps >= 1, "1 or more"),
+            "num_envs": (1 <= self.num_envs <= MAX_ENVS, f"1 to {MAX_ENVS}"),
+            "seed": (0 <= self.seed <= 1_000_000, "0 to 1000000"),
+            "algorithm": (self.algorithm in ("ppo", "a2c"), "ppo or a2c"),
+            "encoder": (self.encoder in ENCODERS, _one_of(ENCODERS)),
+            "attend_over": (self.attend_over in ("agents", "targets", "pairs"), "agents, targets or pairs"),
+            "pooling": (self.pooling in ("sum", "mean"), "sum or mean"),
+            "embed_layers": (self.embed_layers >= 1, "1 or more"),
+            "critic": (self.critic is None or self.critic in KINDS, _one_of(KINDS)),
+            "weight_dim": (self.weight_dim >= 1, "1 or more"),
+            "episode_steps": (self.episode_steps >= 1, "1 or more"),
+            "rollout_steps": (self.rollout_steps >= 2, "2 or more"),
+            "batch_size": (self.batch_size >= 2, "2 or more"),
+            "epochs": (self.epochs >= 1, "1 or more"),
+            "learning_rate": (0 < self.learning_rate < math.inf, "over 0"),
+            "gamma": (0 <= self.gamma <= 1, "0 to 1"),
+            "gae_lambda": (0 <= self.gae_lambda <= 1, "0 to 1"),
+            "entropy": (0 <= self.entropy < math.inf, "0 or more"),
+            "final_entropy": (0 <= self.final_entropy < math.inf, "0 or more"),
+            "max_grad_norm": (0 < self.max_grad_norm < math.inf, "over 0"),
+            "save_every": (0 <= self.save_every < math.inf, "0 or more"),
+            "episodes": (self.episodes >= 1, "1 or more"),
+        }
+
+    def going_on(self) -> Self:
+        """The same, to go on with the run."""
+        return dataclasses.replace(self, resume=True)
+
+    @property
+    def credit(self) -> str:
+        """Whose reward the learner goes by."""
+        return "team"
+
+    def task_options(self) -> dict[str, Any]:
+        """What a checkpoint says of the task; see :class:`agents.checkpoint.PolicyConfig`."""
+        return {}
+
+    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
+        """The scenes to train on."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class CoverageOptions(Options):
+    """Train a policy that turns all sensors directly."""
+
+    job = "coverage"
+    default_minutes = 9.0
+
+    turn_cost: float = 0.04
+    """Cost in the reward if all sensors turn, in units of coverage, 0 or more."""
+    per_sensor: bool = False
+    """Every sensor learns and acts on what it observes itself, with shared weights; with --encoder mlp this is
+    independent PPO, and without it PPO with a centralised critic."""
+
+    def allowed(self) -> dict[str, tuple[bool, str]]:
+        """See :meth:`Options.allowed`."""
+        return super().allowed() | {"turn_cost": (0 <= self.turn_cost < math.inf, "0 or more")}
+
+    def task_options(self) -> dict[str, Any]:
+        """See :meth:`Options.task_options`."""
+        return {"per_sensor": self.per_sensor}
+
+    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
+        """See :meth:`Options.make`."""
+        return CoverageVecEnv(
+            self.num_envs,
+            scenario,
+            features=self.features,
+            turn_cost=self.turn_cost,
+            max_episode_steps=self.episode_steps,
+            per_sensor=self.per_sensor,
+            stagger=True,
+        )
+
+
+@dataclass(frozen=True)
+class ExecutorOptions(Options):
+    """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
+
+    job = "executor"
+    default_minutes = 3.0
+
+    scenario: str = "hit-mac-executor"
+    num_envs: int = 256
+    features: tuple[str, ...] = ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible")
+    attend_over: str = "targets"
+    pooling: str = "mean"
+    episode_steps: int = DECISIONS
+    rollout_steps: int = 16
+    batch_size: int = 1024
+    learning_rate: float = 2e-3
+    gamma: float = 0.9
+    turn_cost: float = 0.015
+    """What a turn costs the sensor in training, 0 or more; the official task, which it is evaluated on, has 0.01."""
+    goals_every: int = 1
+    """Steps between two choices of goals, 1 or more."""
+    padding: str = "masked"
+    """How the goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
+
+    def allowed(self) -> dict[str, tuple[bool, str]]:
+        """See :meth:`Options.allowed`."""
+        return super().allowed() | {
+            "turn_cost": (0 <= self.turn_cost < math.inf, "0 or more"),
+            "goals_every": (self.goals_every >= 1, "1 or more"),
+            "padding": (self.padding in PADDINGS, _one_of(PADDINGS)),
+        }
+
+    def task_options(self) -> dict[str, Any]:
+        """See :meth:`Options.task_options`."""
+        return {"padding": self.padding}
+
+    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
+        """See :meth:`Options.make`."""
+        return ExecutorVecEnv(
+            self.num_envs,
+            scenario,
+            features=self.features,
+            turn_cost=self.turn_cost,
+            goals_every=self.goals_every,
+            padding=self.padding,
+            max_episode_steps=self.episode_steps,
+            stagger=True,
+        )
+
+
+@dataclass(frozen=True)
+class CoordinatorOptions(Options):
+    """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
+
+    job = "coordinator"
+    default_minutes = 6.0
+
+    executor: str = "scripted"
+    """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
+    num_envs: int = 256
+    features: tuple[str, ...] = FEATURE_SETS["frame"]
+    pooling: str = "mean"
+    episode_steps: int = DECISIONS
+    rollout_steps: int = 8
+    learning_rate: float = 2e-3
+    gamma: float = 0.5
+    entropy: float = 0.01
+    final_entropy: float = 0.0
+    max_grad_norm: float = 5.0
+    by_sensor: bool = True
+    """Every sensor is judged by what it adds to the coverage; no: all by the task's reward, as in the paper."""
+    idle: str = "random"
+    """What a sensor with nothing assigned does: turns at random, as in the released program, or holds."""
+    decision: int = DECISION
+    """Sub-steps for which an assignment holds, 1 or more."""
+
+    def allowed(self) -> dict[str, tuple[bool, str]]:
+        """See :meth:`Options.allowed`."""
+        return super().allowed() | {
+            "idle": (self.idle in ("random", "holds"), "random or holds"),
+            "decision": (self.decision >= 1, "1 or more"),
+        }
+
+    @property
+    def credit(self) -> str:
+        """See :attr:`Options.credit`."""
+        return "sensors" if self.by_sensor else "team"
+
+    def task_options(self) -> dict[str, Any]:
+        """See :meth:`Options.task_options`."""
+        return {"idle": self.idle, "decision": self.decision}
+
+    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
+        """See :meth:`Options.make`."""
+        executor, _ = load_executor(self.executor, scenario)
+        return CoordinatorVecEnv(
+            self.num_envs,
+            scenario,
+            features=self.features,
+            executor=executor.policy,
+            executor_features=executor.features,
+            padding=executor.padding,
+            idle=self.idle,
+            decision=self.decision,
+            credit=self.credit,
+            max_episode_steps=self.episode_steps,
+            stagger=True,
+        )
+
+
+@dataclass(frozen=True)
+class HitMacOptions:
+    """Train HiT-MAC whole: an executor, then a coordinator with it, and evaluate both together.
+
+    What is not here keeps the default of the two jobs; train them one after the other to change it.
+    """
+
+    job = "hit-mac"
+
+    scenario: str = "hit-mac"
+    """The coordinator's scene: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    executor_minutes: float | None = None
+    """Longest training of the executor, minutes, over 0; 3 if executor_steps is not given either."""
+    coordinator_minutes: float | None = None
+    """Longest training of the coordinator, minutes, over 0; 6 if coordinator_steps is not given either."""
+    executor_steps: int | None = None
+    """Most steps of the executor's training, over all sensors, 1 or more."""
+    coordinator_steps: int | None = None
+    """Most decisions of the coordinator's training, over all scenes, 1 or more."""
+    seed: int = 0
+    """Seed of networks and scenes, 0 to 1000000."""
+    run_dir: Path | None = None
+    """Where the results go; a new directory. None: runs/ and the date and time."""
+    resume: bool = False
+    """Go on with the run in run_dir."""
+    features: str = "frame"
+    """frame: what one picture shows; hit-mac: the paper's four numbers; motion: the coordinator sees velocities too."""
+    num_envs: int = 256
+    """Scenes simulated side by side, 1 to 65536."""
+    weight_dim: int = 64
+    """Width of the encoders, 1 or more."""
+    episodes: int = 200
+    """Fresh episodes that they are evaluated on, 1 or more; seeds 0 and up."""
+
+    def check(self) -> None:
+        """Raise ValueError for an option out of its range."""
+        for part in self.parts(Path()):
+            part.check()
+        if self.resume and self.run_dir is None:
+            raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
+
+    def parts(self, run_dir: Path) -> tuple[ExecutorOptions, CoordinatorOptions]:
+        """The options of the two jobs, whose runs lie in `run_dir`."""
+        if self.features not in FEATURE_SETS:
+            raise ValueError(f"--features is {self.features}; it must be {_one_of(FEATURE_SETS)}")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
+        paper: dict[str, Any] = {}
+        if self.features == "hit-mac":
+            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2}
+        executor = ExecutorOptions(
+            minutes=self.executor_minutes,
+            total_steps=self.executor_steps,
+            run_dir=run_dir / "executor",
+            **shared,
+            **paper,
+        )
+        coordinator = CoordinatorOptions(
+            scenario=self.scenario,
+            executor=str(run_dir / "executor"),
+            minutes=self.coordinator_minutes,
+            total_steps=self.coordinator_steps,
+            run_dir=run_dir / "coordinator",
+            **shared,
+            **({"features": FEATURE_SETS[self.features]} | paper),
+        )
+        return executor, coordinator
+
+
+JOBS: dict[str, type[Options]] = {job.job: job for job in (CoverageOptions, ExecutorOptions, CoordinatorOptions)}
+"""The jobs that train one policy, by name."""
+
+
+def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
+    """The learner, its scenes, and what a checkpoint says of them."""
+    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    network = {
+        name: getattr(options, name) for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers")
+    }
+    if options.critic is not None:
+        network["critic"] = options.critic
+    if options.credit != "team":
+        network["credit"] = options.credit
+    config = PolicyConfig(
+        policy=network,
+        features=check_features(options.features),
+        scenario=scenario,
+        training_seeds=(first_seed, first_seed + options.num_envs - 1),
+        task=options.job.capitalize(),
+        options=options.task_options(),
+    )
+    venv = options.make(scenario)
+    shared: dict[str, Any] = {
+        "policy_kwargs": dict(network),  # which A2C adds to
+        "n_steps": options.rollout_steps,
+        "learning_rate": options.learning_rate,
+        "gamma": options.gamma,
+        "gae_lambda": options.gae_lambda,
+        "ent_coef": options.entropy,
+        "max_grad_norm": options.max_grad_norm,
+        "seed": options.seed,
+        "device": "cpu",
+    }
+    if options.credit == "sensors":
+        shared["rollout_buffer_class"] = SensorRolloutBuffer
+    model: Learner
+    if options.algorithm == "a2c":
+        model = A2C(AttentionPolicy, venv, **shared)
+    else:
+        batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
+        model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
+    venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
+    return model, venv, config
+
+
+def with_limits(options: Options) -> Options:
+    """The same, with the job's default time if it has no limit."""
+    if options.minutes is None and options.total_steps is None:
+        return dataclasses.replace(options, minutes=options.default_minutes)
+    return options
+
+
+def _one_of(names: Any) -> str:
+    return f"one of {', '.join(names)}"
