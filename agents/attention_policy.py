@@ -31,7 +31,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         weight_dim: width of the encoder.
         encoder: ``"attention"``, ``"recurrent"`` or ``"mlp"`` (:class:`perception.FlatEncoder`, for n and m as
             they are in the observation space alone).
-        attend_over, pooling, embed_layers: see :class:`perception.AgentTargetEncoder`; ``"mlp"`` has none of them.
+        attend_over, pooling, embed_layers, frequencies: see :class:`perception.AgentTargetEncoder`; ``"mlp"`` has none of them.
         per_target: the features hold every pair's too.
 
     Raises:
@@ -46,6 +46,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         attend_over: str = "agents",
         pooling: str = "sum",
         embed_layers: int = 1,
+        frequencies: int = 0,
         per_target: bool = False,
     ) -> None:
         if not isinstance(observation_space, spaces.Dict) or set(observation_space) != {"pairs", "mask"}:
@@ -65,6 +66,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
                 attend_over=attend_over,
                 pooling=pooling,
                 embed_layers=embed_layers,
+                frequencies=frequencies,
                 layer=encoder,
             )
         )
@@ -177,7 +179,7 @@ class AttentionPolicy(ActorCriticPolicy):
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
         lr_schedule: Stable-Baselines3's learning rate schedule.
-        weight_dim, encoder, attend_over, pooling, embed_layers: see :class:`AttentionExtractor`.
+        weight_dim, encoder, attend_over, pooling, embed_layers, frequencies: see :class:`AttentionExtractor`.
         critic: ``"amc"``, ``"no_prefix"`` (see :class:`perception.AMCCritic`) or ``"value_head"``, on the global
             feature; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
         credit: ``"team"``: one value; ``"sensors"``: of an assignment, values and likelihoods are every sensor's own,
@@ -199,6 +201,7 @@ class AttentionPolicy(ActorCriticPolicy):
         attend_over: str = "agents",
         pooling: str = "sum",
         embed_layers: int = 1,
+        frequencies: int = 0,
         critic: str | None = None,
         credit: str = "team",
         **kwargs: Any,
@@ -221,6 +224,7 @@ class AttentionPolicy(ActorCriticPolicy):
                 "attend_over": attend_over,
                 "pooling": pooling,
                 "embed_layers": embed_layers,
+                "frequencies": frequencies,
                 "per_target": self.assigns or self.critic_kind != "value_head",
             },
         )

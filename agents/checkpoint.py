@@ -30,7 +30,7 @@ EXECUTOR = "executor"
 """The folder of an executor in that of the coordinator that was trained with it."""
 
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
-_POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "critic", "credit"}
+_POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies", "critic", "credit"}
 # What is written of each task's options, with the values that it had when nothing was written.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "Coverage": {"per_sensor": False},

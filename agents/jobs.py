@@ -20,6 +20,7 @@ from envs.sb3_env import CoordinatorVecEnv, CoverageVecEnv, DirectionalSensorVec
 from envs.scenario import Scenario
 from envs.tasks import DECISION, DECISIONS, SUB_STEPS
 from perception.amc import KINDS
+from perception.encoder import ATTEND_OVER
 
 # Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
 # FIRST_TRAINING_SEED + s * MAX_ENVS and up.
@@ -34,12 +35,13 @@ class Options:
     """What every job can be told."""
 
     job: ClassVar[str]
-    default_minutes: ClassVar[float]
+    default_limit: ClassVar[dict[str, Any]]
 
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: float | None = None
-    """Longest training time, minutes, over 0; a default of the job's if total_steps is not given either."""
+    """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an executor
+    for 3500000 steps, a coordinator for 300000."""
     total_steps: int | None = None
     """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
     repeatable."""
@@ -60,11 +62,13 @@ class Options:
     """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, for the numbers of sensors and targets
     that it was trained on alone."""
     attend_over: str = "agents"
-    """What attention is over: agents, targets or pairs."""
+    """What attention is over: agents, targets, pairs or axes."""
     pooling: str = "sum"
     """How features are pooled: sum, the paper's, or mean."""
     embed_layers: int = 1
     """Linear maps before the attention, 1 or more."""
+    frequencies: int = 0
+    """Sines and cosines of every feature before them, 0 or more."""
     critic: str | None = None
     """amc, no_prefix or value_head. None: amc for a coordinator, value_head for the others."""
     weight_dim: int = 64
@@ -112,9 +116,10 @@ class Options:
             "seed": (0 <= self.seed <= 1_000_000, "0 to 1000000"),
             "algorithm": (self.algorithm in ("ppo", "a2c"), "ppo or a2c"),
             "encoder": (self.encoder in ENCODERS, _one_of(ENCODERS)),
-            "attend_over": (self.attend_over in ("agents", "targets", "pairs"), "agents, targets or pairs"),
+            "attend_over": (self.attend_over in ATTEND_OVER, _one_of(ATTEND_OVER)),
             "pooling": (self.pooling in ("sum", "mean"), "sum or mean"),
             "embed_layers": (self.embed_layers >= 1, "1 or more"),
+            "frequencies": (self.frequencies >= 0, "0 or more"),
             "critic": (self.critic is None or self.critic in KINDS, _one_of(KINDS)),
             "weight_dim": (self.weight_dim >= 1, "1 or more"),
             "episode_steps": (self.episode_steps >= 1, "1 or more"),
@@ -154,7 +159,7 @@ class CoverageOptions(Options):
     """Train a policy that turns all sensors directly."""
 
     job = "coverage"
-    default_minutes = 9.0
+    default_limit = {"minutes": 9.0}
 
     turn_cost: float = 0.04
     """Cost in the reward if all sensors turn, in units of coverage, 0 or more."""
@@ -188,7 +193,7 @@ class ExecutorOptions(Options):
     """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
 
     job = "executor"
-    default_minutes = 3.0
+    default_limit = {"total_steps": 3_500_000}
 
     scenario: str = "hit-mac-executor"
     num_envs: int = 256
@@ -238,15 +243,17 @@ class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
 
     job = "coordinator"
-    default_minutes = 6.0
+    default_limit = {"total_steps": 300_000}
 
     executor: str = "scripted"
     """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
     num_envs: int = 256
     features: tuple[str, ...] = FEATURE_SETS["frame"]
+    attend_over: str = "axes"
     pooling: str = "mean"
     episode_steps: int = DECISIONS
     rollout_steps: int = 8
+    batch_size: int = 256
     learning_rate: float = 2e-3
     gamma: float = 0.5
     entropy: float = 0.01
@@ -305,13 +312,13 @@ class HitMacOptions:
     scenario: str = "hit-mac"
     """The coordinator's scene: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     executor_minutes: float | None = None
-    """Longest training of the executor, minutes, over 0; 3 if executor_steps is not given either."""
+    """Longest training of the executor, minutes, over 0."""
     coordinator_minutes: float | None = None
-    """Longest training of the coordinator, minutes, over 0; 6 if coordinator_steps is not given either."""
+    """Longest training of the coordinator, minutes, over 0."""
     executor_steps: int | None = None
-    """Most steps of the executor's training, over all sensors, 1 or more."""
+    """Most steps of the executor's training, over all sensors, 1 or more; 3500000 if there is no limit."""
     coordinator_steps: int | None = None
-    """Most decisions of the coordinator's training, over all scenes, 1 or more."""
+    """Most decisions of the coordinator's training, over all scenes, 1 or more; 300000 if there is no limit."""
     seed: int = 0
     """Seed of networks and scenes, 0 to 1000000."""
     run_dir: Path | None = None
@@ -341,7 +348,7 @@ class HitMacOptions:
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
         paper: dict[str, Any] = {}
         if self.features == "hit-mac":
-            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2}
+            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "frequencies": 4}
         executor = ExecutorOptions(
             minutes=self.executor_minutes,
             total_steps=self.executor_steps,
@@ -369,7 +376,8 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     """The learner, its scenes, and what a checkpoint says of them."""
     first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
     network = {
-        name: getattr(options, name) for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers")
+        name: getattr(options, name)
+        for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies")
     }
     if options.critic is not None:
         network["critic"] = options.critic
@@ -408,9 +416,9 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
 
 
 def with_limits(options: Options) -> Options:
-    """The same, with the job's default time if it has no limit."""
+    """The same, with the job's default limit if it has none."""
     if options.minutes is None and options.total_steps is None:
-        return dataclasses.replace(options, minutes=options.default_minutes)
+        return dataclasses.replace(options, **options.default_limit)
     return options
 
 

@@ -13,6 +13,14 @@ def check_widths(**widths: int) -> None:
             raise ValueError(f"{name} is {width!r}; it must be a whole number, 1 or more")
 
 
+def check_count(**counts: int) -> bool:
+    """Whether any is over 0; raise ValueError unless every one is a whole number, 0 or more."""
+    for name, count in counts.items():
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError(f"{name} is {count!r}; it must be a whole number, 0 or more")
+    return any(counts.values())
+
+
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
     """Raise ValueError unless `value` is one of those known."""
     if value not in known:

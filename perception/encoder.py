@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from perception.ablations import RecurrentLayer
 from perception.attention import AttentionLayer, pool, zero_masked
-from perception.checks import check_choice, check_tokens, check_widths
+from perception.checks import check_choice, check_count, check_tokens, check_widths
+
+
+ATTEND_OVER = ("agents", "targets", "pairs", "axes")
+"""Over what the encoder attends."""
 
 
 class Features(NamedTuple):
@@ -28,30 +34,50 @@ class Weights(NamedTuple):
     targets: Tensor | None = None
     """(..., n, h, m, m): of every agent, from each of its targets to each."""
     agents: Tensor | None = None
-    """(..., h, n, n): from each agent to each."""
+    """(..., h, n, n): from each agent to each; attending over the axes, of every target (..., m, h, n, n)."""
     pairs: Tensor | None = None
     """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""
+
+
+class _Waves(nn.Module):
+    """Features (..., d) with their sines and cosines behind them, (..., d * (1 + 2 K))."""
+
+    def __init__(self, frequencies: int) -> None:
+        super().__init__()
+        self.register_buffer("multiples", math.pi * torch.arange(1, frequencies + 1), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """X, then all sin(pi k x), then all cos(pi k x)."""
+        angles = (x.unsqueeze(-1) * self.multiples).flatten(-2)  # (..., d * K)
+        return torch.cat((x, angles.sin(), angles.cos()), -1)
 
 
 class AgentTargetEncoder(nn.Module):
     """Encodes what n agents know of m targets, with the tanh-projected attention of HiT-MAC.
 
-    Every pair's features go through a linear map and a ReLU. Then attention, in one of three ways:
+    Every pair's features go through a linear map and a ReLU. Then attention, in one of four ways:
 
     - ``"agents"``: over each agent's targets, and then over the agents, so that each knows of the others;
     - ``"targets"``: over each agent's own targets only;
-    - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator.
+    - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
+    - ``"axes"``: of every pair over the others of its agent, and over the others of its target, both added to what it is
+      itself (layers of this form are those that any order of rows and columns leaves alone: Hartford and others, "Deep
+      models of interactions across sets", ICML 2018). It costs n m (n + m) instead of (n m)^2.
 
     It takes any n and m at run time, and permuting agents or targets permutes the outputs alike.
 
     Args:
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs.
-        attend_over: ``"agents"``, ``"targets"`` or ``"pairs"``.
+        attend_over: ``"agents"``, ``"targets"``, ``"pairs"`` or ``"axes"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
         num_heads, scaled: see :class:`perception.attention.AttentionLayer`.
         embed_layers: how many linear maps with a ReLU a pair's features go through first; 1 or more (the
             paper's coordinator has 2).
+        frequencies: K, how many sines and cosines of every feature x stand beside it at the entrance: sin(pi k x) and
+            cos(pi k x) for k = 1 .. K; 0 or more. With them a bearing in half turns has no jump behind the sensor, and
+            thresholds are easier to learn (Tancik and others, "Fourier features let networks learn high frequency
+            functions in low dimensional domains", NeurIPS 2020).
         layer: ``"attention"``, or ``"recurrent"``: :class:`perception.ablations.RecurrentLayer` in its place, the
             paper's ablation, for which the order of agents and targets matters.
 
@@ -70,17 +96,20 @@ class AgentTargetEncoder(nn.Module):
         num_heads: int = 1,
         scaled: bool = False,
         embed_layers: int = 1,
+        frequencies: int = 0,
         layer: str = "attention",
     ) -> None:
         super().__init__()
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim, embed_layers=embed_layers)
         check_choice("pooling", pooling, ("sum", "mean"))
-        check_choice("attend_over", attend_over, ("agents", "targets", "pairs"))
+        check_choice("attend_over", attend_over, ATTEND_OVER)
         check_choice("layer", layer, ("attention", "recurrent"))
         self.feature_dim, self.weight_dim = feature_dim, weight_dim
         self.attend_over, self.pooling = attend_over, pooling
         self.embed = nn.Sequential()
-        for width in (feature_dim, *[weight_dim] * (embed_layers - 1)):
+        if check_count(frequencies=frequencies):
+            self.embed.append(_Waves(frequencies))
+        for width in (feature_dim * (1 + 2 * frequencies), *[weight_dim] * (embed_layers - 1)):
             linear = nn.Linear(width, weight_dim)
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
@@ -90,7 +119,7 @@ class AgentTargetEncoder(nn.Module):
         if layer == "attention":
             kind, options = AttentionLayer, {"pooling": pooling, "num_heads": num_heads, "scaled": scaled}
         self.attention = kind(weight_dim, weight_dim, **options)
-        self.between_agents = kind(weight_dim, weight_dim, **options) if attend_over == "agents" else None
+        self.between_agents = kind(weight_dim, weight_dim, **options) if attend_over in ("agents", "axes") else None
 
     def forward(
         self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
@@ -118,6 +147,18 @@ class AgentTargetEncoder(nn.Module):
             per_target = z.unflatten(-2, pairs.shape[-3:-1])
             features = Features(per_target, pool(per_target, mask, self.pooling), global_feature)
             return (features, Weights(pairs=weights[0])) if need_weights else features
+        if self.attend_over == "axes":
+            assert self.between_agents is not None
+            of_agent, _, *of_targets = self.attention(embedded, mask, need_weights=need_weights)
+            columns = None if mask is None else mask.mT  # (..., m, n)
+            of_target, _, *of_agents = self.between_agents(
+                embedded.transpose(-2, -3), columns, need_weights=need_weights
+            )
+            per_target = zero_masked(embedded + of_agent + of_target.transpose(-2, -3), mask)
+            per_agent = pool(per_target, mask, self.pooling)
+            present = None if mask is None else mask.any(-1)
+            features = Features(per_target, per_agent, pool(per_agent, present, self.pooling))
+            return (features, Weights(targets=of_targets[0], agents=of_agents[0])) if need_weights else features
         per_target, per_agent, *of_targets = self.attention(embedded, mask, need_weights=need_weights)
         present = None if mask is None else mask.any(-1)  # (..., n)
         if self.between_agents is None:
