@@ -31,7 +31,8 @@ class AttentionExtractor(BaseFeaturesExtractor):
         weight_dim: width of the encoder.
         encoder: ``"attention"``, ``"recurrent"`` or ``"mlp"`` (:class:`perception.FlatEncoder`, for n and m as
             they are in the observation space alone).
-        attend_over, pooling, embed_layers, frequencies: see :class:`perception.AgentTargetEncoder`; ``"mlp"`` has none of them.
+        attend_over, pooling, embed_layers, frequencies: see :class:`perception.AgentTargetEncoder`; ``"mlp"`` has none
+            of them.
         per_target: the features hold every pair's too.
 
     Raises:
@@ -49,8 +50,6 @@ class AttentionExtractor(BaseFeaturesExtractor):
         frequencies: int = 0,
         per_target: bool = False,
     ) -> None:
-        if not isinstance(observation_space, spaces.Dict) or set(observation_space) != {"pairs", "mask"}:
-            raise ValueError(f"the observation space is {observation_space}; it must be a Dict of pairs and mask")
         check_widths(weight_dim=weight_dim)
         check_choice("encoder", encoder, ENCODERS)
         n, m, feature_dim = shape_of(observation_space)
@@ -266,8 +265,10 @@ class AttentionPolicy(ActorCriticPolicy):
 
 
 def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
-    """The n, m and d of an observation space; a sensor by itself is a scene with one sensor."""
-    pairs = observation_space["pairs"].shape  # type: ignore[index]
+    """The n, m and d of an observation space, or a ValueError; a sensor by itself is a scene with one sensor."""
+    if not isinstance(observation_space, spaces.Dict) or set(observation_space) != {"pairs", "mask"}:
+        raise ValueError(f"the observation space is {observation_space}; it must be a Dict of pairs and mask")
+    pairs = observation_space["pairs"].shape or ()
     n, m, feature_dim = pairs if len(pairs) == 3 else (1, *pairs)
     return n, m, feature_dim
 

@@ -71,7 +71,8 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
     actions: spaces.Space = turning_space(scenario)
     if config.task == "Executor" or config.options.get("per_sensor"):
         space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
-        actions = own_turning_space(scenario)
+        # An executor turns; whether it was trained to zoom too, its own scenario says.
+        actions = own_turning_space(config.scenario if config.task == "Executor" else scenario)
     elif config.task == "Coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
     return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)

@@ -39,7 +39,7 @@ class _Record(NamedTuple):
     metrics: dict[str, np.ndarray]
     """Of every metric (E,), NaN where it has no value."""
     over_time: np.ndarray
-    """(parts,) coverage in the parts of the episodes, summed over the episodes."""
+    """(E, parts) coverage in equal parts of the episodes."""
     seconds: float
     """Spent on decisions."""
 
@@ -197,7 +197,8 @@ def _run(
     live = task.simulator.state
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
-    over_time = np.zeros(min(MOMENTS, max_episode_steps))
+    part, lengths = _parts(max_episode_steps)
+    over_time = np.zeros((scenes, len(lengths)))
     state, start, seconds = None, np.ones(scenes, np.bool_), 0.0
     for step in range(max_episode_steps):
         observation = task.observe()
@@ -212,7 +213,7 @@ def _run(
         reward += np.where((live.visible & assigned).any((1, 2)), now, IDLE_PENALTY)
         covered += live.covered
         present += live.present
-        over_time[step * len(over_time) // max_episode_steps] += now.sum()
+        over_time[:, part[step]] += now
         start = np.zeros_like(start)
         bar.update()
     share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
@@ -224,7 +225,13 @@ def _run(
         "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
         "least_covered": np.where(np.isfinite(least), least, np.nan),
     }
-    return _Record(metrics, over_time, seconds)
+    return _Record(metrics, over_time / lengths, seconds)
+
+
+def _parts(max_episode_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """To which part of an episode each sub-step (T,) belongs, and how many sub-steps each part (parts,) has."""
+    part = np.arange(max_episode_steps) * min(MOMENTS, max_episode_steps) // max_episode_steps
+    return part, np.bincount(part)
 
 
 def _result(records: Sequence[Sequence[_Record]], max_episode_steps: int, runs: list[str]) -> dict[str, Any]:
@@ -237,11 +244,9 @@ def _result(records: Sequence[Sequence[_Record]], max_episode_steps: int, runs: 
         per_episode[metric] = [None if np.isnan(value) else value for value in values.ravel().tolist()]
     every = list(itertools.chain(*records))
     episodes = sum(len(record.metrics["coverage"]) for record in every)
-    parts = len(every[0].over_time)
-    steps = np.bincount(np.arange(max_episode_steps) * parts // max_episode_steps, minlength=parts)
     return result | {
         "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
-        "over_time": (sum(record.over_time for record in every) / (steps * episodes)).tolist(),
+        "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
         "runs": runs,
         "per_episode": per_episode,
     }
@@ -253,9 +258,8 @@ def _bound(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, 
         bar.set_description(f"bound: {name}", refresh=False)
         bound = BOUNDS[name](scenario, seeds, max_episode_steps, bar.update)
     metrics = {"coverage": bound.coverage, "rotation": bound.rotation}
-    parts = min(MOMENTS, max_episode_steps)
-    place = np.arange(max_episode_steps) * parts // max_episode_steps
-    over_time = np.bincount(place, bound.sub_step_coverage) / np.bincount(place)
+    part, lengths = _parts(max_episode_steps)
+    over_time = np.bincount(part, bound.sub_step_coverage) / lengths
     return {
         **{metric: summary(values[None]) for metric, values in metrics.items()},
         "bound": True,

@@ -87,7 +87,8 @@ class HierarchicalAgent(ScriptedAgent):
         rows = show_goals(seen, assigned, self.executor.padding, self._row_id)
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in rows.items()}
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
-        turns = self.executor.policy.predict(rows, deterministic=True)[0].reshape(mask.shape[:2])
+        chosen = self.executor.policy.predict(rows, deterministic=True)[0]
+        turns = chosen.reshape(*mask.shape[:2], -1)[..., 0]  # lenses that zoom stay as they are
         nothing = ~(assigned & (mask != 0)).any(-1)
         free = self.generator.integers(0, 3, turns.shape) if self.idle == "random" else STAY
         return self.with_zoom(np.where(nothing, free, turns)), (assigned, age + 1)

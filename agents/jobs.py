@@ -40,8 +40,8 @@ class Options:
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: float | None = None
-    """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an executor
-    for 3500000 steps, a coordinator for 300000."""
+    """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an
+    executor for 3500000 steps, a coordinator for 300000."""
     total_steps: int | None = None
     """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
     repeatable."""

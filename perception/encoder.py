@@ -12,7 +12,6 @@ from perception.ablations import RecurrentLayer
 from perception.attention import AttentionLayer, pool, zero_masked
 from perception.checks import check_choice, check_count, check_tokens, check_widths
 
-
 ATTEND_OVER = ("agents", "targets", "pairs", "axes")
 """Over what the encoder attends."""
 
@@ -42,6 +41,8 @@ class Weights(NamedTuple):
 class _Waves(nn.Module):
     """Features (..., d) with their sines and cosines behind them, (..., d * (1 + 2 K))."""
 
+    multiples: Tensor
+
     def __init__(self, frequencies: int) -> None:
         super().__init__()
         self.register_buffer("multiples", math.pi * torch.arange(1, frequencies + 1), persistent=False)
@@ -60,9 +61,9 @@ class AgentTargetEncoder(nn.Module):
     - ``"agents"``: over each agent's targets, and then over the agents, so that each knows of the others;
     - ``"targets"``: over each agent's own targets only;
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
-    - ``"axes"``: of every pair over the others of its agent, and over the others of its target, both added to what it is
-      itself (layers of this form are those that any order of rows and columns leaves alone: Hartford and others, "Deep
-      models of interactions across sets", ICML 2018). It costs n m (n + m) instead of (n m)^2.
+    - ``"axes"``: of every pair over the others of its agent, and over the others of its target, both added to what it
+      is itself (layers of this form are those that any order of rows and columns leaves alone: Hartford and others,
+      "Deep models of interactions across sets", ICML 2018). It costs n m (n + m) instead of (n m)^2.
 
     It takes any n and m at run time, and permuting agents or targets permutes the outputs alike.
 

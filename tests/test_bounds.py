@@ -41,7 +41,7 @@ def plan(scenario, targets, sensors=((0, 0),), heading=(0,), **options):
 @pytest.mark.parametrize(("degrees", "turns"), [(0, 0), (44, 0), (47, 1), (64, 4), (-64, -4), (179, 27), (-179, -27)])
 def test_it_turns_as_little_as_it_takes(degrees, turns):
     assert plan(ONE, [at(degrees)], reach=None) == [turns]
-    assert plan(ONE, [at(degrees)]) == [turns if abs(turns) <= 10 else 0]  # not to be reached within the plan
+    assert plan(ONE, [at(degrees)], reach=10) == [turns if abs(turns) <= 10 else 0]  # not to be reached within the plan
     assert plan(ONE, [at(degrees)], reach=2) == [turns if abs(turns) <= 2 else 0]
     assert plan(ONE, [at(degrees, 900)], reach=None) == [0]  # out of range
     assert plan(ONE.replace(field_of_view=360), [(-500, 0)]) == [0]  # all round: exactly behind as well
@@ -134,7 +134,7 @@ def test_sensors_follow_their_plan_until_the_next():
 
 def test_without_a_state_a_plan_is_made_and_a_failed_sensor_gives_its_own_up():
     scenario = Scenario(num_sensors=2, num_targets=1, min_sensors=1, **STILL)
-    agent = ExactAgent(scenario)
+    agent = ExactAgent(scenario, every=10)
     seen = shown(scenario, sensor_position=[(0, 0), (0, 10)], heading=[0, 170], target_position=[at(90)])
     seen["mask"][:] = 1
     action, state = agent.predict(seen)

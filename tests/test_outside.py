@@ -13,7 +13,7 @@ import perception.attention as attention_module
 from perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
 from perception.adapters import tensordict_module
 
-OVER = ["agents", "targets", "pairs"]
+OVER = ["agents", "targets", "pairs", "axes"]
 BATCH, AGENTS, TARGETS = Dim("batch", min=1, max=512), Dim("n", min=2, max=64), Dim("m", min=2, max=64)
 SHAPES = ({0: BATCH, 1: AGENTS, 2: TARGETS}, {0: BATCH, 1: AGENTS, 2: TARGETS})
 FEATURES = ["per_target", "per_agent", "global_feature"]
@@ -175,7 +175,10 @@ def test_the_encoders_weights(over):
     features, weights = net(pairs, mask, need_weights=True)
     close(features, net(pairs, mask))
     shapes = {"agents": (3, 2, 4, 4), "targets": (3, 4, 2, 5, 5), "pairs": (3, 2, 20, 20)}
-    there = {"agents": ["targets", "agents"], "targets": ["targets"], "pairs": ["pairs"]}[over]
+    if over == "axes":
+        shapes["agents"] = (3, 5, 2, 4, 4)  # of every target
+    both = ["targets", "agents"]
+    there = {"agents": both, "targets": ["targets"], "pairs": ["pairs"], "axes": both}[over]
     for name, value in weights._asdict().items():
         assert (value is not None) == (name in there)
         if value is not None:

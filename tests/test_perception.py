@@ -3,9 +3,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perception import AgentTargetEncoder, AttentionLayer
+from perception import AgentTargetEncoder, AttentionLayer, FlatEncoder
 
-OVER = ["agents", "targets", "pairs"]
+OVER = ["agents", "targets", "pairs", "axes"]
 
 
 def layer(**options):
@@ -124,7 +124,7 @@ def test_agents_hear_of_each_other_unless_told_otherwise():
     pairs = torch.randn(2, 3, 6, dtype=torch.float64)
     changed = pairs.clone()
     changed[1] += 1
-    for over, hears in (("agents", True), ("pairs", True), ("targets", False)):
+    for over, hears in (("agents", True), ("pairs", True), ("axes", True), ("targets", False)):
         net = encoder(attend_over=over)
         difference = (net(pairs).per_agent[0] - net(changed).per_agent[0]).abs().max()
         assert bool(difference > 1e-6) is hears
@@ -161,3 +161,58 @@ def test_gradients_are_exact():
 def test_bad_input(call, error, says):
     with pytest.raises(error, match=says):
         call()
+
+
+def test_over_the_axes_by_hand():
+    """A pair is what it is, and what the others of its agent and of its target add."""
+    net = encoder(attend_over="axes")
+    pairs = torch.randn(3, 4, 6, dtype=torch.float64)
+    embedded, features = net.embed(pairs), net(pairs)
+    for i in range(3):
+        for j in range(4):
+            row = net.attention(embedded[i])[0][j]
+            column = net.between_agents(embedded[:, j])[0][i]
+            torch.testing.assert_close(features.per_target[i, j], embedded[i, j] + row + column)
+    torch.testing.assert_close(features.per_agent, features.per_target.sum(1))
+    torch.testing.assert_close(features.global_feature, features.per_target.sum((0, 1)))
+
+
+def test_frequencies_leave_no_jump_behind_a_sensor():
+    net = encoder(frequencies=2, embed_layers=2)
+    waves = net.embed[0](torch.tensor([[0.5, -1.0]]))
+    expected = [0.5, -1.0, 1, 0, 0, 0, 0, -1, -1, 1]  # sin and cos of 1 and 2 half turns of each
+    torch.testing.assert_close(waves, torch.tensor([expected], dtype=waves.dtype), atol=1e-6, rtol=0)
+    assert [layer.in_features for layer in net.embed if isinstance(layer, torch.nn.Linear)] == [6 * 5, 8]
+    for wrong in ({"frequencies": -1}, {"embed_layers": 0}, {"layer": "lstm"}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            encoder(**wrong)
+
+
+@pytest.mark.parametrize("over", OVER)
+def test_a_recurrent_encoder_skips_what_is_masked(over):
+    net = encoder(attend_over=over, layer="recurrent")
+    pairs = torch.randn(2, 3, 4, 6, dtype=torch.float64)
+    whole = net(pairs)
+    padded = torch.nn.functional.pad(pairs, (0, 0, 0, 2), value=torch.nan)
+    mask = torch.zeros(2, 3, 6, dtype=torch.bool)
+    mask[..., :4] = True
+    torch.testing.assert_close(net(padded, mask).global_feature, whole.global_feature)
+    with pytest.raises(ValueError, match="a recurrent layer has no attention weights"):
+        net(pairs, need_weights=True)
+
+
+def test_the_flat_encoder():
+    net = FlatEncoder(3, 4, 6, 8).double()
+    pairs = torch.randn(2, 3, 4, 6, dtype=torch.float64)
+    features = net(pairs)
+    assert [tuple(feature.shape) for feature in features] == [(2, 3, 4, 8), (2, 3, 8), (2, 8)]
+    order = [2, 0, 1]
+    torch.testing.assert_close(net(pairs[:, order]).per_agent, features.per_agent[:, order])  # agents share it
+    mask = torch.ones(2, 3, 4, dtype=torch.bool)
+    torch.testing.assert_close(net(pairs, mask).global_feature, features.global_feature)
+    mask[0, 1, 2] = False
+    hidden = pairs.clone()
+    hidden[0, 1, 2] = torch.nan
+    torch.testing.assert_close(net(hidden, mask).global_feature, net(pairs, mask).global_feature)
+    with pytest.raises(ValueError, match="pairs are of 4 agents and 3 targets; this encoder is for 3 and 4"):
+        net(pairs.transpose(1, 2))

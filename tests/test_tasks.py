@@ -247,7 +247,7 @@ def test_a_batch_is_its_single_scenes(task):
 @pytest.mark.parametrize(
     ("build", "says"),
     [
-        (lambda: ExecutorTask(padding="none"), "padding is 'none'; it must be attended or masked"),
+        (lambda: ExecutorTask(padding="none"), "padding is 'none'; it must be one of attended, masked, unfiltered"),
         (lambda: ExecutorTask(goals_every=0), "goals_every is 0"),
         (lambda: CoordinatorTask(executor="clever"), "executor is 'clever'; it must be 'scripted' or a policy"),
         (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or holds"),

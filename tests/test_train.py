@@ -35,7 +35,7 @@ def same_training(one, other):
     return all(
         np.array_equal(one[name], other[name])
         if name != "progress/curve"
-        else np.array_equal(one[name][:, [0, 2, 3]], other[name][:, [0, 2, 3]])
+        else np.array_equal(one[name][:, [0, 2, 3, 4]], other[name][:, [0, 2, 3, 4]])
         for name in one
         if name != "progress/seconds"
     )
@@ -55,13 +55,17 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
         "curve.png",
         "episode.gif",
         "evaluation.json",
+        "evaluation.md",
+        "bars.png",
+        "pareto.png",
+        "over_time.png",
     }
     for path in left:
         assert path in whole.stdout
     result = json.loads((tmp_path / "whole" / "evaluation.json").read_text())
     assert set(result) == {"scenario", "episodes", "seeds", "agents"}
-    assert set(result["agents"]) == {"trained", "random", "still", "nearest"}
-    assert set(result["agents"]["trained"]) == {"coverage", "rotation", "average_gain", "per_episode"}
+    assert set(result["agents"]) == {"trained", "random", "still", "nearest", "greedy", "planner"}
+    assert {"coverage", "rotation", "average_gain", "per_episode"} <= set(result["agents"]["trained"])
     assert len(result["agents"]["trained"]["per_episode"]["coverage"]) == 2
     assert "trained" in whole.stdout
 
@@ -114,11 +118,11 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
 
     model, venv = build(tmp_path)
     model.learn(2 * 32)
-    save_training(tmp_path / "part", model, venv, Progress(3.0, [(1, 2, 3, 4)]))
+    save_training(tmp_path / "part", model, venv, Progress(3.0, [(1, 2, 3, 4, 5)]))
     np.random.seed(99)  # noqa: NPY002 - another process would not be here either
     model, venv = build(tmp_path)
     progress = load_training(tmp_path / "part", model, venv)
-    assert progress == Progress(3.0, [(1, 2, 3, 4)])
+    assert progress == Progress(3.0, [(1, 2, 3, 4, 5)])
     model.learn(3 * 32, reset_num_timesteps=False)
     save_training(tmp_path / "resumed", model, venv, Progress())
     assert same_training(
