@@ -131,6 +131,7 @@ def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Pa
         evaluation = evaluate_executors(
             {name: level for name, (level, _) in levels.items()},
             scenario,
+            training_seeds=[seeds for _, every in levels.values() for seeds in every],
             episodes=options.episodes,
             max_episode_steps=options.episode_steps,
         )

@@ -97,6 +97,18 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         safetensors.torch.save_file(tensors_of(policy), temporary)
 
 
+def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
+    """A plain network has the numbers of sensors and targets built in; that of one sensor the number of targets."""
+    trained, asked = ((one.num_sensors, one.num_targets) for one in (config.scenario, scenario))
+    if config.task == "Executor" or config.options.get("per_sensor"):
+        trained, asked = trained[1:], asked[1:]
+    if config.policy.get("encoder") == "mlp" and trained != asked:
+        raise ValueError(
+            f"{folder} is a plain network for {config.scenario.num_sensors} sensors and {config.scenario.num_targets} "
+            f"targets; it does not fit {scenario.num_sensors} and {scenario.num_targets}"
+        )
+
+
 def copy_executor(executor: str, folder: str | Path) -> None:
     """Put the executor's checkpoint that a run or checkpoint `executor` holds into the checkpoint's folder `folder`."""
     source = executor_folder(executor)
@@ -130,7 +142,9 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
     config = _read_config(folder / "config.json")
-    policy = build_policy(config, config.scenario if scenario is None else load_scenario(scenario))
+    scenario = config.scenario if scenario is None else load_scenario(scenario)
+    _check_sizes(folder, config, scenario)
+    policy = build_policy(config, scenario)
     path = folder / "policy.safetensors"
     put_tensors(policy, read_tensors(path), path)
     policy.set_training_mode(False)

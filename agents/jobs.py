@@ -41,7 +41,7 @@ class Options:
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: float | None = None
     """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an
-    executor for 3500000 steps, a coordinator for 300000."""
+    executor for 3500000 steps, a coordinator for 600000."""
     total_steps: int | None = None
     """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
     repeatable."""
@@ -243,7 +243,7 @@ class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
 
     job = "coordinator"
-    default_limit = {"total_steps": 300_000}
+    default_limit = {"total_steps": 600_000}
 
     executor: str = "scripted"
     """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
@@ -318,7 +318,7 @@ class HitMacOptions:
     executor_steps: int | None = None
     """Most steps of the executor's training, over all sensors, 1 or more; 3500000 if there is no limit."""
     coordinator_steps: int | None = None
-    """Most decisions of the coordinator's training, over all scenes, 1 or more; 300000 if there is no limit."""
+    """Most decisions of the coordinator's training, over all scenes, 1 or more; 600000 if there is no limit."""
     seed: int = 0
     """Seed of networks and scenes, 0 to 1000000."""
     run_dir: Path | None = None

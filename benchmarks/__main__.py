@@ -178,6 +178,21 @@ def training() -> None:
     print(f"\ntrain.py --minutes 0.5: {int(steps) / 30:,.0f} environment steps/s end to end")
 
 
+def hierarchy() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        run_dir = str(Path(folder) / "run")
+        limits = ["--executor-steps", "100000", "--coordinator-minutes", "0.5", "--episodes", "1"]
+        command = [sys.executable, "train.py", "hit-mac", "--run-dir", run_dir, *limits]
+        printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        decisions = [line for line in printed.splitlines() if "steps in" in line][-1].split()[0]
+        command = [sys.executable, "-m", "agents.evaluate", "--agents", run_dir, "--episodes", "200"]
+        began = time.perf_counter()
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        seconds = time.perf_counter() - began
+    print(f"\ntraining of the coordinator with its executor: {int(decisions) / 30:,.0f} decisions/s end to end")
+    print(f"200 episodes of both, evaluated: {seconds:.1f} s, the start of Python included")
+
+
 BENCHMARKS = {
     "simulator": simulator,
     "memory": memory,
@@ -189,6 +204,7 @@ BENCHMARKS = {
     "gymnasium": gymnasium,
     "start": start,
     "training": training,
+    "hierarchy": hierarchy,
 }
 
 

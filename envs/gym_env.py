@@ -205,7 +205,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `features` | `envs.PAPER_FEATURES` | names of features |
     | `turn_cost` | 0.01 | what its turn costs a sensor |
     | `goals_every` | 10 | steps between two choices of goals |
-    | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals |
+    | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals; or see `envs.goals` |
     | `render_mode` | None | `"rgb_array"` or `"human"` |
 
     ## Versions
@@ -261,7 +261,7 @@ class CoordinatorEnv(DirectionalSensorEnv):
     | `features` | `envs.PAPER_FEATURES` | names of features |
     | `executor` | `"scripted"` | or a policy with `predict`, called in one batch for all sensors of all scenes |
     | `executor_features` | `envs.PAPER_FEATURES` | what such a policy is shown |
-    | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows that it is shown from the targets |
+    | `padding` | `"attended"` | how such a policy is shown the targets assigned, as in ``dsn/Executor-v0`` |
     | `idle` | `"random"` | `"holds"`: a sensor with nothing assigned holds still |
     | `decision` | 10 | sub-steps of a decision |
     | `render_mode` | None | `"rgb_array"` or `"human"` |

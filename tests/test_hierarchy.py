@@ -347,7 +347,8 @@ def test_a_policy_of_one_sensor_acts_for_all(tmp_path):
     for i in range(4):
         own = {key: value[:, i] for key, value in shown.items()}
         np.testing.assert_array_equal(policy.predict(own, deterministic=True)[0], actions[:, i])
-    with pytest.raises(ValueError, match=r"has shape .*; it must be"):
+    load_agent(str(tmp_path), load_scenario("hit-mac-6x5"))
+    with pytest.raises(ValueError, match="for 4 sensors and 5 targets; it does not fit 4 and 7"):
         load_agent(str(tmp_path), load_scenario("hit-mac-4x7"))
 
 
