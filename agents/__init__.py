@@ -2,15 +2,21 @@
 
 from agents.attention_policy import AttentionExtractor, AttentionPolicy
 from agents.checkpoint import PolicyConfig, load_policy, save_policy
+from agents.hierarchy import HierarchicalAgent, Level
 from agents.policy import Policy
-from agents.registry import SCRIPTED, scripted_agent
+from agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 
 __all__ = [
     "SCRIPTED",
+    "Agent",
     "AttentionExtractor",
     "AttentionPolicy",
+    "HierarchicalAgent",
+    "Level",
     "Policy",
     "PolicyConfig",
+    "load_agent",
+    "load_executor",
     "load_policy",
     "save_policy",
     "scripted_agent",

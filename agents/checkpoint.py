@@ -99,13 +99,13 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
 
 def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """A plain network has the numbers of sensors and targets built in; that of one sensor the number of targets."""
-    trained, asked = ((one.num_sensors, one.num_targets) for one in (config.scenario, scenario))
-    if config.task == "Executor" or config.options.get("per_sensor"):
-        trained, asked = trained[1:], asked[1:]
-    if config.policy.get("encoder") == "mlp" and trained != asked:
+    trained = config.scenario
+    of_one = config.task == "Executor" or config.options.get("per_sensor")
+    fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
+    if config.policy.get("encoder") == "mlp" and not fits:
         raise ValueError(
-            f"{folder} is a plain network for {config.scenario.num_sensors} sensors and {config.scenario.num_targets} "
-            f"targets; it does not fit {scenario.num_sensors} and {scenario.num_targets}"
+            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets; "
+            f"it does not fit {scenario.num_sensors} and {scenario.num_targets}"
         )
 
 

@@ -107,6 +107,9 @@ class Options:
         if self.resume and self.run_dir is None:
             raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
 
+    def check_on(self, scenario: Scenario) -> None:
+        """Raise ValueError for what does not fit the scenario."""
+
     def allowed(self) -> dict[str, tuple[bool, str]]:
         """Of every option that has a range, whether it is in it, and the range in words."""
         return {
@@ -272,6 +275,10 @@ class CoordinatorOptions(Options):
             "idle": (self.idle in ("random", "holds"), "random or holds"),
             "decision": (self.decision >= 1, "1 or more"),
         }
+
+    def check_on(self, scenario: Scenario) -> None:
+        """See :meth:`Options.check_on`."""
+        load_executor(self.executor, scenario)
 
     @property
     def credit(self) -> str:

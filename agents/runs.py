@@ -49,6 +49,7 @@ def prepare(options: AnyOptions, program: str, arguments: Sequence[str] | None) 
         return _resumed(options, program, arguments)
     scenario = load_scenario(options.scenario)
     if isinstance(options, Options):
+        options.check_on(scenario)
         options = with_limits(options)
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     if run_dir.exists():

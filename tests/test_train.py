@@ -95,6 +95,53 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     assert "--gamma is 0.5, but the run in whole has 0.97; it cannot be changed" in other.stderr
 
 
+def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
+    small = ["--executor-steps", 1024, "--coordinator-steps", 128, "--num-envs", 8, "--weight-dim", 8, "--episodes", 2]
+    whole = run("hit-mac", "--run-dir", "whole", *small, cwd=tmp_path)
+    assert whole.returncode == 0, whole.stderr
+    executor = json.loads((tmp_path / "whole" / "executor" / "evaluation.json").read_text())
+    assert set(executor["agents"]) == {"trained", "scripted", "random", "still"}
+    coordinator = json.loads((tmp_path / "whole" / "coordinator" / "evaluation.json").read_text())
+    assert {"trained", "assign-all", "assign-in-range", "random", "still", "nearest"} <= set(coordinator["agents"])
+    held = tmp_path / "whole" / "coordinator" / "checkpoint" / "executor" / "policy.safetensors"
+    assert held.read_bytes() == (tmp_path / "whole" / "executor" / "checkpoint" / "policy.safetensors").read_bytes()
+
+    # A longer one goes on; one that is whole already is only evaluated again.
+    again = run("hit-mac", "--run-dir", "whole", "--resume", "--coordinator-steps", 256, cwd=tmp_path)
+    assert again.returncode == 0, again.stderr
+    state = training(tmp_path / "whole" / "coordinator")
+    assert state["progress/steps"].tolist() == [256]
+    other = run("hit-mac", "--run-dir", "whole", "--resume", "--features", "hit-mac", cwd=tmp_path)
+    assert other.returncode == 2
+    assert "--features is hit-mac, but the run in whole has frame; it cannot be changed" in other.stderr
+    wrong = run("coverage", "--run-dir", "whole", "--resume", cwd=tmp_path)
+    assert wrong.returncode == 2
+    assert "whole is a run of the job hit-mac; coverage cannot go on with it" in wrong.stderr
+
+    # Two trainings of one agent, an assignment with the executor, two sizes, and everything that is left.
+    agents = "ours=whole+whole/coordinator,assign-all:whole,whole:scripted,still"
+    command = ["-m", "agents.evaluate", "--agents", agents, "--sizes", "4x5,2x3", "--episodes", "3"]
+    command += ["--max-episode-steps", "30", "--bounds", "--json", "all.json", "--pictures", "pictures"]
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
+    first, second = json.loads((tmp_path / "all.json").read_text())
+    assert (first["scenario"], second["scenario"]) == ("hit-mac-4x5", "hit-mac-2x3")
+    ours = first["agents"]["ours"]
+    assert ours["runs"] == ["whole", "whole/coordinator"]
+    assert len(ours["per_episode"]["coverage"]) == 6
+    assert ours["per_episode"]["coverage"][:3] != [None] * 3
+    assert first["agents"]["free turning"]["coverage"]["mean"] >= ours["coverage"]["mean"]
+    left = {"evaluation.md", "bars.png", "pareto.png", "over_time.png", "heat_maps.png"}
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == left
+    assert max(map(len, done.stdout.split("\n\n")[1].splitlines())) <= 80
+
+
 def build(tmp_path):
     from stable_baselines3 import PPO
 
@@ -190,6 +237,12 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
     ("arguments", "says"),
     [
         (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
+        (["chess"], "unknown job 'chess': known are coverage, executor, coordinator, hit-mac"),
+        (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
+        (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
+        (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
+        (["hit-mac", "--features", "smell"], "--features is smell; it must be one of hit-mac, frame, motion"),
+        (["hit-mac", "--episodes", "0"], "--episodes is 0; it must be 1 or more"),
         (["--num-envs", "abc"], "'abc'"),
         (["--minutes", "-1"], "--minutes is -1.0; it must be over 0"),
         (["--minutes", "nan"], "--minutes is nan; it must be over 0"),
