@@ -27,6 +27,9 @@ from perception.encoder import ATTEND_OVER
 FIRST_TRAINING_SEED = 2**40
 MAX_ENVS = 2**16
 
+EXECUTOR_STEPS = 1_500_000
+"""How long the executor of a whole HiT-MAC is trained if nothing else is said, steps over all sensors."""
+
 Learner = PPO | A2C
 
 
@@ -41,7 +44,7 @@ class Options:
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: float | None = None
     """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an
-    executor for 3500000 steps, a coordinator for 600000."""
+    executor for 3500000 steps, a coordinator for 300000."""
     total_steps: int | None = None
     """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
     repeatable."""
@@ -246,7 +249,7 @@ class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
 
     job = "coordinator"
-    default_limit = {"total_steps": 600_000}
+    default_limit = {"total_steps": 300_000}
 
     executor: str = "scripted"
     """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
@@ -311,21 +314,24 @@ class CoordinatorOptions(Options):
 class HitMacOptions:
     """Train HiT-MAC whole: an executor, then a coordinator with it, and evaluate both together.
 
+    The executor learns on the coordinator's scene, where it will be used, and not on the paper's own, where targets move
+    faster: this is worth more than any length of training. Ctrl-C ends the training of the level that it is at.
+
     What is not here keeps the default of the two jobs; train them one after the other to change it.
     """
 
     job = "hit-mac"
 
     scenario: str = "hit-mac"
-    """The coordinator's scene: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    """The scene of both: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     executor_minutes: float | None = None
     """Longest training of the executor, minutes, over 0."""
     coordinator_minutes: float | None = None
     """Longest training of the coordinator, minutes, over 0."""
     executor_steps: int | None = None
-    """Most steps of the executor's training, over all sensors, 1 or more; 3500000 if there is no limit."""
+    """Most steps of the executor's training, over all sensors, 1 or more; 1500000 if there is no limit."""
     coordinator_steps: int | None = None
-    """Most decisions of the coordinator's training, over all scenes, 1 or more; 600000 if there is no limit."""
+    """Most decisions of the coordinator's training, over all scenes, 1 or more; 300000 if there is no limit."""
     seed: int = 0
     """Seed of networks and scenes, 0 to 1000000."""
     run_dir: Path | None = None
@@ -356,9 +362,13 @@ class HitMacOptions:
         paper: dict[str, Any] = {}
         if self.features == "hit-mac":
             paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "frequencies": 4}
+        executor_steps = self.executor_steps
+        if executor_steps is None and self.executor_minutes is None:
+            executor_steps = EXECUTOR_STEPS
         executor = ExecutorOptions(
+            scenario=self.scenario,
             minutes=self.executor_minutes,
-            total_steps=self.executor_steps,
+            total_steps=executor_steps,
             run_dir=run_dir / "executor",
             **shared,
             **paper,

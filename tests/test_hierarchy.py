@@ -12,6 +12,7 @@ from stable_baselines3.common.buffers import DictRolloutBuffer
 from agents import AttentionPolicy, PolicyConfig, save_policy
 from agents.checkpoint import build_policy, copy_executor, load_policy
 from agents.credit import SensorBernoulli, SensorRolloutBuffer
+from agents.evaluate import evaluate, evaluate_executors
 from agents.hierarchy import (
     AssignAll,
     AssignInRange,
@@ -21,7 +22,7 @@ from agents.hierarchy import (
     ScriptedExecutor,
 )
 from agents.policy import PerSensor, ReleasedPolicy
-from agents.registry import load_agent, load_executor
+from agents.registry import Agent, load_agent, load_executor
 from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
 from envs.goals import show_goals
 from envs.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
@@ -418,3 +419,41 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
             load_agent(name, HIT_MAC)
     level, seeds = load_executor(str(tmp_path / "e"), HIT_MAC)
     assert (level.padding, seeds) == ("masked", ((2**40, 2**40 + 9),))
+
+
+def test_the_decision_reward_counts_what_is_assigned():
+    """It is that of the coordinator's task: -0.1 while no sensor sees a target that is assigned to it."""
+    nothing = type("Nothing", (AssignAll,), {"decide": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
+    executor = Level(ScriptedExecutor(), ScriptedExecutor.features)
+    idle, full = (
+        HierarchicalAgent(HIT_MAC, Level(coordinator, ("distance",)), executor, idle="holds")
+        for coordinator in (nothing(), AssignAll())
+    )
+    agents = [Agent("idle", idle, idle.features), Agent("full", full, full.features), load_agent("still", HIT_MAC)]
+    result = evaluate(agents, HIT_MAC, episodes=6, seed=7, max_episode_steps=10, progress=False)["agents"]
+    assert result["idle"]["decision_reward"]["mean"] == pytest.approx(-0.1)
+    still = result["still"]["per_episode"]
+    assert result["idle"]["per_episode"]["coverage"] == still["coverage"]
+    task = CoverageTask(HIT_MAC, 6, 7)
+    reward, seen, present = np.zeros(6), np.zeros((6, 5)), 10
+    for _ in range(10):
+        task.step(np.zeros((6, 4), np.int64))
+        now = task.simulator.coverage
+        reward += np.where(now > 0, now, -0.1) / 10
+        seen += task.simulator.state.covered
+    np.testing.assert_allclose(still["decision_reward"], reward)
+    np.testing.assert_allclose(still["least_covered"], seen.min(-1) / present)
+    whole = result["full"]["per_episode"]
+    assert all(r <= c + 1e-12 for r, c in zip(whole["decision_reward"], whole["coverage"], strict=True))
+
+
+def test_executors_are_evaluated_on_their_own_task():
+    result = evaluate_executors(
+        {"still": load_executor("still", HIT_MAC)[0]}, episodes=4, seed=3, max_episode_steps=12, progress=False
+    )["agents"]["still"]
+    task = ExecutorTask(num_envs=4, seed=3, goals_every=1)
+    reward = np.mean([task.step(np.zeros((4, 4), np.int64)) for _ in range(12)], 0)
+    np.testing.assert_allclose(result["per_episode"]["reward"], reward)
+    assert result["rotation"]["mean"] == 0
+    with pytest.raises(ValueError, match="overlap with the seeds 4 to 5"):
+        evaluate_executors({}, training_seeds=[(4, 5)], episodes=4, seed=3)
