@@ -314,8 +314,8 @@ class CoordinatorOptions(Options):
 class HitMacOptions:
     """Train HiT-MAC whole: an executor, then a coordinator with it, and evaluate both together.
 
-    The executor learns on the coordinator's scene, where it will be used, and not on the paper's own, where targets move
-    faster: this is worth more than any length of training. Ctrl-C ends the training of the level that it is at.
+    The executor learns on the coordinator's scene, where it will be used, and not on the paper's own, where targets
+    move faster. Ctrl-C ends the training of the level that it is at.
 
     What is not here keeps the default of the two jobs; train them one after the other to change it.
     """

@@ -129,16 +129,17 @@ def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one
 
 
 def test_reordering_sensors_and_targets_reorders_the_assignment():
-    space = CoordinatorTask().observation_space
-    policy = AttentionPolicy(space, spaces.MultiBinary(20), lambda _: 1e-3, weight_dim=8, attend_over="axes")
-    shown = CoordinatorTask("hit-mac", 5, 0, features=DEFAULT_FEATURES).observe()
-    space = CoordinatorTask(features=DEFAULT_FEATURES).observation_space
-    policy = AttentionPolicy(space, spaces.MultiBinary(20), lambda _: 1e-3, weight_dim=8, attend_over="axes")
-    logits = lambda seen: policy.get_distribution(policy.obs_to_tensor(seen)[0]).distribution.logits  # noqa: E731
-    sensors, targets = [2, 0, 3, 1], [4, 2, 0, 1, 3]
+    task = CoordinatorTask("hit-mac", 5, 0, features=DEFAULT_FEATURES)
+    policy = AttentionPolicy(
+        task.observation_space, task.action_space, lambda _: 1e-3, weight_dim=8, attend_over="axes"
+    )
+
+    def logits(seen):
+        return policy.get_distribution(policy.obs_to_tensor(seen)[0]).distribution.logits.unflatten(-1, (4, 5))
+
+    sensors, targets, shown = [2, 0, 3, 1], [4, 2, 0, 1, 3], task.observe()
     other = {key: value[:, sensors][:, :, targets] for key, value in shown.items()}
-    expected = logits(shown).unflatten(-1, (4, 5))[:, sensors][:, :, targets].flatten(1)
-    torch.testing.assert_close(logits(other), expected)
+    torch.testing.assert_close(logits(other), logits(shown)[:, sensors][:, :, targets])
 
 
 def test_one_sensor_is_a_scene_with_one_sensor():
