@@ -22,7 +22,7 @@ from agents.hierarchy import COORDINATORS
 from agents.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Learner, Options, build
 from agents.progress import TrainingProgress, stop_on_signal
 from agents.registry import load_agent, load_executor
-from agents.report import save_curve, save_film
+from agents.report import released_reward, save_curve, save_film
 from agents.resume import Progress, load_training, save_training
 from agents.runs import prepare
 from agents.tables import table
@@ -149,6 +149,9 @@ def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Pa
     save_evaluation(run_dir / "evaluation.json", evaluation)
     metric, along = ("reward", reward) if isinstance(options, ExecutorOptions) else ("coverage", coverage)
     references = {name: result[metric]["mean"] for name, result in evaluation["agents"].items()}
+    released = released_reward(scenario.name) or {}
+    if metric == "coverage" and (size := (scenario.num_sensors, scenario.num_targets)) in released:
+        references["released HiT-MAC"] = released[size]
     save_curve(run_dir / "curve.png", steps, seconds / 60, along, metric, references)
     save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=sub_steps)
     print(f"\n{table(evaluation)}")

@@ -23,6 +23,7 @@ from agents.report import released_reward
 from agents.statistics import probability_of_improvement, summary
 from agents.tables import markdown, table
 from envs.files import write_text
+from envs.goals import by_sensor
 from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive
 from envs.tasks import DECISIONS, IDLE_PENALTY, SUB_STEPS, CoverageTask, ExecutorTask
@@ -163,7 +164,7 @@ def evaluate_executors(
             )
             sums = np.zeros((3, episodes))
             for _ in range(max_episode_steps):
-                rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in task.observe().items()}
+                rows = by_sensor(task.observe())
                 action, _ = level.policy.predict(rows, deterministic=True)
                 reward = task.step(action.reshape(episodes, -1))
                 sums += reward, task.simulator.rotation, task.simulator.coverage

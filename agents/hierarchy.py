@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.policy import Policy
 from agents.scripted import ScriptedAgent
-from envs.goals import check_padding, show_goals
+from envs.goals import by_sensor, check_padding, show_goals
 from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
 from envs.simulator import positive
@@ -84,8 +84,7 @@ class HierarchicalAgent(ScriptedAgent):
             chosen, _ = self.coordinator.policy.predict(seen, deterministic=deterministic)
             assigned[due], age[due] = chosen.reshape(-1, *mask.shape[1:]) != 0, 0
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
-        rows = show_goals(seen, assigned, self.executor.padding, self._row_id)
-        rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in rows.items()}
+        rows = by_sensor(show_goals(seen, assigned, self.executor.padding, self._row_id))
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
         chosen = self.executor.policy.predict(rows, deterministic=True)[0]
         turns = chosen.reshape(*mask.shape[:2], -1)[..., 0]  # lenses that zoom stay as they are

@@ -13,6 +13,7 @@ from stable_baselines3 import A2C, PPO
 from agents.attention_policy import ENCODERS, AttentionPolicy
 from agents.checkpoint import PolicyConfig
 from agents.credit import SensorRolloutBuffer
+from agents.hierarchy import EXECUTORS
 from agents.registry import load_executor
 from envs.goals import PADDINGS
 from envs.observation import DEFAULT_FEATURES, FEATURE_SETS, check_features
@@ -282,6 +283,10 @@ class CoordinatorOptions(Options):
     def check_on(self, scenario: Scenario) -> None:
         """See :meth:`Options.check_on`."""
         load_executor(self.executor, scenario)
+        if self.executor in EXECUTORS and self.executor != "scripted":
+            raise ValueError(
+                f"--executor is {self.executor}; it must be scripted or the directory of a run or checkpoint"
+            )
 
     @property
     def credit(self) -> str:
@@ -299,7 +304,7 @@ class CoordinatorOptions(Options):
             self.num_envs,
             scenario,
             features=self.features,
-            executor=executor.policy,
+            executor="scripted" if self.executor == "scripted" else executor.policy,  # that one is compiled
             executor_features=executor.features,
             padding=executor.padding,
             idle=self.idle,

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
+from envs.goals import by_sensor
 from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
@@ -54,7 +55,7 @@ class PerSensor:
     ) -> tuple[np.ndarray, None]:
         """See :class:`Policy`; the actions are (B, n), or (B, 2 n), all turns before all zooms."""
         scenes, sensors = observation["mask"].shape[:2]
-        rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in observation.items()}
+        rows = by_sensor(observation)
         actions, _ = self.policy.predict(rows, deterministic=deterministic)
         return actions.reshape(scenes, sensors, -1).swapaxes(1, 2).reshape(scenes, -1), None
 

@@ -38,6 +38,11 @@ def show_goals(
     return {"pairs": packed, "mask": front}
 
 
+def by_sensor(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """What is shown of scenes (B, n, ...) as rows of single sensors (B * n, ...)."""
+    return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
+
+
 def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
     """The space of what :func:`show_goals` makes of observations out of `space`."""
     if padding != "unfiltered":

@@ -10,6 +10,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
+from envs.goals import by_sensor
 from envs.gym_env import DirectionalSensorEnv
 from envs.render import Viewer
 from envs.simulator import positive
@@ -145,7 +146,7 @@ class DirectionalSensorVecEnv(VecEnv):
         """What the rows observe now."""
         observation = self.task.observe()
         if self.per_sensor:
-            return {key: value.reshape(-1, *value.shape[2:]) for key, value in observation.items()}
+            return by_sensor(observation)
         return observation
 
     def _infos(self) -> list[dict[str, Any]]:

@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs import assignment
-from envs.goals import check_padding, goals_space, show_goals
+from envs.goals import by_sensor, check_padding, goals_space, show_goals
 from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
@@ -321,7 +321,7 @@ class CoordinatorTask(Task):
         features = self.executor_observer.features
         row_id = features.index("target_id") if "target_id" in features else -1
         shown = show_goals(self.executor_observer.observe(self.simulator), self.assigned, self.padding, row_id)
-        rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
+        rows = by_sensor(shown)
         action, _ = self.executor.predict(rows, deterministic=True)
         action = np.asarray(action).reshape(-1)
         if (

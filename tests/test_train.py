@@ -239,6 +239,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
         (["chess"], "unknown job 'chess': known are coverage, executor, coordinator, hit-mac"),
         (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
+        (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
         (["hit-mac", "--features", "smell"], "--features is smell; it must be one of hit-mac, frame, motion"),
