@@ -214,6 +214,9 @@ class ExecutorOptions(Options):
     gamma: float = 0.9
     turn_cost: float = 0.015
     """What a turn costs the sensor in training, 0 or more; the official task, which it is evaluated on, has 0.01."""
+    centring: float = 1.0
+    """What is lost if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the paper's, and the
+    official task's, is 1."""
     goals_every: int = 1
     """Steps between two choices of goals, 1 or more."""
     padding: str = "masked"
@@ -223,6 +226,7 @@ class ExecutorOptions(Options):
         """See :meth:`Options.allowed`."""
         return super().allowed() | {
             "turn_cost": (0 <= self.turn_cost < math.inf, "0 or more"),
+            "centring": (0 <= self.centring <= 1, "0 to 1"),
             "goals_every": (self.goals_every >= 1, "1 or more"),
             "padding": (self.padding in PADDINGS, _one_of(PADDINGS)),
         }
@@ -238,6 +242,7 @@ class ExecutorOptions(Options):
             scenario,
             features=self.features,
             turn_cost=self.turn_cost,
+            centring=self.centring,
             goals_every=self.goals_every,
             padding=self.padding,
             max_episode_steps=self.episode_steps,

@@ -36,11 +36,11 @@ def assign_in_range(state, b, assigned):
 
 
 @compiled
-def executor_rewards(state, b, turn_cost, action, assigned, rewards):
+def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b.
 
-    The mean over its assigned targets of ``1 - abs(bearing) / (field_of_view / 2)`` if the sensor sees the
-    target, else -1; 0 without any; less `turn_cost` if the sensor turned. A target that has left does not
+    The mean over its assigned targets of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if the sensor sees
+    the target, else -1; 0 without any; less `turn_cost` if the sensor turned. A target that has left does not
     count; a sensor that does not work gets 0.
     """
     for i in range(assigned.shape[1]):
@@ -51,7 +51,8 @@ def executor_rewards(state, b, turn_cost, action, assigned, rewards):
                 count += 1
                 if state.visible[i, j, b]:
                     x, y = state.target[j, X, b], state.target[j, Y, b]
-                    total += 1.0 - abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, FIELD_OF_VIEW, b] / 2.0)
+                    aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, FIELD_OF_VIEW, b] / 2.0)
+                    total += 1.0 - centring * aside
                 else:
                     total -= 1.0
         rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
@@ -117,7 +118,9 @@ def add_marginal_coverage(state, b, marginal):
 
 
 @kernel(nogil=True)
-def executor_step(state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, low, high):
+def executor_step(
+    state, parameters, tracks, turn_cost, centring, every, action, assigned, rewards, chosen, low, high
+):
     """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
@@ -125,19 +128,22 @@ def executor_step(state, parameters, tracks, turn_cost, every, action, assigned,
         physics.extra_moves(state, p, tracks, first, last)
         physics.sub_step(state, p, tracks, action, first, last)
         for b in range(first, last):
-            executor_rewards(state, b, turn_cost, action, assigned, rewards)
+            executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
             if state.scene[TIME, b] % every == 0:
                 assign_in_range(state, b, assigned)
         first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
-def executor_step_threads(state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, bounds):
+def executor_step_threads(
+    state, parameters, tracks, turn_cost, centring, every, action, assigned, rewards, chosen, bounds
+):
     """`executor_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         executor_step(
-            state, parameters, tracks, turn_cost, every, action, assigned, rewards, chosen, bounds[c], bounds[c + 1]
-        )
+            state, parameters, tracks, turn_cost, centring, every,
+            action, assigned, rewards, chosen, bounds[c], bounds[c + 1],
+        )  # fmt: skip
 
 
 @kernel(nogil=True)

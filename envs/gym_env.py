@@ -179,9 +179,9 @@ class ExecutorEnv(DirectionalSensorEnv):
 
     ## Reward
 
-    Of sensor i: the mean over its goals of ``1 - abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1;
-    0 if it has no goal or has failed; less `turn_cost` if it turned. The reward is the mean over the sensors of the
-    episode; each sensor's own stands in ``info["rewards"]``.
+    Of sensor i: the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the
+    target, else -1; 0 if it has no goal or has failed; less `turn_cost` if it turned. The reward is the mean over the
+    sensors of the episode; each sensor's own stands in ``info["rewards"]``.
 
     ## Start and end of an episode
 
@@ -204,6 +204,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `scenario` | `"hit-mac-executor"` | a `Scenario`, a preset's name (also with sizes) or a YAML file |
     | `features` | `envs.PAPER_FEATURES` | names of features |
     | `turn_cost` | 0.01 | what its turn costs a sensor |
+    | `centring` | 1.0 | what is lost if a goal is seen at the edge of the view, not in its middle, 0 to 1 |
     | `goals_every` | 10 | steps between two choices of goals |
     | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals; or see `envs.goals` |
     | `render_mode` | None | `"rgb_array"` or `"human"` |

@@ -161,14 +161,16 @@ class ExecutorTask(Task):
 
     At a reset all targets are goals of every sensor; after every tenth step, once its reward is taken, the
     goals of a sensor become the targets within its range. The reward of a sensor is the mean over its goals
-    of ``1 - abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1; 0 without a goal; less
-    `turn_cost` if it turned. The task's reward is the mean over the sensors.
+    of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1; 0 without a goal;
+    less `turn_cost` if it turned. The task's reward is the mean over the sensors.
 
     Each sensor is shown its goals only, packed to the front of its m rows (or as `padding` has it).
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
         turn_cost: what a sensor's turn costs it; 0 or more.
+        centring: what is lost if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the
+            paper's is 1, with which two goals seen at the edges are worth no more than one in the middle.
         goals_every: steps between two choices of goals; 1 or more.
         padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
             :func:`envs.goals.show_goals`.
@@ -182,11 +184,12 @@ class ExecutorTask(Task):
         *,
         features: Sequence[str] = PAPER_FEATURES,
         turn_cost: float = 0.01,
+        centring: float = 1.0,
         goals_every: int = DECISION,
         padding: str = "attended",
         num_threads: int | None = None,
     ) -> None:
-        self.turn_cost = check_cost(turn_cost)
+        self.turn_cost, self.centring = check_cost(turn_cost), _check_centring(centring)
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -208,6 +211,7 @@ class ExecutorTask(Task):
             assignment.executor_step,
             assignment.executor_step_threads,
             self.turn_cost,
+            self.centring,
             self.goals_every,
             self.checked(action),
             self.assigned,
@@ -378,6 +382,13 @@ def check_cost(turn_cost: float) -> float:
     if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
         raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
     return float(turn_cost)
+
+
+def _check_centring(centring: float) -> float:
+    """`centring` as a float, or a ValueError that says what it may be."""
+    if isinstance(centring, bool) or not isinstance(centring, int | float) or not 0 <= centring <= 1:
+        raise ValueError(f"centring is {centring!r}; it must be a number, 0 to 1")
+    return float(centring)
 
 
 def check_idle(idle: str) -> str:

@@ -72,6 +72,8 @@ def test_executor_rewards_by_hand():
         task.step([[1]])
     assert task.step([[0]]) == pytest.approx((1 - 20 / 45 - 1) / 2)
     assert ExecutorTask(ONE, turn_cost=0.5).turn_cost == 0.5
+    task = placed(ExecutorTask(ONE, centring=0.3), 0, [(500, 0), (0, 500)])
+    assert task.step([[1]]) == pytest.approx((1 - 0.3 * 5 / 45 - 1) / 2 - 0.01)
 
 
 def test_executor_goals_are_what_is_in_range_at_every_tenth_step():
@@ -248,6 +250,8 @@ def test_a_batch_is_its_single_scenes(task):
     ("build", "says"),
     [
         (lambda: ExecutorTask(padding="none"), "padding is 'none'; it must be one of attended, masked, unfiltered"),
+        (lambda: ExecutorTask(centring=1.5), "centring is 1.5; it must be a number, 0 to 1"),
+        (lambda: ExecutorTask(centring=float("nan")), "centring is nan"),
         (lambda: ExecutorTask(goals_every=0), "goals_every is 0"),
         (lambda: CoordinatorTask(executor="clever"), "executor is 'clever'; it must be 'scripted' or a policy"),
         (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or holds"),
