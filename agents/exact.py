@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from agents.scripted import ScriptedAgent
+from agents.scripted import ScriptedAgent, due
 from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
 from envs.simulator import positive
@@ -86,8 +86,8 @@ class ExactAgent(ScriptedAgent):
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
         left, age = state[0].copy(), state[1].copy()
-        due = age >= self.every if episode_start is None else (age >= self.every) | episode_start
-        left[due], age[due] = self.plan(pairs[due], mask[due]), 0
+        anew = due(age, self.every, episode_start)
+        left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
         left[~mask.any(-1)] = 0
         return self.with_zoom(_turns(left)), (left - np.sign(left), age + 1)
 

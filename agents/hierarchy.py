@@ -7,7 +7,7 @@ from typing import ClassVar, NamedTuple
 import numpy as np
 
 from agents.policy import Policy
-from agents.scripted import ScriptedAgent
+from agents.scripted import Dice, ScriptedAgent, due
 from envs.goals import by_sensor, check_padding, show_goals
 from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
@@ -78,18 +78,18 @@ class HierarchicalAgent(ScriptedAgent):
         if state is None:
             state = np.zeros(mask.shape, np.bool_), np.full(len(mask), self.decision)
         assigned, age = state[0].copy(), state[1].copy()
-        due = age >= self.decision if episode_start is None else (age >= self.decision) | episode_start
-        if due.any():
-            seen = {"pairs": pairs[due][..., self._of_coordinator], "mask": mask[due]}
+        anew = due(age, self.decision, episode_start)
+        if anew.any():
+            seen = {"pairs": pairs[anew][..., self._of_coordinator], "mask": mask[anew]}
             chosen, _ = self.coordinator.policy.predict(seen, deterministic=deterministic)
-            assigned[due], age[due] = chosen.reshape(-1, *mask.shape[1:]) != 0, 0
+            assigned[anew], age[anew] = chosen.reshape(-1, *mask.shape[1:]) != 0, 0
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         rows = by_sensor(show_goals(seen, assigned, self.executor.padding, self._row_id))
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
         chosen = self.executor.policy.predict(rows, deterministic=True)[0]
         turns = chosen.reshape(*mask.shape[:2], -1)[..., 0]  # lenses that zoom stay as they are
         nothing = ~(assigned & (mask != 0)).any(-1)
-        free = self.generator.integers(0, 3, turns.shape) if self.idle == "random" else STAY
+        free = self.dice.throw(3, turns.shape) if self.idle == "random" else STAY
         return self.with_zoom(np.where(nothing, free, turns)), (assigned, age + 1)
 
 
@@ -134,11 +134,11 @@ class AssignRandomly(_Rule):
     """Every target to every sensor or not, by the toss of a coin."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.generator = np.random.default_rng(seed)
+        self.dice = Dice(seed)
 
     def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """(B, n * m), 0 or 1 with equal chances."""
-        return self.generator.integers(0, 2, (len(mask), mask[0].size), np.int8)
+        return self.dice.throw(2, (len(mask), mask[0].size)).astype(np.int8)
 
 
 class ScriptedExecutor(_Rule):
@@ -172,11 +172,11 @@ class RandomExecutor(_Rule):
     """Every sensor takes one of the three actions at random."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.generator = np.random.default_rng(seed)
+        self.dice = Dice(seed)
 
     def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """(R,) uniform over stay, left and right."""
-        return self.generator.integers(0, 3, len(mask))
+        return self.dice.throw(3, (len(mask),))
 
 
 class StillExecutor(_Rule):

@@ -219,6 +219,8 @@ class ExecutorOptions(Options):
     official task's, is 1."""
     goals_every: int = 1
     """Steps between two choices of goals, 1 or more."""
+    goal_share: float = 1.0
+    """The chance with which a target in range becomes a goal, 0 to 1; the paper's, and the official task's, is 1."""
     padding: str = "masked"
     """How the goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
 
@@ -228,6 +230,7 @@ class ExecutorOptions(Options):
             "turn_cost": (0 <= self.turn_cost < math.inf, "0 or more"),
             "centring": (0 <= self.centring <= 1, "0 to 1"),
             "goals_every": (self.goals_every >= 1, "1 or more"),
+            "goal_share": (0 <= self.goal_share <= 1, "0 to 1"),
             "padding": (self.padding in PADDINGS, _one_of(PADDINGS)),
         }
 
@@ -244,6 +247,7 @@ class ExecutorOptions(Options):
             turn_cost=self.turn_cost,
             centring=self.centring,
             goals_every=self.goals_every,
+            goal_share=self.goal_share,
             padding=self.padding,
             max_episode_steps=self.episode_steps,
             stagger=True,

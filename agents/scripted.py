@@ -10,6 +10,22 @@ from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
 
 
+class Dice:
+    """Random whole numbers for one batch after another; those of a row do not depend on how many rows follow it.
+
+    Args:
+        seed: 0 or more.
+    """
+
+    def __init__(self, seed: int = 0) -> None:
+        self.seed, self.throws = seed, 0
+
+    def throw(self, sides: int, shape: tuple[int, ...]) -> np.ndarray:
+        """Numbers of that shape, uniform over 0 to sides - 1."""
+        self.throws += 1
+        return np.random.default_rng((self.seed, self.throws)).integers(0, sides, shape)
+
+
 class ScriptedAgent:
     """An agent that decides by rule.
 
@@ -21,7 +37,7 @@ class ScriptedAgent:
 
     def __init__(self, scenario: Scenario, seed: int = 0) -> None:
         self.scenario = scenario
-        self.generator = np.random.default_rng(seed)
+        self.dice = Dice(seed)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """The turns (B, n) for the features (B, n, m, d) and the mask (B, n, m) of a batch."""
@@ -44,12 +60,17 @@ class ScriptedAgent:
         return turns
 
 
+def due(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
+    """The scenes (B,) whose plan, `age` sub-steps old, is made anew: after `every`, and when an episode begins."""
+    return age >= every if episode_start is None else (age >= every) | episode_start
+
+
 class RandomAgent(ScriptedAgent):
     """Every sensor takes one of the three actions at random at every sub-step, and so does every lens that zooms."""
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Uniform over stay, left and right."""
-        return self.generator.integers(0, 3, (len(pairs), pairs.shape[1] * (2 if self.scenario.zoom else 1)))
+        return self.dice.throw(3, (len(pairs), pairs.shape[1] * (2 if self.scenario.zoom else 1)))
 
 
 class StillAgent(ScriptedAgent):

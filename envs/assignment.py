@@ -10,7 +10,7 @@ from numba import prange
 from envs import physics
 from envs.compiled import compiled, inlined, kernel
 from envs.physics import LEFT, RIGHT, STAY
-from envs.random import draw_integer
+from envs.random import draw_integer, draw_uniform
 from envs.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
 from envs.walks import move_targets
 
@@ -25,14 +25,15 @@ def bearing_to(state, b, i, x, y):
 
 
 @compiled
-def assign_in_range(state, b, assigned):
-    """Assign to every sensor of scene b the targets within its range."""
+def assign_in_range(state, b, share, assigned):
+    """Assign to every sensor of scene b the targets within its range, each with the chance `share`; 1 draws nothing."""
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
             dx = state.target[j, X, b] - state.sensor[i, X, b]
             dy = state.target[j, Y, b] - state.sensor[i, Y, b]
             in_range = dx * dx + dy * dy <= state.sensor[i, RANGE_SQUARED, b]
-            assigned[b, i, j] = in_range and state.working[i, b] and state.present[j, b]
+            taken = share == 1.0 or draw_uniform(state.stream, b) < share
+            assigned[b, i, j] = taken and in_range and state.working[i, b] and state.present[j, b]
 
 
 @compiled
@@ -119,7 +120,7 @@ def add_marginal_coverage(state, b, marginal):
 
 @kernel(nogil=True)
 def executor_step(
-    state, parameters, tracks, turn_cost, centring, every, action, assigned, rewards, chosen, low, high
+    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, low, high
 ):
     """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
     p = parameters[0]
@@ -130,18 +131,18 @@ def executor_step(
         for b in range(first, last):
             executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
             if state.scene[TIME, b] % every == 0:
-                assign_in_range(state, b, assigned)
+                assign_in_range(state, b, share, assigned)
         first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
 def executor_step_threads(
-    state, parameters, tracks, turn_cost, centring, every, action, assigned, rewards, chosen, bounds
+    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, bounds
 ):
     """`executor_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         executor_step(
-            state, parameters, tracks, turn_cost, centring, every,
+            state, parameters, tracks, turn_cost, centring, every, share,
             action, assigned, rewards, chosen, bounds[c], bounds[c + 1],
         )  # fmt: skip
 

@@ -206,6 +206,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `turn_cost` | 0.01 | what its turn costs a sensor |
     | `centring` | 1.0 | what is lost if a goal is seen at the edge of the view, not in its middle, 0 to 1 |
     | `goals_every` | 10 | steps between two choices of goals |
+    | `goal_share` | 1.0 | the chance with which a target in range becomes a goal, 0 to 1 |
     | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals; or see `envs.goals` |
     | `render_mode` | None | `"rgb_array"` or `"human"` |
 

@@ -160,9 +160,10 @@ class ExecutorTask(Task):
     """HiT-MAC's executor task: every sensor turns to keep its own goal targets in the middle of its view.
 
     At a reset all targets are goals of every sensor; after every tenth step, once its reward is taken, the
-    goals of a sensor become the targets within its range. The reward of a sensor is the mean over its goals
-    of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the target, else -1; 0 without a goal;
-    less `turn_cost` if it turned. The task's reward is the mean over the sensors.
+    goals of a sensor become the targets within its range (or some of them, see `goal_share`). The reward of a
+    sensor is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the
+    target, else -1; 0 without a goal; less `turn_cost` if it turned. The task's reward is the mean over the
+    sensors.
 
     Each sensor is shown its goals only, packed to the front of its m rows (or as `padding` has it).
 
@@ -172,6 +173,8 @@ class ExecutorTask(Task):
         centring: what is lost if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the
             paper's is 1, with which two goals seen at the edges are worth no more than one in the middle.
         goals_every: steps between two choices of goals; 1 or more.
+        goal_share: the chance with which a target in range becomes a goal, 0 to 1; the paper's is 1, though a
+            coordinator does not assign all that is in range.
         padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
             :func:`envs.goals.show_goals`.
     """
@@ -186,10 +189,12 @@ class ExecutorTask(Task):
         turn_cost: float = 0.01,
         centring: float = 1.0,
         goals_every: int = DECISION,
+        goal_share: float = 1.0,
         padding: str = "attended",
         num_threads: int | None = None,
     ) -> None:
-        self.turn_cost, self.centring = check_cost(turn_cost), _check_centring(centring)
+        self.turn_cost = check_cost(turn_cost)
+        self.centring, self.goal_share = _check_share("centring", centring), _check_share("goal_share", goal_share)
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -213,6 +218,7 @@ class ExecutorTask(Task):
             self.turn_cost,
             self.centring,
             self.goals_every,
+            self.goal_share,
             self.checked(action),
             self.assigned,
             self.rewards,
@@ -384,11 +390,11 @@ def check_cost(turn_cost: float) -> float:
     return float(turn_cost)
 
 
-def _check_centring(centring: float) -> float:
-    """`centring` as a float, or a ValueError that says what it may be."""
-    if isinstance(centring, bool) or not isinstance(centring, int | float) or not 0 <= centring <= 1:
-        raise ValueError(f"centring is {centring!r}; it must be a number, 0 to 1")
-    return float(centring)
+def _check_share(name: str, value: float) -> float:
+    """`value` as a float, or a ValueError that says what it may be."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value!r}; it must be a number, 0 to 1")
+    return float(value)
 
 
 def check_idle(idle: str) -> str:

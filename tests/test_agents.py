@@ -139,6 +139,18 @@ class Turner:
         return np.tile([1, 0, 0, 0], (len(observation["pairs"]), 1)), (np.zeros(1),)
 
 
+def test_random_numbers_of_a_scene_do_not_depend_on_the_batch():
+    few, many = (load_agent("random", load_scenario("hit-mac")).policy for _ in range(2))
+    task = CoverageTask("hit-mac", 7, 0, features=["distance"])
+    shown = task.observe()
+    for _ in range(3):
+        some, _ = few.predict({key: value[:2] for key, value in shown.items()})
+        drawn, _ = many.predict(shown)
+        np.testing.assert_array_equal(some, drawn[:2])
+    assert len(np.unique(drawn, axis=0)) > 1
+    assert not np.array_equal(drawn, many.predict(shown)[0])
+
+
 def test_evaluation_by_hand():
     agents = [Agent("turner", Turner(), ("bearing",)), load_agent("still", HIT_MAC)]
     result = evaluate(agents, HIT_MAC, episodes=5, seed=30, max_episode_steps=20, progress=False)

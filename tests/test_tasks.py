@@ -88,6 +88,22 @@ def test_executor_goals_are_what_is_in_range_at_every_tenth_step():
     assert task.assigned.all()
 
 
+def test_a_share_of_what_is_in_range_becomes_goals():
+    task = ExecutorTask("hit-mac", 500, 0, goals_every=1, goal_share=0.7)
+    task.step(np.zeros((500, 4), int))
+    s = task.simulator.state
+    distance = np.linalg.norm(s.target_position[:, None] - s.sensor_position[:, :, None], axis=-1)
+    in_range = distance <= 800
+    assert not task.assigned[~in_range].any()
+    assert abs(task.assigned[in_range].mean() - 0.7) < 0.03
+    before = task.assigned.copy()
+    task.step(np.zeros((500, 4), int))
+    assert (before != task.assigned)[in_range].mean() > 0.2  # drawn anew
+    nothing = ExecutorTask("hit-mac", 2, 0, goals_every=1, goal_share=0)
+    nothing.step(np.zeros((2, 4), int))
+    assert not nothing.assigned.any()
+
+
 def test_packing_and_padding():
     task = placed(ExecutorTask(ONE, features=DEFAULT_FEATURES), 0, [(900, 0), (500, 0)])
     for _ in range(10):
@@ -252,6 +268,7 @@ def test_a_batch_is_its_single_scenes(task):
         (lambda: ExecutorTask(padding="none"), "padding is 'none'; it must be one of attended, masked, unfiltered"),
         (lambda: ExecutorTask(centring=1.5), "centring is 1.5; it must be a number, 0 to 1"),
         (lambda: ExecutorTask(centring=float("nan")), "centring is nan"),
+        (lambda: ExecutorTask(goal_share=-0.1), "goal_share is -0.1; it must be a number, 0 to 1"),
         (lambda: ExecutorTask(goals_every=0), "goals_every is 0"),
         (lambda: CoordinatorTask(executor="clever"), "executor is 'clever'; it must be 'scripted' or a policy"),
         (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or holds"),
