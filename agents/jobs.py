@@ -31,6 +31,9 @@ MAX_ENVS = 2**16
 EXECUTOR_STEPS = 1_500_000
 """How long the executor of a whole HiT-MAC is trained if nothing else is said, steps over all sensors."""
 
+FOR_THE_COORDINATOR: dict[str, Any] = {"goals_every": DECISION, "goal_share": 0.8, "centring": 0.2, "turn_cost": 0.03}
+"""What the executor of a whole HiT-MAC is trained for, other than the executor of the paper's own task."""
+
 Learner = PPO | A2C
 
 
@@ -45,7 +48,7 @@ class Options:
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: float | None = None
     """Longest training time, minutes, over 0. With neither limit a coverage policy is trained for 9 minutes, an
-    executor for 3500000 steps, a coordinator for 300000."""
+    executor for 3500000 steps, a coordinator for 600000."""
     total_steps: int | None = None
     """Most environment steps over all scenes (of executors: over all sensors), 1 or more; a run limited by it alone is
     repeatable."""
@@ -259,7 +262,7 @@ class CoordinatorOptions(Options):
     """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
 
     job = "coordinator"
-    default_limit = {"total_steps": 300_000}
+    default_limit = {"total_steps": 600_000}
 
     executor: str = "scripted"
     """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
@@ -328,8 +331,9 @@ class CoordinatorOptions(Options):
 class HitMacOptions:
     """Train HiT-MAC whole: an executor, then a coordinator with it, and evaluate both together.
 
-    The executor learns on the coordinator's scene, where it will be used, and not on the paper's own, where targets
-    move faster. Ctrl-C ends the training of the level that it is at.
+    The executor learns for how it will be used and not as in the paper: on the coordinator's scene, where targets move
+    more slowly; with goals that hold for a decision and are a part of what is in range; and for seeing its goals rather
+    than for having them in the middle. Ctrl-C ends the training of the level that it is at.
 
     What is not here keeps the default of the two jobs; train them one after the other to change it.
     """
@@ -345,7 +349,7 @@ class HitMacOptions:
     executor_steps: int | None = None
     """Most steps of the executor's training, over all sensors, 1 or more; 1500000 if there is no limit."""
     coordinator_steps: int | None = None
-    """Most decisions of the coordinator's training, over all scenes, 1 or more; 300000 if there is no limit."""
+    """Most decisions of the coordinator's training, over all scenes, 1 or more; 600000 if there is no limit."""
     seed: int = 0
     """Seed of networks and scenes, 0 to 1000000."""
     run_dir: Path | None = None
@@ -384,6 +388,7 @@ class HitMacOptions:
             minutes=self.executor_minutes,
             total_steps=executor_steps,
             run_dir=run_dir / "executor",
+            **FOR_THE_COORDINATOR,
             **shared,
             **paper,
         )
