@@ -8,12 +8,12 @@ with ``"bound": True``: what an agent with more freedom reaches) is grey.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from agents.labels import Value, name_points, spread
 from envs.files import whole_file
 
 if TYPE_CHECKING:
@@ -26,19 +26,18 @@ _PANELS = {
     "rotation": "rotation (less is better)",
     "least_covered": "least covered",
 }
-_SCRIPTED = {"random": "#8c613c", "still": "#a3a02c", "nearest": "#e08a2e", "greedy": "#2aa3a3", "planner": "#228b4a"}
+_SCRIPTED = {
+    "random": "#8c613c",
+    "still": "#a3a02c",
+    "nearest": "#e08a2e",
+    "greedy": "#2aa3a3",
+    "exact": "#4f6d7a",
+    "planner": "#228b4a",
+}
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 _BOUND = "#7d7d7d"
 _INK = "#333333"
 _LONGEST = 26  # characters of a name
-
-
-class _Value(NamedTuple):
-    """A metric of an agent: its mean and the ends of its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
 
 
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
@@ -143,7 +142,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     _plain(axis, "both")
     _title(figure, evaluation, "crosses: 95 % intervals, stairs: the Pareto front")
     labels = {name: (_label(name, agents[name]), colours[name]) for name in agents}
-    _name_points(figure, axis, labels, points, levels, stairs)
+    name_points(figure, axis, labels, points, levels, stairs)
     _write(path, figure)
 
 
@@ -187,7 +186,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     _title(figure, evaluation, "in the course of an episode")
     figure.draw_without_rendering()
     pixels = axis.transData.transform([(0, level) for _, level in ends.values()])[:, 1]
-    apart = _spread(pixels, 13 * figure.dpi / 72)  # a line of the labels
+    apart = spread(pixels, 13 * figure.dpi / 72)  # a line of the labels
     levels = axis.transData.inverted().transform(np.stack((pixels, apart), -1))[:, 1]
     for (name, end), level in zip(ends.items(), levels, strict=True):
         axis.annotate(
@@ -299,13 +298,13 @@ def _is_bound(result: Mapping[str, Any]) -> bool:
     return bool(result.get("bound"))
 
 
-def _value(result: Mapping[str, Any], metric: str) -> _Value | None:
+def _value(result: Mapping[str, Any], metric: str) -> Value | None:
     """The metric; None where the agent has no value of it. Without an interval both its ends are the mean."""
     entry = result.get(metric)
     if entry is None or entry["mean"] is None:
         return None
     low, high = entry.get("ci95") or (entry["mean"], entry["mean"])
-    return _Value(entry["mean"], low, high)
+    return Value(entry["mean"], low, high)
 
 
 def _colours(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
@@ -344,71 +343,3 @@ def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
         return any(a <= x and b >= y and (a, b) != (x, y) for a, b in points.values())
 
     return sorted((name for name, point in points.items() if not beaten(*point)), key=lambda name: points[name])
-
-
-def _name_points(
-    figure: Figure,
-    axis: Axes,
-    labels: Mapping[str, tuple[str, str]],
-    points: Mapping[str, tuple[_Value, _Value]],
-    levels: Mapping[str, float],
-    stairs: np.ndarray,
-) -> None:
-    """Write each label (text, colour) beside its point or on its level, where it covers least of all there is."""
-    figure.draw_without_rendering()  # which settles where the axis lies, and so what covers what
-    frame = axis.bbox
-    taken: list[np.ndarray] = []  # boxes of what is there: left, bottom, right, top; pixels
-
-    def take(start: tuple[float, float], end: tuple[float, float], margin: float = 3) -> None:
-        corners = axis.transData.transform([start, end])
-        taken.append(np.concatenate((corners.min(0) - margin, corners.max(0) + margin)))
-
-    def write(name: str, anchors: np.ndarray, sides: np.ndarray, gaps: np.ndarray) -> None:
-        """Anchors, sides and gaps (k, 2) of the places to choose from, the best first."""
-        words, colour = labels[name]
-        text = axis.text(0, 0, words, color=colour, fontsize=9.5, zorder=4, ha="center", va="center", transform=None)
-        half = np.array(text.get_window_extent().size) / 2
-        centres = anchors + sides * (half + gaps)
-        boxes = np.concatenate((centres - half, centres + half), -1)
-        others = np.array(taken)[:, None]
-        shared = np.minimum(boxes[:, 2:], others[..., 2:]) - np.maximum(boxes[:, :2], others[..., :2])
-        outside = (frame.min - boxes[:, :2]).clip(0).sum(-1) + (boxes[:, 2:] - frame.max).clip(0).sum(-1)
-        best = np.argmin(shared.clip(0).prod(-1).sum(0) + 100 * outside + 2 * np.arange(len(centres)))
-        taken.append(boxes[best])
-        x, y = axis.transAxes.inverted().transform(centres[best])
-        text.set(x=x, y=y, transform=axis.transAxes)
-
-    for x, y in points.values():
-        take((x.low, y.mean), (x.high, y.mean))
-        take((x.mean, y.low), (x.mean, y.high))
-        take((x.mean, y.mean), (x.mean, y.mean), 6)
-    for (a, b), (c, d) in pairwise(stairs):
-        take((a, b), (c, b))
-        take((c, b), (c, d))
-    for level in levels.values():
-        take((axis.get_xlim()[0], level), (axis.get_xlim()[1], level))
-    around = np.array([(1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)])
-    for name, (x, y) in points.items():
-        gaps = np.repeat((7, 12, 18, 26, 36), len(around))[:, None]
-        write(name, axis.transData.transform((x.mean, y.mean)), np.tile(around, (5, 1)), gaps)
-    along = np.repeat(np.linspace(1, 0, 9), 2)  # from the right to the left, above and below
-    for name, level in levels.items():
-        anchors = np.stack((frame.x0 + along * frame.width, np.full(18, axis.transData.transform((0, level))[1])), -1)
-        write(name, anchors, np.stack((1 - 2 * along, np.tile((1, -1), 9)), -1), np.full((18, 1), 4))
-
-
-def _spread(wanted: np.ndarray, gap: float) -> np.ndarray:
-    """(k,) places at least a gap apart, in the order of those wanted, with the least squared displacement.
-
-    With i gaps taken off the i-th, the places need only not fall, so neighbours that do are pooled to their mean.
-    """
-    order = np.argsort(wanted, kind="stable")
-    pools: list[list[float]] = []  # sum, number
-    for value in wanted[order] - gap * np.arange(len(wanted)):
-        pools.append([float(value), 1])
-        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
-            total, number = pools.pop()
-            pools[-1] = [pools[-1][0] + total, pools[-1][1] + number]
-    spread = np.empty(len(wanted))
-    spread[order] = np.repeat([s / k for s, k in pools], [int(k) for _, k in pools]) + gap * np.arange(len(wanted))
-    return spread

@@ -13,6 +13,7 @@ from matplotlib.text import Text
 
 import agents.figures
 from agents.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from agents.labels import spread
 
 PLACES = {
     "random": (0.33, 0.67),
@@ -253,7 +254,6 @@ def test_names_do_not_overlap(places, drawn):
 
 
 def test_labels_are_moved_apart_as_little_as_possible():
-    spread = agents.figures._spread
     assert spread(np.array([0.0, 5, 10]), 2).tolist() == [0, 5, 10]
     assert spread(np.array([1.0, 1]), 2).tolist() == [0, 2]
     assert spread(np.array([6.0, 0, 6, 6, 20]), 2).tolist() == [4, 0, 6, 8, 20]

@@ -242,6 +242,8 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
+        (["executor", "--centring", "1.5"], "--centring is 1.5; it must be 0 to 1"),
+        (["executor", "--goal-share", "nan"], "--goal-share is nan; it must be 0 to 1"),
         (["hit-mac", "--features", "smell"], "--features is smell; it must be one of hit-mac, frame, motion"),
         (["hit-mac", "--episodes", "0"], "--episodes is 0; it must be 1 or more"),
         (["--num-envs", "abc"], "'abc'"),

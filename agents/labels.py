@@ -1,0 +1,89 @@
+"""Where the names in a picture go: beside what they name, and over as little else as can be."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+
+class Value(NamedTuple):
+    """A metric of an agent: its mean and the ends of its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def name_points(
+    figure: Figure,
+    axis: Axes,
+    labels: Mapping[str, tuple[str, str]],
+    points: Mapping[str, tuple[Value, Value]],
+    levels: Mapping[str, float],
+    stairs: np.ndarray,
+) -> None:
+    """Write each label (text, colour) beside its point or on its level, where it covers least of all there is."""
+    figure.draw_without_rendering()  # which settles where the axis lies, and so what covers what
+    frame = axis.bbox
+    taken: list[np.ndarray] = []  # boxes of what is there: left, bottom, right, top; pixels
+
+    def take(start: tuple[float, float], end: tuple[float, float], margin: float = 3) -> None:
+        corners = axis.transData.transform([start, end])
+        taken.append(np.concatenate((corners.min(0) - margin, corners.max(0) + margin)))
+
+    def write(name: str, anchors: np.ndarray, sides: np.ndarray, gaps: np.ndarray) -> None:
+        """Anchors, sides and gaps (k, 2) of the places to choose from, the best first."""
+        words, colour = labels[name]
+        text = axis.text(0, 0, words, color=colour, fontsize=9.5, zorder=4, ha="center", va="center", transform=None)
+        half = np.array(text.get_window_extent().size) / 2
+        centres = anchors + sides * (half + gaps)
+        boxes = np.concatenate((centres - half, centres + half), -1)
+        others = np.array(taken)[:, None]
+        shared = np.minimum(boxes[:, 2:], others[..., 2:]) - np.maximum(boxes[:, :2], others[..., :2])
+        outside = (frame.min - boxes[:, :2]).clip(0).sum(-1) + (boxes[:, 2:] - frame.max).clip(0).sum(-1)
+        best = np.argmin(shared.clip(0).prod(-1).sum(0) + 100 * outside + 2 * np.arange(len(centres)))
+        taken.append(boxes[best])
+        x, y = axis.transAxes.inverted().transform(centres[best])
+        text.set(x=x, y=y, transform=axis.transAxes)
+
+    for x, y in points.values():
+        take((x.low, y.mean), (x.high, y.mean))
+        take((x.mean, y.low), (x.mean, y.high))
+        take((x.mean, y.mean), (x.mean, y.mean), 6)
+    for (a, b), (c, d) in pairwise(stairs):
+        take((a, b), (c, b))
+        take((c, b), (c, d))
+    for level in levels.values():
+        take((axis.get_xlim()[0], level), (axis.get_xlim()[1], level))
+    around = np.array([(1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)])
+    for name, (x, y) in points.items():
+        gaps = np.repeat((7, 12, 18, 26, 36), len(around))[:, None]
+        write(name, axis.transData.transform((x.mean, y.mean)), np.tile(around, (5, 1)), gaps)
+    along = np.repeat(np.linspace(1, 0, 9), 2)  # from the right to the left, above and below
+    for name, level in levels.items():
+        anchors = np.stack((frame.x0 + along * frame.width, np.full(18, axis.transData.transform((0, level))[1])), -1)
+        write(name, anchors, np.stack((1 - 2 * along, np.tile((1, -1), 9)), -1), np.full((18, 1), 4))
+
+
+def spread(wanted: np.ndarray, gap: float) -> np.ndarray:
+    """(k,) places at least a gap apart, in the order of those wanted, with the least squared displacement.
+
+    With i gaps taken off the i-th, the places need only not fall, so neighbours that do are pooled to their mean.
+    """
+    order = np.argsort(wanted, kind="stable")
+    pools: list[list[float]] = []  # sum, number
+    for value in wanted[order] - gap * np.arange(len(wanted)):
+        pools.append([float(value), 1])
+        while len(pools) > 1 and pools[-2][0] / pools[-2][1] > pools[-1][0] / pools[-1][1]:
+            total, number = pools.pop()
+            pools[-1] = [pools[-1][0] + total, pools[-1][1] + number]
+    places = np.empty(len(wanted))
+    places[order] = np.repeat([s / k for s, k in pools], [int(k) for _, k in pools]) + gap * np.arange(len(wanted))
+    return places
