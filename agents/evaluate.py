@@ -5,11 +5,10 @@ from __future__ import annotations
 import itertools
 import json
 import sys
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +16,8 @@ from tqdm import tqdm
 
 from agents import figures
 from agents.bounds import BOUNDS
-from agents.hierarchy import HierarchicalAgent, Level
+from agents.episodes import Record, parts, play
+from agents.hierarchy import Level
 from agents.registry import Agent, load_agent
 from agents.report import released_reward
 from agents.statistics import probability_of_improvement, summary
@@ -26,23 +26,10 @@ from envs.files import write_text
 from envs.goals import by_sensor
 from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive
-from envs.tasks import DECISIONS, IDLE_PENALTY, SUB_STEPS, CoverageTask, ExecutorTask
+from envs.tasks import DECISIONS, SUB_STEPS, ExecutorTask
 
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 SCENES_AT_ONCE = 256
-MOMENTS = 101
-"""Into how many parts an episode is divided to show the coverage over time."""
-
-
-class _Record(NamedTuple):
-    """One agent on one batch of E episodes."""
-
-    metrics: dict[str, np.ndarray]
-    """Of every metric (E,), NaN where it has no value."""
-    over_time: np.ndarray
-    """(E, parts) coverage in equal parts of the episodes."""
-    seconds: float
-    """Spent on decisions."""
 
 
 def evaluate(
@@ -107,7 +94,7 @@ def evaluate(
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
             records = [
-                [_run(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
+                [play(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
                 for agent in group
             ]
             results[name] = _result(records, max_episode_steps, [agent.run for agent in group if agent.run])
@@ -189,53 +176,7 @@ def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range)
             )
 
 
-def _run(
-    agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, num_threads: int | None, bar: tqdm
-) -> _Record:
-    """One agent on one batch of episodes."""
-    scenes = len(seeds)
-    task = CoverageTask(scenario, scenes, list(seeds), features=agent.features, num_threads=num_threads)
-    live = task.simulator.state
-    coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
-    covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
-    part, lengths = _parts(max_episode_steps)
-    over_time = np.zeros((scenes, len(lengths)))
-    state, start, seconds = None, np.ones(scenes, np.bool_), 0.0
-    for step in range(max_episode_steps):
-        observation = task.observe()
-        began = time.perf_counter()
-        action, state = agent.policy.predict(observation, state, start, deterministic=True)
-        seconds += time.perf_counter() - began
-        task.step(action)
-        now = task.simulator.coverage
-        assigned = state[0] if state is not None and isinstance(agent.policy, HierarchicalAgent) else True
-        coverage += now
-        rotation += task.simulator.rotation
-        reward += np.where((live.visible & assigned).any((1, 2)), now, IDLE_PENALTY)
-        covered += live.covered
-        present += live.present
-        over_time[:, part[step]] += now
-        start = np.zeros_like(start)
-        bar.update()
-    share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
-    least = share.min(-1)
-    metrics = {
-        "coverage": coverage / max_episode_steps,
-        "decision_reward": reward / max_episode_steps,
-        "rotation": rotation / max_episode_steps,
-        "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
-        "least_covered": np.where(np.isfinite(least), least, np.nan),
-    }
-    return _Record(metrics, over_time / lengths, seconds)
-
-
-def _parts(max_episode_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """To which part of an episode each sub-step (T,) belongs, and how many sub-steps each part (parts,) has."""
-    part = np.arange(max_episode_steps) * min(MOMENTS, max_episode_steps) // max_episode_steps
-    return part, np.bincount(part)
-
-
-def _result(records: Sequence[Sequence[_Record]], max_episode_steps: int, runs: list[str]) -> dict[str, Any]:
+def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, runs: list[str]) -> dict[str, Any]:
     """What is reported of an agent's batches of episodes, those of every run."""
     result: dict[str, Any] = {}
     per_episode = {}
@@ -259,7 +200,7 @@ def _bound(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, 
         bar.set_description(f"bound: {name}", refresh=False)
         bound = BOUNDS[name](scenario, seeds, max_episode_steps, bar.update)
     metrics = {"coverage": bound.coverage, "rotation": bound.rotation}
-    part, lengths = _parts(max_episode_steps)
+    part, lengths = parts(max_episode_steps)
     over_time = np.bincount(part, bound.sub_step_coverage) / lengths
     return {
         **{metric: summary(values[None]) for metric, values in metrics.items()},

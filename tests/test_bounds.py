@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import bounds, scripted_agent
+from agents import bounds, covering, scripted_agent
 from agents.bounds import BOUNDS, clairvoyant_bound, free_turning_bound
 from agents.exact import ExactAgent
 from envs import Scenario
@@ -166,7 +166,7 @@ def freely(bearing, view):
     """The most that the table and the integer program say can be covered; they must agree."""
     bearing, view = np.asarray(bearing, float), np.asarray(view, float)
     covered = np.zeros((1, 1), np.int64)
-    bounds._cover_freely(bearing[None, None], view, covered)
+    covering.cover_freely(bearing[None, None], view, covered)
     assert covered[0, 0] == bounds._most_covered(bearing, view)
     return covered[0, 0]
 
@@ -395,7 +395,7 @@ def test_many_targets():
     assert value[0] / 20 == pytest.approx(clairvoyant.coverage[0], abs=1e-6)
     for size in (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF):
         with np.errstate(over="ignore"):  # compiled, a product that is too large wraps
-            assert bounds._size.py_func(np.uint64(size)) == size.bit_count()
+            assert covering._size.py_func(np.uint64(size)) == size.bit_count()
 
 
 @pytest.mark.parametrize(("turn", "count"), [(5, 72), (50, 36), (180, 2), (47.3, 201), (0.1, 201), (7.2, 50)])
