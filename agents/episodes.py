@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from agents.hierarchy import HierarchicalAgent
+from agents.hierarchy import assignment_of
 from agents.registry import Agent
 from envs.scenario import Scenario
 from envs.tasks import IDLE_PENALTY, CoverageTask
@@ -47,10 +47,11 @@ def play(
         seconds += time.perf_counter() - began
         task.step(action)
         now = task.simulator.coverage
-        assigned = state[0] if state is not None and isinstance(agent.policy, HierarchicalAgent) else True
+        assigned = assignment_of(agent.policy, state)
         coverage += now
         rotation += task.simulator.rotation
-        reward += np.where((live.visible & assigned).any((1, 2)), now, IDLE_PENALTY)
+        seen = live.visible if assigned is None else live.visible & assigned
+        reward += np.where(seen.any((1, 2)), now, IDLE_PENALTY)
         covered += live.covered
         present += live.present
         over_time[:, part[step]] += now

@@ -93,6 +93,11 @@ class HierarchicalAgent(ScriptedAgent):
         return self.with_zoom(np.where(nothing, free, turns)), (assigned, age + 1)
 
 
+def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
+    """The assignment (B, n, m) that is in force in a policy's state; None for a policy that assigns nothing."""
+    return state[0] if state is not None and isinstance(policy, HierarchicalAgent) else None
+
+
 class _Rule:
     """A level that decides by rule and keeps nothing."""
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
+from agents.hierarchy import assignment_of
 from agents.registry import Agent
 from envs.files import whole_file
 from envs.render import Picture, save_gif
@@ -77,7 +78,7 @@ def save_film(
     every: int = 5,
     size: int = 400,
 ) -> None:
-    """Film one episode as an animated GIF, a picture every so many sub-steps.
+    """Film one episode as an animated GIF, a picture every so many sub-steps; lines show what a coordinator assigns.
 
     Args:
         path: the film's file.
@@ -97,5 +98,6 @@ def save_film(
         total += float(task.simulator.coverage[0])
         if step % every == 0 or step == sub_steps:
             caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
-            pictures.append(picture.draw(task.simulator.state, 0, caption))
+            assigned = assignment_of(agent.policy, state)
+            pictures.append(picture.draw(task.simulator.state, 0, caption, None if assigned is None else assigned[0]))
     save_gif(path, pictures)

@@ -23,8 +23,10 @@ from agents.hierarchy import (
 )
 from agents.policy import PerSensor, ReleasedPolicy
 from agents.registry import Agent, load_agent, load_executor
+from agents.report import save_film
 from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
 from envs.goals import show_goals
+from envs.render import Picture
 from envs.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from perception.released import ReleasedCoordinator, ReleasedExecutor
@@ -458,3 +460,19 @@ def test_executors_are_evaluated_on_their_own_task():
     assert result["rotation"]["mean"] == 0
     with pytest.raises(ValueError, match="overlap with the seeds 4 to 5"):
         evaluate_executors({}, training_seeds=[(4, 5)], episodes=4, seed=3)
+
+
+def test_a_film_shows_what_is_assigned(tmp_path, monkeypatch):
+    drawn = []
+    draw = Picture.draw
+
+    def spy(self, state, b, caption=None, assigned=None):
+        drawn.append(assigned)
+        return draw(self, state, b, caption, assigned)
+
+    monkeypatch.setattr(Picture, "draw", spy)
+    for name in ("assign-in-range", "nearest"):
+        save_film(tmp_path / "film.gif", load_agent(name, HIT_MAC), HIT_MAC, seed=0, sub_steps=2, every=1, size=64)
+    in_range = CoverageTask("hit-mac", 1, 0, features=["in_range"]).observe()["pairs"][0, ..., 0]
+    np.testing.assert_array_equal(drawn[0], in_range)
+    assert drawn[2:] == [None, None]
