@@ -13,6 +13,9 @@ import pytest
 import safetensors.numpy
 import yaml
 
+from agents.jobs import ExecutorOptions, HitMacOptions
+from envs import load_scenario
+
 ROOT = Path(__file__).parents[1]
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8"]
 SHORT = ["--episodes", "2", "--episode-steps", "20"]
@@ -220,6 +223,20 @@ def test_kill_and_resume(tmp_path):
     resumed = run("--run-dir", "killed", "--resume", "--total-steps", steps + 64, cwd=tmp_path)
     assert resumed.returncode == 0, resumed.stderr
     assert training(tmp_path / "killed")["progress/steps"].tolist() == [steps + 64]
+
+
+def test_an_executor_is_trained_for_what_its_options_say():
+    asked = {"turn_cost": 0.2, "centring": 0.3, "goals_every": 7, "goal_share": 0.5, "padding": "attended"}
+    task = ExecutorOptions(num_envs=2, **asked).make(load_scenario("hit-mac-executor")).task
+    assert {name: getattr(task, name) for name in asked} == asked
+    executor, coordinator = HitMacOptions(seed=3).parts(Path("runs/x"))
+    assert (executor.scenario, executor.goals_every, executor.centring, executor.goal_share) == (
+        "hit-mac",
+        10,
+        0.2,
+        0.8,
+    )
+    assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
 
 
 def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
