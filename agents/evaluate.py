@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -261,7 +262,7 @@ class Options:
     json: Path | None = None
     """Write every episode's figures to this file."""
     pictures: Path | None = None
-    """Write tables and pictures into this directory."""
+    """Write tables and pictures into this directory; of several scenes into a directory for each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -271,9 +272,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     program = "python -m agents.evaluate"
     options = parse(Options, program, arguments)
     with stop_on_bad_input(program):
-        evaluations: dict[str, dict[str, Any]] = {}
         scenes = scenarios(options.scenario, options.sizes)
         teams = [_agents(options.agents, scenario) for scenario in scenes]
+        evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
             torch.manual_seed(0)
             evaluation = evaluate(
@@ -284,15 +285,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 max_episode_steps=options.max_episode_steps,
                 bounds=options.bounds,
             )
-            evaluations[scenario.name] = evaluation
+            evaluations.append(evaluation)
             print(f"{table(evaluation)}\n")
         if options.json:
-            every = list(evaluations.values())
-            save_evaluation(options.json, every[0] if len(every) == 1 else every)
+            save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
         if options.pictures:
-            by_size = {(scenario.num_sensors, scenario.num_targets): evaluations[scenario.name] for scenario in scenes}
-            save_pictures(options.pictures, by_size, options.max_episode_steps)
+            of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
+            for scenario, evaluation in zip(scenes, evaluations, strict=True):
+                sizes = of_scene.setdefault(re.sub(r"-\d+x\d+$", "", scenario.name), {})
+                sizes[scenario.num_sensors, scenario.num_targets] = evaluation
+            for name, by_size in of_scene.items():
+                folder = options.pictures / name if len(of_scene) > 1 else options.pictures
+                save_pictures(folder, by_size, options.max_episode_steps)
             print(f"tables and pictures: {options.pictures}/")
 
 
@@ -312,6 +317,9 @@ def scenarios(names: str, sizes: str) -> list[Scenario]:
                 if size
                 else scenario
             )
+    names_given = [scenario.name for scenario in chosen]
+    if twice := next((name for name in names_given if names_given.count(name) > 1), None):
+        raise ValueError(f"two scenarios have the name {twice}; give each its own")
     return chosen
 
 

@@ -130,6 +130,16 @@ def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one
     torch.testing.assert_close(policy.predict_values(shown)[:, 0], value)
 
 
+def test_the_value_of_a_sensor_is_what_its_pairs_contribute():
+    space = CoordinatorTask("hit-mac-3x2").observation_space
+    policy = AttentionPolicy(space, spaces.MultiBinary(6), lambda _: 1e-3, weight_dim=8, credit="sensors")
+    shown = {key: torch.as_tensor(value) for key, value in CoordinatorTask("hit-mac-3x2", 5, 0).observe().items()}
+    pairs = policy.features_extractor.encoder(shown["pairs"]).per_target.flatten(1, 2)
+    _, contributions = policy.value_net.critic(pairs, return_contributions=True)  # (5, 6), pair (i, j) at 2 i + j
+    by_hand = np.stack([contributions[:, 2 * i : 2 * i + 2].sum(-1).detach().numpy() for i in range(3)], -1)
+    np.testing.assert_allclose(policy.predict_values(shown), by_hand, rtol=1e-5)
+
+
 def test_reordering_sensors_and_targets_reorders_the_assignment():
     task = CoordinatorTask("hit-mac", 5, 0, features=DEFAULT_FEATURES)
     policy = AttentionPolicy(
@@ -354,6 +364,15 @@ def test_a_policy_of_one_sensor_acts_for_all(tmp_path):
     load_agent(str(tmp_path), load_scenario("hit-mac-6x5"))
     with pytest.raises(ValueError, match="for 4 sensors and 5 targets; it does not fit 4 and 7"):
         load_agent(str(tmp_path), load_scenario("hit-mac-4x7"))
+
+
+def test_turns_of_all_sensors_come_before_all_zooms():
+    class Both:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.stack((observation["pairs"][:, 0, 0], observation["pairs"][:, 0, 0] + 10), -1), None
+
+    shown = {"pairs": np.arange(6).reshape(2, 3, 1, 1), "mask": np.ones((2, 3, 1))}
+    assert PerSensor(Both()).predict(shown)[0].tolist() == [[0, 1, 2, 10, 11, 12], [3, 4, 5, 13, 14, 15]]
 
 
 def test_the_released_nets_as_an_agent(tmp_path):

@@ -13,6 +13,7 @@ import pytest
 import safetensors.numpy
 import yaml
 
+from agents.evaluate import main
 from agents.jobs import ExecutorOptions, HitMacOptions
 from envs import load_scenario
 
@@ -143,6 +144,12 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     left = {"evaluation.md", "bars.png", "pareto.png", "over_time.png", "heat_maps.png"}
     assert {path.name for path in (tmp_path / "pictures").iterdir()} == left
     assert max(map(len, done.stdout.split("\n\n")[1].splitlines())) <= 80
+
+    # Scenes that are no sizes of each other have pictures of their own.
+    main(["--agents", "still,nearest", "--scenario", "hit-mac,obstacles-3x4,obstacles-2x2", "--episodes", "2",
+          "--max-episode-steps", "5", "--pictures", str(tmp_path / "each")])  # fmt: skip
+    each = {str(path.relative_to(tmp_path / "each")) for path in (tmp_path / "each").rglob("*.*")}
+    assert each == {f"obstacles/{name}" for name in left} | {f"hit-mac/{name}" for name in left - {"heat_maps.png"}}
 
 
 def build(tmp_path):
