@@ -292,6 +292,24 @@ def test_the_scripted_executor_is_that_of_the_coordinators_task():
         task.step(assignment)
 
 
+def test_a_target_is_known_to_an_executor_by_its_row():
+    """As in the coordinator's task, which packs the rows of the assigned targets to the front."""
+    seen = []
+
+    class Spy:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            seen.append(observation["pairs"][:, :, 0])
+            return np.zeros(len(observation["pairs"]), int), None
+
+    class Last:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.tile([0, 0, 0, 1, 1], (len(observation["pairs"]), 4)), None
+
+    agent = HierarchicalAgent(HIT_MAC, Level(Last(), ("distance",)), Level(Spy(), ("target_id",)))
+    agent.predict(CoverageTask(HIT_MAC, 2, 0, features=agent.features).observe())
+    np.testing.assert_allclose(seen[0], np.tile([0, 0.2, 0, 0, 0], (8, 1)), rtol=1e-6)
+
+
 def test_the_simple_coordinators():
     task = CoverageTask(HIT_MAC, 500, 0, features=("in_range",))
     shown = task.observe()
