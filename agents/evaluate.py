@@ -293,8 +293,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.pictures:
             of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
             for scenario, evaluation in zip(scenes, evaluations, strict=True):
-                sizes = of_scene.setdefault(re.sub(r"-\d+x\d+$", "", scenario.name), {})
-                sizes[scenario.num_sensors, scenario.num_targets] = evaluation
+                name, n, m = _name_and_size(scenario)
+                of_scene.setdefault(name, {})[n, m] = evaluation
             for name, by_size in of_scene.items():
                 folder = options.pictures / name if len(of_scene) > 1 else options.pictures
                 save_pictures(folder, by_size, options.max_episode_steps)
@@ -317,10 +317,16 @@ def scenarios(names: str, sizes: str) -> list[Scenario]:
                 if size
                 else scenario
             )
-    names_given = [scenario.name for scenario in chosen]
-    if twice := next((name for name in names_given if names_given.count(name) > 1), None):
-        raise ValueError(f"two scenarios have the name {twice}; give each its own")
+    given = [_name_and_size(scenario) for scenario in chosen]
+    if twice := next((one for one in given if given.count(one) > 1), None):
+        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
     return chosen
+
+
+def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:
+    """A scenario's name without its size, fit for a folder, then n and m."""
+    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
+    return name or "scene", scenario.num_sensors, scenario.num_targets
 
 
 def _agents(names: str, scenario: Scenario) -> list[Agent]:
