@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -194,7 +194,8 @@ class ExecutorTask(Task):
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
-        self.centring, self.goal_share = _check_share("centring", centring), _check_share("goal_share", goal_share)
+        self.centring = _checked("centring", centring, 1.0, "0 to 1")
+        self.goal_share = _checked("goal_share", goal_share, 1.0, "0 to 1")
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -385,15 +386,13 @@ def own_observation_space(space: spaces.Dict) -> spaces.Dict:
 
 def check_cost(turn_cost: float) -> float:
     """`turn_cost` as a float, or a ValueError that says what it may be."""
-    if isinstance(turn_cost, bool) or not isinstance(turn_cost, int | float) or not 0 <= turn_cost < math.inf:
-        raise ValueError(f"turn_cost is {turn_cost!r}; it must be a number, 0 or more")
-    return float(turn_cost)
+    return _checked("turn_cost", turn_cost, sys.float_info.max, "0 or more")
 
 
-def _check_share(name: str, value: float) -> float:
-    """`value` as a float, or a ValueError that says what it may be."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value!r}; it must be a number, 0 to 1")
+def _checked(name: str, value: float, most: float, allowed: str) -> float:
+    """`value` as a float if it is a number from 0 to `most`, else a ValueError that says what is allowed."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+        raise ValueError(f"{name} is {value!r}; it must be a number, {allowed}")
     return float(value)
 
 
