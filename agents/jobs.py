@@ -12,7 +12,7 @@ from stable_baselines3 import A2C, PPO
 
 from agents.attention_policy import AttentionPolicy
 from agents.checkpoint import PolicyConfig
-from agents.credit import SensorRolloutBuffer
+from agents.credit import ActingRolloutBuffer, SensorRolloutBuffer
 from agents.hierarchy import EXECUTORS
 from agents.options import FIRST_TRAINING_SEED, MAX_ENVS, Options, one_of
 from agents.registry import load_executor
@@ -305,9 +305,9 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "max_grad_norm": options.max_grad_norm,
         "seed": options.seed,
         "device": "cpu",
+        "rollout_buffer_class": SensorRolloutBuffer if options.credit == "sensors" else ActingRolloutBuffer,
+        "rollout_buffer_kwargs": {"acting": venv.acting},
     }
-    if options.credit == "sensors":
-        shared["rollout_buffer_class"] = SensorRolloutBuffer
     model: Learner
     if options.algorithm == "a2c":
         model = A2C(AttentionPolicy, venv, **shared)

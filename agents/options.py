@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
-from agents.attention_policy import ENCODERS
+from agents.extractor import ENCODERS
 from envs.observation import DEFAULT_FEATURES, check_features
 from envs.sb3_env import DirectionalSensorVecEnv
 from envs.scenario import Scenario

@@ -149,6 +149,16 @@ class DirectionalSensorVecEnv(VecEnv):
             return by_sensor(observation)
         return observation
 
+    def acting(self) -> np.ndarray:
+        """Return whether a sensor of each row acts now (rows,): it works, and there is a target.
+
+        With ``credit="sensors"`` this is of every sensor, (B, n).
+        """
+        sensors = np.asarray(self.task.simulator.there.any(-1))  # (B, n)
+        if self.credit == "sensors":
+            return sensors
+        return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
+
     def _infos(self) -> list[dict[str, Any]]:
         """The info of every row: its scene's."""
         info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}

@@ -55,7 +55,7 @@ def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
     for i in range(4):
         expected = head(torch.cat((features.per_agent[:, i], features.global_feature), -1))
         torch.testing.assert_close(logits[:, i], expected.log_softmax(-1))
-    torch.testing.assert_close(policy.predict_values(shown), policy.value_net(features.global_feature))
+    torch.testing.assert_close(policy.predict_values(shown), policy.value_net(features, None))
 
 
 def test_reordering_the_sensors_reorders_the_actions():

@@ -226,7 +226,7 @@ def test_the_buffer_is_stable_baselines3s_for_every_sensor():
         np.testing.assert_allclose(ours.advantages[..., i], buffer.advantages, atol=1e-6)
         np.testing.assert_allclose(ours.returns[..., i], buffer.returns, atol=1e-6)
     samples = list(ours.get(15))
-    assert [tuple(sample.advantages.shape) for sample in samples] == [(15, 3), (15, 3)]
+    assert [tuple(sample.advantages.shape) for sample in samples] == [(45,), (45,)]
     assert samples[0].returns.shape == samples[0].old_values.shape == (45,)
     drawn = torch.cat([sample.returns for sample in samples]).sort().values
     torch.testing.assert_close(drawn, torch.as_tensor(ours.returns.flatten()).sort().values)

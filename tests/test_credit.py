@@ -1,0 +1,163 @@
+"""Sensors that are absent or have failed count for nothing in the learning."""
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, PPO
+
+from agents import AttentionPolicy
+from agents.credit import ActingRolloutBuffer, SensorRolloutBuffer
+from envs import load_scenario
+from envs.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
+
+# Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
+SCENE = load_scenario("random").replace(
+    num_sensors=4, num_targets=3, min_sensors=1, min_targets=1, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05
+)
+KINDS = {
+    "coverage": lambda scenes: CoverageVecEnv(scenes, SCENE, 0),
+    "coverage, per sensor": lambda scenes: CoverageVecEnv(scenes, SCENE, 0, per_sensor=True),
+    "executor": lambda scenes: ExecutorVecEnv(scenes, SCENE, 0, padding="masked"),
+    "coordinator": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0),
+    "coordinator, by sensor": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0, credit="sensors"),
+}
+
+
+def space_of(n, m, d=3):
+    return spaces.Dict(pairs=spaces.Box(-9, 9, (n, m, d), np.float32), mask=spaces.MultiBinary((n, m)))
+
+
+def learner(kind, algorithm=PPO, scenes=6, **options):
+    venv = KINDS[kind](scenes)
+    buffer = SensorRolloutBuffer if venv.credit == "sensors" else ActingRolloutBuffer
+    options |= {"batch_size": 16} if algorithm is PPO else {"normalize_advantage": True}
+    torch.manual_seed(0)
+    return algorithm(
+        AttentionPolicy, venv, n_steps=8, seed=0, device="cpu",
+        rollout_buffer_class=buffer, rollout_buffer_kwargs={"acting": venv.acting},
+        policy_kwargs={"weight_dim": 4, "credit": venv.credit}, **options,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("assigns", [False, True])
+@pytest.mark.parametrize("credit", ["team", "sensors"])
+def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
+    """A scene padded with absent sensors and targets has the likelihood, entropy and value of the scene itself."""
+    if credit == "sensors" and not assigns:
+        pytest.skip("turns have credit for the team only")
+    n, m, more = 2, 3, 2
+    torch.manual_seed(0)
+
+    def policy(n, m):
+        action_space = spaces.MultiBinary(n * m) if assigns else spaces.MultiDiscrete([3] * n * 2)
+        return AttentionPolicy(space_of(n, m), action_space, lambda _: 1e-3, weight_dim=8, credit=credit)
+
+    small, large = policy(n, m), policy(n + more, m + more)
+    for parameter in small.parameters():
+        torch.nn.init.normal_(parameter)
+    large.load_state_dict(small.state_dict())
+    pairs, padded = torch.randn(5, n, m, 3), torch.randn(5, n + more, m + more, 3)
+    padded[:, :n, :m] = pairs
+    mask = torch.zeros(5, n + more, m + more)
+    mask[:, :n, :m] = 1
+    inside = {"pairs": padded, "mask": mask}
+    actions, _, _ = large(inside)
+    if assigns:
+        assert not actions.unflatten(-1, (n + more, m + more))[:, n:].any()
+        assert not actions.unflatten(-1, (n + more, m + more))[:, :, m:].any()
+        own = actions.unflatten(-1, (n + more, m + more))[:, :n, :m].flatten(1)
+    else:
+        turns = actions.unflatten(-1, (2, n + more))
+        assert not turns[:, :, n:].any()
+        own = turns[:, :, :n].flatten(1)
+    ours = small.evaluate_actions({"pairs": pairs, "mask": torch.ones(5, n, m)}, own)
+    theirs = large.evaluate_actions(inside, actions)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one.flatten(), other.flatten(), atol=1e-4, rtol=1e-4)
+    assert all(bool((one.grad.isfinite()).all()) for one in gradients(large, inside, actions))
+
+
+def gradients(policy, observation, actions):
+    values, log_prob, entropy = policy.evaluate_actions(observation, actions)
+    (values.sum() + log_prob.sum() + entropy.sum()).backward()
+    return [parameter for parameter in policy.parameters() if parameter.grad is not None]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("algorithm", [PPO, A2C])
+def test_what_absent_sensors_receive_changes_no_update(kind, algorithm):
+    """Rewards, values, likelihoods and advantages of rows that do not act are changed: the update is the same."""
+    results = []
+    for noise in (0.0, 1000.0):
+        model = learner(kind, algorithm)
+        model.learn(model.n_steps * model.env.num_envs)  # a first update
+        model._setup_learn(0, reset_num_timesteps=False)
+        buffer = model.rollout_buffer
+        original = type(buffer).compute_returns_and_advantage
+
+        def spoil(last_values, dones, buffer=buffer, original=original, noise=noise):
+            absent = ~buffer.acting
+            assert absent.any(), "nobody is absent: the test shows nothing"
+            for array in (buffer.rewards, buffer.values, buffer.log_probs):
+                array[absent] += noise
+            last_values = np.array(torch.as_tensor(last_values)).reshape(buffer.values.shape[1:])
+            last_values[~buffer._acting_now] += noise
+            original(buffer, last_values, dones)
+
+        buffer.compute_returns_and_advantage = spoil
+        callback = model._init_callback(None)
+        model.collect_rollouts(model.env, callback, buffer, model.n_steps)
+        model.train()
+        results.append([parameter.detach().clone() for parameter in model.policy.parameters()])
+    for one, other in zip(*results, strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_samples_are_of_those_that_act(kind):
+    model = learner(kind)
+    acted = []
+    model.env.step_wait = lambda step=model.env.step_wait: (acted.append(model.env.acting().copy()), step())[1]
+    model.learn(model.n_steps * model.env.num_envs)
+    acting = np.stack(acted)
+    assert 0 < acting.mean() < 1
+    samples = list(model.rollout_buffer.get(16))
+    assert sum(len(sample.advantages) for sample in samples) == acting.sum()
+    rows = acting.any(-1) if acting.ndim == 3 else acting
+    assert sum(len(sample.actions) for sample in samples) == rows.sum()
+
+
+def test_advantages_end_where_a_sensor_stops_working():
+    """By hand: gamma 0.5, lambda 1, no episode ends; the second row fails after its first step and comes back."""
+    acting = iter([[True, True], [True, False], [True, True], [True, True]])
+    buffer = ActingRolloutBuffer(
+        3, space_of(1, 1), spaces.Discrete(3), gamma=0.5, gae_lambda=1.0, n_envs=2,
+        acting=lambda: np.array(next(acting, [True, True])),
+    )  # fmt: skip
+    acting = iter([[True, True], [True, False], [True, True], [True, True]])
+    buffer.reset()
+    observation = {"pairs": np.zeros((2, 1, 1, 3)), "mask": np.ones((2, 1, 1))}
+    for step in range(3):
+        value, reward = torch.full((2, 1), 10.0 * (step + 1)), np.full(2, step + 1.0)
+        buffer.add(observation, np.zeros((2, 1)), reward, np.zeros(2), value, torch.zeros(2))
+    buffer.compute_returns_and_advantage(torch.full((2, 1), 40.0), np.zeros(2, bool))
+    # Row 0: deltas 1 + 10 - 10, 2 + 15 - 20, 3 + 20 - 30; row 1 at first: 1 + 0.5 * 10 - 10, and nothing follows.
+    last = 3 + 0.5 * 40 - 30
+    middle = 2 + 0.5 * 30 - 20 + 0.5 * last
+    assert buffer.advantages[:, 0].tolist() == [1 + 0.5 * 20 - 10 + 0.5 * middle, middle, last]
+    assert buffer.advantages[0, 1] == 1 + 0.5 * 10 - 10
+    assert buffer.advantages[2, 1] == last
+
+
+def test_a_rollout_in_which_nobody_acts_does_no_harm():
+    scene = SCENE.replace(failure_rate=1.0, recovery_rate=0.0)
+    for venv in (CoordinatorVecEnv(2, scene, 0, credit="sensors"), ExecutorVecEnv(2, scene, 0)):
+        buffer = SensorRolloutBuffer if venv.credit == "sensors" else ActingRolloutBuffer
+        model = PPO(
+            AttentionPolicy, venv, n_steps=4, batch_size=4, seed=0, device="cpu",
+            rollout_buffer_class=buffer, rollout_buffer_kwargs={"acting": venv.acting},
+            policy_kwargs={"weight_dim": 4, "credit": venv.credit},
+        )  # fmt: skip
+        model.learn(2 * 4 * venv.num_envs)
+        assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
