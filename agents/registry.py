@@ -1,18 +1,20 @@
-"""Agents by name: scripted ones, checkpoints, and coordinators with executors."""
+"""Agents by name, from files, or from code of one's own: scripted ones, runs, and coordinators with executors."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from agents.checkpoint import EXECUTOR, checkpoint_folder, executor_folder, load_policy
+from agents.custom import declared, has_learned, import_policy, is_import
 from agents.exact import ExactAgent
 from agents.hierarchy import COORDINATORS, EXECUTORS, HierarchicalAgent, Level
 from agents.planner import PlannerAgent
 from agents.policy import PerSensor, Policy, ReleasedPolicy
 from agents.scripted import GreedyAgent, NearestAgent, RandomAgent, ScriptedAgent, StillAgent
 from envs.observation import PAPER_FEATURES
-from envs.scenario import Scenario
+from envs.scenario import Scenario, load_scenario
 from perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
 SCRIPTED: dict[str, type[ScriptedAgent]] = {
@@ -39,17 +41,23 @@ class Agent(NamedTuple):
     """First and last seed of all the scenes that it was trained on; () for one that was not."""
     run: str = ""
     """Which of several trainings of the same agent it is; they have the same name."""
+    trained: bool = False
+    """Whether it was trained, so that another training seed would have given another policy."""
 
 
-def scripted_agent(name: str, scenario: Scenario, **options: Any) -> ScriptedAgent:
+Executor = tuple[Level, Seeds]
+"""An executor with the seeds of the scenes that it was trained on; () for one that was not."""
+
+
+def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> ScriptedAgent:
     """The scripted agent of that name; an unknown one is a ValueError that lists the known."""
     if name not in SCRIPTED:
         raise ValueError(f"unknown agent {name!r}: known are {', '.join(SCRIPTED)}")
-    return SCRIPTED[name](scenario, **options)
+    return SCRIPTED[name](load_scenario(scenario), **options)
 
 
-def load_agent(name: str, scenario: Scenario) -> Agent:
-    """The agent that `name` names.
+def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Path, *, executor: Any = None) -> Agent:
+    """The agent that `agent` names or is.
 
     ============================== ===========================================================================
     ``planner``                    one without learning, see :data:`SCRIPTED`
@@ -59,46 +67,188 @@ def load_agent(name: str, scenario: Scenario) -> Agent:
     ``runs/x:scripted``            a trained coordinator with another executor
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a coordinator without learning with the released executor
+    ``my_module:MyPolicy``         a class of your own, see :func:`agents.custom.import_policy`
     ============================== ===========================================================================
+
+    A ``Path`` is always a directory, whatever its name; a string is one if it is none of these names, as ``./planner``
+    is. Any object with ``predict`` is an agent. It is shown the features of its attribute ``features``, or else
+    :data:`envs.DEFAULT_FEATURES`.
+
+    Args:
+        agent: a name, a directory, a policy or an :class:`Agent`, which is returned as it is.
+        scenario: what it plays: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        executor: who turns the sensors for a coordinator, as :func:`load_executor` takes it; None: its own.
 
     Raises:
         ValueError: an unknown name (the known are listed), a damaged checkpoint, or one of another task.
+        TypeError: `agent` is none of these.
     """
-    if name in SCRIPTED:
-        scripted = scripted_agent(name, scenario)
-        return Agent(name, scripted, scripted.features)
-    first, *rest = name.split(":")
-    if first == "released" and len(rest) == 2:
-        return _released(name, scenario, *rest)
-    if first in COORDINATORS and len(rest) <= 1:
-        coordinator = Level(COORDINATORS[first](), COORDINATORS[first].features)
-        executor, seeds = load_executor(rest[0] if rest else "scripted", scenario)
-        return _hierarchy(name, scenario, coordinator, executor, seeds)
-    if len(rest) > 1 or not Path(first).is_dir():
-        raise ValueError(
-            f"unknown agent {name!r}: known are {', '.join((*SCRIPTED, *COORDINATORS))}, folders of checkpoints or "
-            "runs, COORDINATOR:EXECUTOR and released:FILE:FILE"
-        )
-    policy, config = load_policy(first, scenario)
+    scenario = load_scenario(scenario)
+    if isinstance(agent, str | Path):
+        return _named(agent, scenario, None if executor is None else load_executor(executor, scenario))
+    if executor is not None:
+        raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
+    if isinstance(agent, Agent):
+        return agent
+    if not callable(getattr(agent, "predict", None)):
+        raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
+    return _custom(type(agent).__name__, agent)
+
+
+def load_run(
+    path: str | Path, scenario: Scenario | str | Path, *, name: str | None = None, executor: Executor | None = None
+) -> Agent:
+    """The policy of a run or checkpoint; a coordinator comes with its executor.
+
+    Args:
+        path: the directory, whatever it is called.
+        scenario: what it plays.
+        name: of the agent; None: the path.
+        executor: who turns the sensors for a coordinator; None: the one that it was trained with.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: a damaged checkpoint, or one of a task that needs more.
+    """
+    scenario, name = load_scenario(scenario), str(path) if name is None else name
+    policy, config = load_policy(path, scenario)
+    seeds: Seeds = (config.training_seeds,)
     if config.task == "Coordinator":
-        own = checkpoint_folder(first) / EXECUTOR
-        turns_by = rest[0] if rest else str(own) if own.is_dir() else "scripted"
-        executor, seeds = load_executor(turns_by, scenario)
-        coordinator, seeds = Level(policy, config.features), (config.training_seeds, *seeds)
-        return _hierarchy(name, scenario, coordinator, executor, seeds, **config.options)
-    if rest:
-        raise ValueError(f"{name}: {first} was trained for {config.task}; only a coordinator takes an executor")
+        own = checkpoint_folder(path) / EXECUTOR
+        if executor is None:
+            executor = load_executor_run(own, scenario) if own.is_dir() else load_executor("scripted", scenario)
+        coordinator = Level(policy, config.features), seeds
+        return _hierarchy(name, scenario, coordinator, executor, True, **config.options)
+    if executor is not None:
+        raise ValueError(f"{name}: {path} was trained for {config.task}; only a coordinator takes an executor")
     if config.task == "Executor":
         raise ValueError(f"{name} is an executor; say who assigns the targets, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options["per_sensor"] else policy
-    return Agent(name, agent, config.features, (config.training_seeds,))
+    return Agent(name, agent, config.features, seeds, trained=True)
+
+
+def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
+    """The executor that `executor` names or is, and the seeds of the scenes that it was trained on.
+
+    Args:
+        executor: a name out of :data:`agents.hierarchy.EXECUTORS`, the directory of a run or checkpoint (a ``Path``
+            always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.Level`, or an object with ``predict``.
+            Attributes ``features`` and ``padding`` of an object say what it is shown, or else
+            :data:`envs.PAPER_FEATURES`, ``"masked"``.
+        scenario: what it plays.
+
+    Raises:
+        ValueError: an unknown name, a damaged checkpoint, or one of another task.
+        TypeError: `executor` is none of these.
+    """
+    scenario = load_scenario(scenario)
+    if isinstance(executor, Path):
+        return load_executor_run(executor, scenario)
+    if isinstance(executor, str):
+        if executor in EXECUTORS:
+            return Level(EXECUTORS[executor](), EXECUTORS[executor].features), ()
+        if Path(executor).is_dir():
+            return load_executor_run(executor, scenario)
+        if not is_import(executor):
+            raise ValueError(
+                f"unknown executor {executor!r}: known are {', '.join(EXECUTORS)}, and folders of checkpoints "
+                "or runs, or MODULE:CLASS"
+            )
+        executor = import_policy(executor, scenario)
+    if isinstance(executor, Level):
+        return executor, ()
+    if not callable(getattr(executor, "predict", None)):
+        raise TypeError(
+            f"executor is {executor!r}; it must be a name, a directory, a Level or an object with predict()"
+        )
+    return Level(executor, declared(executor, PAPER_FEATURES), getattr(executor, "padding", "masked")), ()
+
+
+def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Executor:
+    """The executor of a run or checkpoint, of an executor or of a coordinator, and its training seeds.
+
+    Args:
+        path: the directory, whatever it is called.
+        scenario: what it plays.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: a damaged checkpoint, or one of another task.
+    """
+    policy, config = load_policy(executor_folder(path), load_scenario(scenario))
+    if config.task != "Executor":
+        raise ValueError(f"{path} was trained for {config.task}; an executor is needed")
+    return Level(policy, config.features, config.options["padding"]), (config.training_seeds,)
+
+
+def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:
+    """The agent of that name or directory."""
+    if isinstance(name, Path):
+        return load_run(name, scenario, executor=executor)
+    if name in SCRIPTED and executor is None:
+        scripted = scripted_agent(name, scenario)
+        return Agent(name, scripted, scripted.features)
+    first, _, rest = name.partition(":")
+    if first in COORDINATORS and not (rest and executor):
+        coordinator = Level(COORDINATORS[first](), COORDINATORS[first].features)
+        return _hierarchy(name, scenario, (coordinator, ()), executor or load_executor(rest or "scripted", scenario))
+    if Path(name).is_dir():
+        return load_run(name, scenario, executor=executor)
+    if executor is None:
+        if first == "released" and (files := _halves(rest, _is_net, _is_net) or _only(rest)):
+            return _released(name, scenario, *files)
+        if two := _halves(name, lambda half: Path(half).is_dir(), _is_executor):
+            return load_run(two[0], scenario, name=name, executor=load_executor(two[1], scenario))
+        if is_import(name) and not _is_executor(rest):
+            return _custom(name, import_policy(name, scenario))
+    raise ValueError(
+        f"unknown agent {name!r}: known are {', '.join((*SCRIPTED, *COORDINATORS))}, folders of checkpoints or "
+        "runs, COORDINATOR:EXECUTOR, released:FILE:FILE and MODULE:CLASS"
+    )
+
+
+def _halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:
+    """The two names that a ':' joins, each of which may hold others.
+
+    Where only the left one is known, they are those at the only ':', so that an error can say what the right one is.
+    """
+    halves = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == ":"]
+    left = [two for two in halves if is_left(two[0])]
+    unknown = None if is_import(text) or not left else _only(text)
+    return next((two for two in left if is_right(two[1])), unknown)
+
+
+def _only(text: str) -> tuple[str, str] | None:
+    """The two sides of the only ':' that there is."""
+    left, _, right = text.partition(":")
+    return (left, right) if text.count(":") == 1 else None
+
+
+def _is_executor(name: str) -> bool:
+    return name in EXECUTORS or Path(name).is_dir()
+
+
+def _is_net(name: str) -> bool:
+    return name in COORDINATORS or Path(name).is_file()
+
+
+def _custom(name: str, policy: Any) -> Agent:
+    """An agent from any object with ``predict``."""
+    return Agent(name, policy, declared(policy), trained=has_learned(policy))
 
 
 def _hierarchy(
-    name: str, scenario: Scenario, coordinator: Level, executor: Level, seeds: Seeds = (), **options: Any
+    name: str,
+    scenario: Scenario,
+    coordinator: tuple[Level, Seeds],
+    executor: Executor,
+    trained: bool = False,
+    **options: Any,
 ) -> Agent:
-    policy = HierarchicalAgent(scenario, coordinator, executor, **options)
-    return Agent(name, policy, policy.features, seeds)
+    policy = HierarchicalAgent(scenario, coordinator[0], executor[0], **options)
+    seeds = (*coordinator[1], *executor[1])
+    trained = trained or bool(seeds) or has_learned(executor[0].policy)
+    return Agent(name, policy, policy.features, seeds, trained=trained)
 
 
 def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
@@ -106,28 +256,11 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
     net = load_released(executor)
     if not isinstance(net, ReleasedExecutor):
         raise ValueError(f"{executor} is not the released executor but its coordinator")
-    turns = Level(ReleasedPolicy(net), PAPER_FEATURES, "attended")
+    turns = Level(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
     if coordinator in COORDINATORS:
-        return _hierarchy(name, scenario, Level(COORDINATORS[coordinator](), COORDINATORS[coordinator].features), turns)
+        rule = COORDINATORS[coordinator]
+        return _hierarchy(name, scenario, (Level(rule(), rule.features), ()), turns, True)
     assigns = load_released(coordinator)
     if not isinstance(assigns, ReleasedCoordinator):
         raise ValueError(f"{coordinator} is not the released coordinator but its executor")
-    return _hierarchy(name, scenario, Level(ReleasedPolicy(assigns), PAPER_FEATURES), turns)
-
-
-def load_executor(name: str, scenario: Scenario) -> tuple[Level, Seeds]:
-    """The executor that `name` names, out of :data:`agents.hierarchy.EXECUTORS` or a folder, and its training seeds.
-
-    Raises:
-        ValueError: an unknown name, a damaged checkpoint, or one of another task.
-    """
-    if name in EXECUTORS:
-        return Level(EXECUTORS[name](), EXECUTORS[name].features), ()
-    if not Path(name).is_dir():
-        raise ValueError(
-            f"unknown executor {name!r}: known are {', '.join(EXECUTORS)}, and folders of checkpoints or runs"
-        )
-    policy, config = load_policy(executor_folder(name), scenario)
-    if config.task != "Executor":
-        raise ValueError(f"{name} was trained for {config.task}; an executor is needed")
-    return Level(policy, config.features, config.options["padding"]), (config.training_seeds,)
+    return _hierarchy(name, scenario, (Level(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns, True)

@@ -1,0 +1,84 @@
+"""Policies of one's own: any object with ``predict``, from anywhere that can be imported."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from typing import Any
+
+from stable_baselines3.common.base_class import BaseAlgorithm
+from torch import nn
+
+from agents.policy import Policy
+from envs.observation import DEFAULT_FEATURES, check_features
+from envs.scenario import Scenario
+
+_IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+
+
+def is_import(name: str) -> bool:
+    """Whether `name` has the form of ``my_module:MyPolicy``."""
+    return _IMPORT.fullmatch(name) is not None
+
+
+def import_policy(name: str, scenario: Scenario) -> Policy:
+    """The policy that ``my_module:MyPolicy`` names, imported from the current directory or any installed package.
+
+    A class, or a function, is called with the scenario if it takes one (a parameter of that name, or any that has no
+    default), else without arguments. An object that has ``predict`` is taken as it is.
+
+    Raises:
+        ValueError: no such module or class, or one without ``predict``.
+    """
+    found = _IMPORT.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is no policy to import; it must be like my_module:MyPolicy")
+    module = _module(found[1], name)
+    if not hasattr(module, found[2]):
+        raise ValueError(f"{name}: the module {found[1]} has no {found[2]}")
+    policy: Any = getattr(module, found[2])
+    if inspect.isclass(policy) or not hasattr(policy, "predict"):
+        if not callable(policy):
+            raise ValueError(f"{name} is {policy!r}; it must be a class or an object with predict()")
+        policy = policy(**_arguments(policy, name, scenario))
+    if not callable(getattr(policy, "predict", None)):
+        raise ValueError(f"{name} is {policy!r}, which has no predict()")
+    return policy
+
+
+def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
+    """The observation features that a policy's attribute ``features`` lists; the default where it has none."""
+    features = getattr(policy, "features", None)  # which of a network may be something else
+    return check_features(features if isinstance(features, tuple | list) else default)
+
+
+def has_learned(policy: Any) -> bool:
+    """Whether a policy was trained: what its attribute ``trained`` says, or else whether it is a network."""
+    return bool(getattr(policy, "trained", isinstance(policy, nn.Module | BaseAlgorithm)))
+
+
+def _module(module: str, name: str) -> Any:
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
+    try:
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(name=module)
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
+            raise  # the module is there, and one that it imports is not
+        raise ValueError(f"{name}: there is no module {module} here, and none is installed") from None
+
+
+def _arguments(policy: Any, name: str, scenario: Scenario) -> dict[str, Scenario]:
+    """What to call a class or function with: the scenario, if it takes it, or nothing."""
+    parameters = inspect.signature(policy).parameters
+    several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+    needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
+    if len(needed) > 1:
+        raise ValueError(f"{name} needs {', '.join(needed)}; it may need the scenario only")
+    return dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario)
