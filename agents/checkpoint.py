@@ -34,7 +34,7 @@ _POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers
 # What is written of each task's options, with the values that it had when nothing was written.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "Coverage": {"per_sensor": False},
-    "Executor": {"padding": "masked"},
+    "Executor": {"padding": "masked", "row_id": False},
     "Coordinator": {"decision": DECISION, "idle": "random"},
 }
 

@@ -24,7 +24,7 @@ from agents.report import released_reward
 from agents.statistics import probability_of_improvement, summary
 from agents.tables import markdown, table
 from envs.files import write_text
-from envs.goals import by_sensor
+from envs.goals import by_scene, by_sensor
 from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive
 from envs.tasks import DECISIONS, SUB_STEPS, ExecutorTask
@@ -148,13 +148,14 @@ def evaluate_executors(
         for name, level in executors.items():
             bar.set_description(f"evaluating {name}", refresh=False)
             task = ExecutorTask(
-                scenario, episodes, list(seeds), features=level.features, goals_every=goals_every, padding=level.padding
-            )
+                scenario, episodes, list(seeds), features=level.features, goals_every=goals_every,
+                padding=level.padding, row_id=level.row_id,
+            )  # fmt: skip
             sums = np.zeros((3, episodes))
             for _ in range(max_episode_steps):
                 rows = by_sensor(task.observe())
                 action, _ = level.policy.predict(rows, deterministic=True)
-                reward = task.step(action.reshape(episodes, -1))
+                reward = task.step(by_scene(action, scenario.num_sensors, bool(scenario.zoom)))
                 sums += reward, task.simulator.rotation, task.simulator.coverage
                 bar.update()
             of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))

@@ -8,7 +8,7 @@ import numpy as np
 
 from agents.policy import Policy
 from agents.scripted import Dice, ScriptedAgent, due
-from envs.goals import by_sensor, check_padding, show_goals
+from envs.goals import check_padding, execute, place_of_row_id
 from envs.physics import LEFT, RIGHT, STAY
 from envs.scenario import Scenario
 from envs.simulator import positive
@@ -23,6 +23,9 @@ class Level(NamedTuple):
     """The observation features that it reads, in order."""
     padding: str = "masked"
     """How an executor is shown the targets assigned to a sensor; see :func:`envs.goals.show_goals`."""
+    row_id: bool = True
+    """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
+    :class:`envs.tasks.ExecutorTask`."""
 
 
 class HierarchicalAgent(ScriptedAgent):
@@ -64,7 +67,7 @@ class HierarchicalAgent(ScriptedAgent):
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))  # type: ignore[misc]
         self._of_coordinator = [self.features.index(name) for name in coordinator.features]
         self._of_executor = [self.features.index(name) for name in executor.features]
-        self._row_id = executor.features.index("target_id") if "target_id" in executor.features else -1
+        self._row_id = place_of_row_id(executor.features)
 
     def predict(
         self,
@@ -84,13 +87,16 @@ class HierarchicalAgent(ScriptedAgent):
             chosen, _ = self.coordinator.policy.predict(seen, deterministic=deterministic)
             assigned[anew], age[anew] = chosen.reshape(-1, *mask.shape[1:]) != 0, 0
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
-        rows = by_sensor(show_goals(seen, assigned, self.executor.padding, self._row_id))
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
-        chosen = self.executor.policy.predict(rows, deterministic=True)[0]
-        turns = chosen.reshape(*mask.shape[:2], -1)[..., 0]  # lenses that zoom stay as they are
-        nothing = ~(assigned & (mask != 0)).any(-1)
-        free = self.dice.throw(3, turns.shape) if self.idle == "random" else STAY
-        return self.with_zoom(np.where(nothing, free, turns)), (assigned, age + 1)
+        actions = execute(
+            self.executor.policy, seen, assigned,
+            padding=self.executor.padding, row_id=self._row_id, zooms=bool(self.scenario.zoom),
+        )  # fmt: skip
+        if self.idle == "random":
+            nothing = ~(assigned & (mask != 0)).any(-1)
+            turns = actions[:, : mask.shape[1]]
+            turns[nothing] = self.dice.throw(3, turns.shape)[nothing]
+        return actions, (assigned, age + 1)
 
 
 def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:

@@ -93,6 +93,9 @@ class ExecutorOptions(Options):
     """The chance with which a target in range becomes a goal, 0 to 1; the paper's, and the official task's, is 1."""
     padding: str = "masked"
     """How the goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
+    row_id: bool = True
+    """The feature target_id holds the number of the goal's row, as it does where the executor is used; no: the target's
+    own in training, as in the released program."""
 
     def allowed(self) -> dict[str, tuple[bool, str]]:
         """See :meth:`Options.allowed`."""
@@ -106,7 +109,7 @@ class ExecutorOptions(Options):
 
     def task_options(self) -> dict[str, Any]:
         """See :meth:`Options.task_options`."""
-        return {"padding": self.padding}
+        return {"padding": self.padding, "row_id": self.row_id}
 
     def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
         """See :meth:`Options.make`."""
@@ -119,6 +122,7 @@ class ExecutorOptions(Options):
             goals_every=self.goals_every,
             goal_share=self.goal_share,
             padding=self.padding,
+            row_id=self.row_id,
             max_episode_steps=self.episode_steps,
             stagger=True,
         )

@@ -95,6 +95,8 @@ class Options:
         for name, (holds, what) in self.allowed().items():
             if not holds:
                 raise ValueError(f"--{name.replace('_', '-')} is {getattr(self, name)}; it must be {what}")
+        if self.encoder == "recurrent" and self.weight_dim % 2:
+            raise ValueError(f"--weight-dim is {self.weight_dim}; it must be even for --encoder recurrent")
         check_features(self.features)
         if self.resume and self.run_dir is None:
             raise ValueError("--resume needs --run-dir, the directory of the run to go on with")

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from envs.goals import by_sensor
+from envs.goals import by_scene, by_sensor
 from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
@@ -54,10 +54,8 @@ class PerSensor:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
         """See :class:`Policy`; the actions are (B, n), or (B, 2 n), all turns before all zooms."""
-        scenes, sensors = observation["mask"].shape[:2]
-        rows = by_sensor(observation)
-        actions, _ = self.policy.predict(rows, deterministic=deterministic)
-        return actions.reshape(scenes, sensors, -1).swapaxes(1, 2).reshape(scenes, -1), None
+        actions, _ = self.policy.predict(by_sensor(observation), deterministic=deterministic)
+        return by_scene(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
 
 
 class ReleasedPolicy:

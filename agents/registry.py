@@ -178,7 +178,8 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
     policy, config = load_policy(executor_folder(path), load_scenario(scenario))
     if config.task != "Executor":
         raise ValueError(f"{path} was trained for {config.task}; an executor is needed")
-    return Level(policy, config.features, config.options["padding"]), (config.training_seeds,)
+    options = config.options
+    return Level(policy, config.features, options["padding"], options["row_id"]), (config.training_seeds,)
 
 
 def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 from gymnasium import spaces
 
 from envs import assignment
+from envs.physics import KEEP, STAY
 
 PADDINGS = ("attended", "masked", "unfiltered")
 """How the m rows of a sensor show the targets assigned to it; see :func:`show_goals`."""
@@ -43,6 +47,60 @@ def by_sensor(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
 
 
+def by_scene(actions: np.ndarray, num_sensors: int, zooms: bool) -> np.ndarray:
+    """What single sensors decide on (B * n,), or (B * n, 2) with their zooms, as the actions of their scenes.
+
+    Args:
+        actions: turns, and perhaps zooms, of the rows that :func:`by_sensor` makes.
+        num_sensors: n.
+        zooms: whether the lenses of the scenes zoom. If they do not, zooms are left out; if they do and none is given,
+            they keep their field of view.
+
+    Returns:
+        (B, n) turns, or (B, 2 n), all turns and then all zooms.
+    """
+    parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])  # (B, n, 1 or 2)
+    if not zooms:
+        return parts[..., 0]
+    if parts.shape[-1] == 1:
+        parts = np.concatenate((parts, np.full_like(parts, KEEP)), -1)
+    return parts.swapaxes(1, 2).reshape(len(parts), -1)
+
+
+def execute(
+    executor: Any, shown: dict[str, np.ndarray], assigned: np.ndarray, *, padding: str, row_id: int, zooms: bool
+) -> np.ndarray:
+    """What the sensors do by an executor, for the targets assigned to them.
+
+    Args:
+        executor: has ``predict``, which is called once for all sensors of all scenes with ``pairs`` (B * n, m, d) and
+            ``mask`` (B * n, m) and gives turns (B * n,), or turns and zooms (B * n, 2).
+        shown: see :func:`show_goals`.
+        assigned: see :func:`show_goals`.
+        padding: see :func:`show_goals`.
+        row_id: see :func:`show_goals`.
+        zooms: see :func:`by_scene`.
+
+    Returns:
+        Actions (B, n) or (B, 2 n) of 0, 1, 2. A sensor without any assigned target stays and keeps its field of view.
+
+    Raises:
+        ValueError: the executor gives something else.
+    """
+    scenes, sensors = assigned.shape[:2]
+    rows = by_sensor(show_goals(shown, assigned, padding, row_id))
+    chosen, _ = executor.predict(rows, deterministic=True)
+    chosen = np.asarray(chosen)
+    fits = chosen.size in (scenes * sensors, 2 * scenes * sensors) and chosen.dtype.kind in "iu"
+    if not fits or chosen.min() < 0 or chosen.max() > 2:
+        raise ValueError(
+            f"the executor gave {chosen!r}; it must give {scenes * sensors} numbers 0, 1 or 2, or as many pairs of them"
+        )
+    actions = by_scene(chosen.reshape(scenes * sensors, -1), sensors, zooms)
+    nothing = ~(assigned & (shown["mask"] != 0)).any(-1)
+    return np.where(np.tile(nothing, 2) if zooms else nothing, STAY, actions)
+
+
 def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
     """The space of what :func:`show_goals` makes of observations out of `space`."""
     if padding != "unfiltered":
@@ -53,6 +111,11 @@ def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
         np.pad(edge, ((0, 0), (0, 0), (0, 1)), constant_values=c) for edge, c in ((pairs.low, 0), (pairs.high, 1))
     )
     return spaces.Dict(pairs=spaces.Box(low, high, dtype=np.float32), mask=space["mask"])
+
+
+def place_of_row_id(features: Sequence[str]) -> int:
+    """Which of the features is `target_id`, for :func:`show_goals`; -1: none."""
+    return list(features).index("target_id") if "target_id" in features else -1
 
 
 def check_padding(padding: str) -> str:

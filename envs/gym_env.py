@@ -208,6 +208,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `goals_every` | 10 | steps between two choices of goals |
     | `goal_share` | 1.0 | the chance with which a target in range becomes a goal, 0 to 1 |
     | `padding` | `"attended"` | `"masked"`: the mask tells the zero rows from the goals; or see `envs.goals` |
+    | `row_id` | False | `target_id` holds the goal's row / m, as where an executor is used, not the target's j / m |
     | `render_mode` | None | `"rgb_array"` or `"human"` |
 
     ## Versions
@@ -227,7 +228,7 @@ class CoordinatorEnv(DirectionalSensorEnv):
     ## Action: ``MultiBinary(n * m)``
 
     1 at place i * m + j assigns target j to sensor i, for one decision of ten sub-steps. An executor turns the
-    sensors meanwhile; lenses that zoom keep their field of view.
+    sensors meanwhile, and zooms lenses if it decides on zooms; the scripted one does not.
 
     ## Observation: ``Dict``
 

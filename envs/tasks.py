@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs import assignment
-from envs.goals import by_sensor, check_padding, goals_space, show_goals
+from envs.goals import check_padding, execute, goals_space, place_of_row_id, show_goals
 from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
@@ -177,6 +177,9 @@ class ExecutorTask(Task):
             coordinator does not assign all that is in range.
         padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
             :func:`envs.goals.show_goals`.
+        row_id: the feature `target_id` holds the number of the goal's row / m, as it does where the executor is used;
+            false: the target's own, j / m, as in the released program, which trains its executor on these and uses it
+            on the others.
     """
 
     def __init__(
@@ -191,6 +194,7 @@ class ExecutorTask(Task):
         goals_every: int = DECISION,
         goal_share: float = 1.0,
         padding: str = "attended",
+        row_id: bool = False,
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
@@ -199,6 +203,8 @@ class ExecutorTask(Task):
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.row_id = row_id
+        self._row_id = place_of_row_id(self.observer.features) if row_id else -1
         self.observation_space = goals_space(self.observation_space, self.padding)
         self.action_space = turning_space(self.scenario)
         n, m = self.scenario.num_sensors, self.scenario.num_targets
@@ -229,7 +235,7 @@ class ExecutorTask(Task):
 
     def observe(self) -> dict[str, np.ndarray]:
         """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
-        return show_goals(self.observer.observe(self.simulator), self.assigned, self.padding)
+        return show_goals(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
         """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
@@ -248,7 +254,8 @@ class CoordinatorTask(Task):
         executor: ``"scripted"``: towards the mean position of the assigned targets, as in the released
             program, or a policy whose ``predict`` is called in one batch for all sensors of all scenes: it
             is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (or as
-            `padding` has it), and gives (B * n,) numbers 0, 1, 2.
+            `padding` has it), and gives (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Lenses that zoom keep
+            their field of view without zooms, and the zooms are left out where lenses do not zoom.
         executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's.
         padding: see :class:`ExecutorTask`, for the rows that such a policy is shown.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
@@ -296,13 +303,13 @@ class CoordinatorTask(Task):
         new = self.checked(action).reshape(self.assigned.shape)
         self.assigned[chosen] = new[chosen]
         self.marginal[chosen], self.turned[chosen] = 0.0, 0
-        turns = np.zeros(self.assigned.shape[:2], np.int64)
+        actions = np.zeros((self.num_envs, len(turning_space(self.scenario).nvec)), np.int64)
         scripted = isinstance(self.executor, str)
         run = self.simulator.run
         run(assignment.begin_decision, assignment.begin_decision_threads, chosen)
         for k in range(self.sub_steps):
             if not scripted:
-                turns[...] = self._executed()
+                actions[...] = self._executed()
             run(
                 assignment.goal_sub_step,
                 assignment.goal_sub_step_threads,
@@ -311,7 +318,7 @@ class CoordinatorTask(Task):
                 IDLE_PENALTY,
                 k,
                 self.assigned,
-                turns,
+                actions,
                 self.sub_rewards,
                 self.marginal,
                 self.turned,
@@ -328,21 +335,15 @@ class CoordinatorTask(Task):
         return self.marginal.sum(-1) / self.sub_steps
 
     def _executed(self) -> np.ndarray:
-        """The turns (B, n) that the executor chooses for where the targets stand now."""
-        features = self.executor_observer.features
-        row_id = features.index("target_id") if "target_id" in features else -1
-        shown = show_goals(self.executor_observer.observe(self.simulator), self.assigned, self.padding, row_id)
-        rows = by_sensor(shown)
-        action, _ = self.executor.predict(rows, deterministic=True)
-        action = np.asarray(action).reshape(-1)
-        if (
-            action.shape != (len(rows["pairs"]),)
-            or action.dtype.kind not in "iu"
-            or action.min() < 0
-            or action.max() > 2
-        ):
-            raise ValueError(f"the executor gave {action!r}; it must give {len(rows['pairs'])} numbers 0, 1 or 2")
-        return action.reshape(self.assigned.shape[:2])
+        """The actions (B, n), or (B, 2 n) with zooms, that the executor chooses for where the targets stand now."""
+        return execute(
+            self.executor,
+            self.executor_observer.observe(self.simulator),
+            self.assigned,
+            padding=self.padding,
+            row_id=place_of_row_id(self.executor_observer.features),
+            zooms=bool(self.scenario.zoom),
+        )
 
     def info(self) -> dict[str, np.ndarray]:
         """Fresh arrays: those of :class:`Task` for the last sub-step, and of the decision.

@@ -1,0 +1,214 @@
+"""Every job trains and is used on every preset, with every executor and critic, and with any pair of options."""
+
+import dataclasses
+import itertools
+
+import numpy as np
+import pytest
+import torch
+
+from agents.checkpoint import save_policy
+from agents.evaluate import evaluate, evaluate_executors
+from agents.hierarchy import COORDINATORS, EXECUTORS
+from agents.jobs import JOBS, ExecutorOptions, build
+from agents.options import Options
+from agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
+from envs import FEATURES, load_scenario, presets
+from perception.amc import KINDS
+
+TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
+# The presets, made small where the numbers of sensors and targets show nothing new.
+SCENES = {name: load_scenario(name) for name in presets()}
+SCENES["large"] = SCENES["large"].replace(num_sensors=5, num_targets=6)
+SCENES["hit-mac-2x1"] = load_scenario("hit-mac-2x1")
+SCENES["hit-mac-1x3"] = load_scenario("hit-mac-1x3")
+
+
+def train(options: Options, scenario, folder):
+    """One update of a job, kept as a checkpoint."""
+    options.check()
+    options.check_on(scenario)
+    model, venv, config = build(options, scenario)
+    model.learn(options.rollout_steps * venv.num_envs)
+    assert all(bool(parameter.isfinite().all()) for parameter in model.policy.parameters())
+    save_policy(folder, model.policy, config)
+
+
+def use(job, folder, scenario):
+    """The checkpoint plays on the scene."""
+    if job == "executor":
+        level, _ = load_executor_run(folder, scenario)
+        results = evaluate_executors({"trained": level}, scenario, episodes=2, max_episode_steps=4, progress=False)
+        assert 0 <= results["agents"]["trained"]["rotation"]["mean"] <= 1
+        agent = load_agent("assign-in-range", scenario, executor=folder)
+    else:
+        agent = load_run(folder, scenario)
+    results = evaluate([agent], scenario, episodes=2, max_episode_steps=4, progress=False)["agents"]
+    assert 0 <= results[agent.name]["coverage"]["mean"] <= 1
+    return results[agent.name]["per_episode"]
+
+
+@pytest.fixture(scope="module")
+def executors(tmp_path_factory):
+    """An executor for every way of deciding: for lenses that zoom, and for those that do not."""
+    folders = {}
+    for name in ("hit-mac", "obstacles"):
+        folders[name] = tmp_path_factory.mktemp(name)
+        train(ExecutorOptions(**TINY), load_scenario(name), folders[name])
+    return folders | {"scripted": "scripted"}
+
+
+@pytest.mark.parametrize("critic", [None, *KINDS])
+@pytest.mark.parametrize("preset", SCENES)
+@pytest.mark.parametrize("job", ["coverage", "executor"])
+def test_a_job_on_every_preset_with_every_critic(job, preset, critic, tmp_path):
+    train(JOBS[job](**TINY, critic=critic), SCENES[preset], tmp_path)
+    use(job, tmp_path, SCENES[preset])
+
+
+@pytest.mark.parametrize("executor", ["scripted", "hit-mac", "obstacles"])
+@pytest.mark.parametrize("preset", SCENES)
+def test_a_coordinator_on_every_preset_with_every_executor(preset, executor, executors, tmp_path):
+    """Those trained with and without zoom turn the sensors of scenes with and without it."""
+    options = JOBS["coordinator"](**TINY, executor=str(executors[executor]))
+    train(options, SCENES[preset], tmp_path)
+    use("coordinator", tmp_path, SCENES[preset])
+
+
+@pytest.mark.parametrize("critic", KINDS)
+@pytest.mark.parametrize("preset", ["hit-mac", "obstacles", "random"])
+@pytest.mark.parametrize("by_sensor", [False, True])
+def test_a_coordinator_with_every_critic(preset, critic, by_sensor, tmp_path):
+    train(JOBS["coordinator"](**TINY, critic=critic, by_sensor=by_sensor), SCENES[preset], tmp_path)
+    use("coordinator", tmp_path, SCENES[preset])
+
+
+@pytest.mark.parametrize("preset", SCENES)
+def test_every_agent_without_learning_on_every_preset(preset, executors):
+    scenario = SCENES[preset]
+    names = [*SCRIPTED, *(f"{first}:{last}" for first in COORDINATORS for last in EXECUTORS)]
+    agents = [load_agent(name, scenario) for name in names]
+    agents += [load_agent("assign-all", scenario, executor=folder)._replace(name=f"assign-all:{name}")
+               for name, folder in executors.items() if name != "scripted"]  # fmt: skip
+    results = evaluate(agents, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
+    assert set(results) == {agent.name for agent in agents}
+    levels = {name: load_executor(name, scenario)[0] for name in EXECUTORS}
+    levels |= {name: load_executor_run(path, scenario)[0] for name, path in executors.items() if name != "scripted"}
+    of_executors = evaluate_executors(levels, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
+    assert of_executors["still"]["rotation"]["mean"] == 0
+    assert all(-1.1 <= result["reward"]["mean"] <= 1 for result in of_executors.values())
+
+
+def test_all_left_is_all_left_where_lenses_zoom():
+    """Turns and zooms of several sensors are not mixed up: all turn left, and no lens changes."""
+
+    class Left:
+        features = ("bearing",)
+
+        def __init__(self, zoom):
+            self.zoom = zoom
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            rows = len(observation["mask"])
+            return (np.tile([1, self.zoom], (rows, 1)) if self.zoom is not None else np.ones(rows, int)), None
+
+    from agents.hierarchy import Level
+
+    scenario = load_scenario("obstacles")
+    levels = {f"zoom {zoom}": Level(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
+    results = evaluate_executors(levels, scenario, episodes=3, max_episode_steps=5, progress=False)["agents"]
+    assert {name: result["rotation"]["mean"] for name, result in results.items()} == dict.fromkeys(levels, 1.0)
+    from envs.tasks import CoordinatorTask
+
+    for zoom, change in ((None, 0), (0, 0), (1, -50), (2, 30)):
+        task = CoordinatorTask(scenario, 3, 0, executor=Left(zoom), executor_features=("bearing",))
+        task.step(np.ones((3, 32), int))
+        assert task.info()["turned"].tolist() == [4.0] * 3
+        assert (task.simulator.state.field_of_view == 90 + change).all()
+        task.step(np.zeros((3, 32), int))  # nothing is assigned: the lenses stay as they are
+        assert (task.simulator.state.field_of_view == 90 + change).all()
+
+
+# --- options in pairs ---
+
+VALUES = {
+    "algorithm": ("ppo", "a2c"),
+    "encoder": ("attention", "recurrent", "mlp"),
+    "attend_over": ("agents", "targets", "pairs", "axes"),
+    "pooling": ("sum", "mean"),
+    "embed_layers": (1, 2),
+    "frequencies": (0, 2),
+    "critic": (None, *KINDS),
+    "features": (("hit-mac",), ("frame",), ("motion",), tuple(FEATURES), ("target_id",)),
+    "num_envs": (1, 3),
+    "rollout_steps": (2, 5),
+    "batch_size": (2, 64),
+    "epochs": (1, 2),
+    "weight_dim": (2, 8),
+    "gamma": (0.0, 1.0),
+    "gae_lambda": (0.0, 1.0),
+    "episode_steps": (1, 7),
+    "entropy": (0.0, 0.01),
+    "scene": ("hit-mac-3x2", "obstacles", "random", "hit-mac-1x1"),
+}
+OWN = {
+    "coverage": {"per_sensor": (False, True), "turn_cost": (0.0, 0.5)},
+    "executor": {
+        "padding": ("masked", "attended", "unfiltered"),
+        "row_id": (True, False),
+        "goals_every": (1, 3),
+        "goal_share": (0.0, 0.5, 1.0),
+        "centring": (0.0, 1.0),
+    },
+    "coordinator": {
+        "by_sensor": (True, False),
+        "idle": ("random", "holds"),
+        "decision": (1, 4),
+        "executor": ("scripted", "hit-mac", "obstacles"),
+    },
+}
+
+
+def pairwise(values, seed=0):
+    """Rows of one value for every option, so that every pair of values of two options stands in one of them."""
+    names = list(values)
+    open_pairs = {
+        (one, a, other, b)
+        for one, other in itertools.combinations(names, 2)
+        for a in range(len(values[one]))
+        for b in range(len(values[other]))
+    }
+    rng = np.random.default_rng(seed)
+    while open_pairs:
+        one, a, other, b = min(open_pairs)
+        best, gain = {}, -1
+        for _ in range(30):
+            row = {name: int(rng.integers(len(values[name]))) for name in names} | {one: a, other: b}
+            covered = sum((x, row[x], y, row[y]) in open_pairs for x, y in itertools.combinations(names, 2))
+            if covered > gain:
+                best, gain = row, covered
+        open_pairs -= {(x, best[x], y, best[y]) for x, y in itertools.combinations(names, 2)}
+        yield {name: values[name][place] for name, place in best.items()}
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_pair_of_options_that_is_allowed_trains(job, executors, tmp_path):
+    for number, row in enumerate(pairwise(VALUES | OWN[job])):
+        scenario = load_scenario(row.pop("scene"))
+        if "executor" in row:
+            row["executor"] = str(executors[row["executor"]])
+        torch.manual_seed(0)
+        try:
+            train(JOBS[job](**row), scenario, tmp_path / str(number))
+            use(job, tmp_path / str(number), scenario)
+        except Exception as error:
+            raise AssertionError(f"{job} on {scenario.name} with {row}: {error}") from error
+
+
+def test_every_option_is_in_the_matrix():
+    """Whoever adds an option adds it here, or says why not: limits, places and seeds change no network and no task."""
+    apart = {"scenario", "minutes", "total_steps", "seed", "run_dir", "resume", "save_every", "episodes"}
+    apart |= {"learning_rate", "final_entropy", "max_grad_norm"}
+    for job, options in JOBS.items():
+        names = {field.name for field in dataclasses.fields(options)}
+        assert names - apart == (set(VALUES) | set(OWN[job])) - {"scene"}
