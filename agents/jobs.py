@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -317,7 +318,9 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         model = A2C(AttentionPolicy, venv, **shared)
     else:
         batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
-        model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
+        with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
+            warnings.filterwarnings("ignore", "You have specified a mini-batch size")
+            model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
     venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
     return model, venv, config
 
