@@ -1,4 +1,4 @@
-"""What a learner learns from: the sensors that act, and each of them by its own reward.
+"""Credit assignment: only sensors that act are learned from, and each of them may have its own reward.
 
 A sensor that takes no part in an episode, or has failed, does nothing and sees nothing: its steps are no samples, and
 its record is cut where it stops working, as at a time limit.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.checkpoint import EXECUTOR, checkpoint_folder, executor_folder, load_policy
+from agents.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from agents.custom import declared, has_learned, import_policy, is_import
 from agents.exact import ExactAgent
 from agents.hierarchy import COORDINATORS, EXECUTORS, HierarchicalAgent, Level
@@ -112,19 +112,43 @@ def load_run(
     """
     scenario, name = load_scenario(scenario), str(path) if name is None else name
     policy, config = load_policy(path, scenario)
+    own = checkpoint_folder(path) / EXECUTOR
+    if executor is None and config.task == "Coordinator" and own.is_dir():
+        executor = load_executor_run(own, scenario)
+    return as_agent(policy, config, scenario, name=name, executor=executor)
+
+
+def as_agent(
+    policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: Executor | None = None
+) -> Agent:
+    """A trained policy as an agent.
+
+    Args:
+        policy: what was trained, or still is.
+        config: what a checkpoint says of it.
+        scenario: what it plays.
+        name: of the agent.
+        executor: who turns the sensors for a coordinator; None: the scripted one.
+
+    Raises:
+        ValueError: the policy is an executor, or none that takes one.
+    """
     seeds: Seeds = (config.training_seeds,)
     if config.task == "Coordinator":
-        own = checkpoint_folder(path) / EXECUTOR
-        if executor is None:
-            executor = load_executor_run(own, scenario) if own.is_dir() else load_executor("scripted", scenario)
         coordinator = Level(policy, config.features), seeds
-        return _hierarchy(name, scenario, coordinator, executor, True, **config.options)
+        turns = executor or load_executor("scripted", scenario)
+        return _hierarchy(name, scenario, coordinator, turns, True, **config.options)
     if executor is not None:
-        raise ValueError(f"{name}: {path} was trained for {config.task}; only a coordinator takes an executor")
+        raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.task == "Executor":
         raise ValueError(f"{name} is an executor; say who assigns the targets, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options["per_sensor"] else policy
     return Agent(name, agent, config.features, seeds, trained=True)
+
+
+def as_level(policy: Policy, config: PolicyConfig) -> Level:
+    """A trained executor as a level of the hierarchy."""
+    return Level(policy, config.features, config.options["padding"], config.options["row_id"])
 
 
 def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
@@ -178,8 +202,7 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
     policy, config = load_policy(executor_folder(path), load_scenario(scenario))
     if config.task != "Executor":
         raise ValueError(f"{path} was trained for {config.task}; an executor is needed")
-    options = config.options
-    return Level(policy, config.features, options["padding"], options["row_id"]), (config.training_seeds,)
+    return as_level(policy, config), (config.training_seeds,)
 
 
 def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:

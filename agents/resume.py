@@ -19,7 +19,7 @@ from envs.files import whole_file
 from envs.sb3_env import DirectionalSensorVecEnv
 
 CURVE = 5
-"""Numbers in a point of the curve."""
+"""Numbers in a point of a curve."""
 
 
 @dataclass
@@ -30,6 +30,8 @@ class Progress:
     """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
     """Of every rollout: environment steps and seconds so far, its mean coverage, rotation and reward."""
+    evaluations: list[tuple[float, ...]] = field(default_factory=list)
+    """The same of the deterministic policy, from time to time."""
 
 
 def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
@@ -50,6 +52,7 @@ def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
         "progress/updates": np.array([model._n_updates]),
         "progress/seconds": np.array([progress.seconds]),
         "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
+        "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
     }
     with whole_file(path) as temporary:
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
@@ -87,7 +90,10 @@ def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
         progress = groups["progress"]
         model.num_timesteps = int(progress["steps"][0])
         model._n_updates = int(progress["updates"][0])
-        curve = [tuple(point) for point in progress["curve"].reshape(-1, CURVE).tolist()]
-        return Progress(float(progress["seconds"][0]), curve)
+        curves = (
+            [tuple(point) for point in progress.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
+            for name in ("curve", "evaluations")
+        )
+        return Progress(float(progress["seconds"][0]), *curves)
     except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -67,37 +66,30 @@ def by_scene(actions: np.ndarray, num_sensors: int, zooms: bool) -> np.ndarray:
     return parts.swapaxes(1, 2).reshape(len(parts), -1)
 
 
-def execute(
-    executor: Any, shown: dict[str, np.ndarray], assigned: np.ndarray, *, padding: str, row_id: int, zooms: bool
-) -> np.ndarray:
-    """What the sensors do by an executor, for the targets assigned to them.
+def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, zooms: bool) -> np.ndarray:
+    """The actions of all sensors, of which an executor chose those that have something assigned.
 
     Args:
-        executor: has ``predict``, which is called once for all sensors of all scenes with ``pairs`` (B * n, m, d) and
-            ``mask`` (B * n, m) and gives turns (B * n,), or turns and zooms (B * n, 2).
-        shown: see :func:`show_goals`.
-        assigned: see :func:`show_goals`.
-        padding: see :func:`show_goals`.
-        row_id: see :func:`show_goals`.
+        chosen: turns (B * n,), or turns and zooms (B * n, 2), of the rows that :func:`by_sensor` makes.
+        assigned: (B, n, m) bool.
+        mask: (B, n, m), which pairs are there.
         zooms: see :func:`by_scene`.
 
     Returns:
         Actions (B, n) or (B, 2 n) of 0, 1, 2. A sensor without any assigned target stays and keeps its field of view.
 
     Raises:
-        ValueError: the executor gives something else.
+        ValueError: `chosen` is something else.
     """
     scenes, sensors = assigned.shape[:2]
-    rows = by_sensor(show_goals(shown, assigned, padding, row_id))
-    chosen, _ = executor.predict(rows, deterministic=True)
-    chosen = np.asarray(chosen)
-    fits = chosen.size in (scenes * sensors, 2 * scenes * sensors) and chosen.dtype.kind in "iu"
+    rows, chosen = scenes * sensors, np.asarray(chosen)
+    fits = chosen.size in (rows, 2 * rows) and chosen.dtype.kind in "iu"
     if not fits or chosen.min() < 0 or chosen.max() > 2:
         raise ValueError(
-            f"the executor gave {chosen!r}; it must give {scenes * sensors} numbers 0, 1 or 2, or as many pairs of them"
+            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or as many pairs of them"
         )
-    actions = by_scene(chosen.reshape(scenes * sensors, -1), sensors, zooms)
-    nothing = ~(assigned & (shown["mask"] != 0)).any(-1)
+    actions = by_scene(chosen.reshape(rows, -1), sensors, zooms)
+    nothing = ~(assigned & (mask != 0)).any(-1)
     return np.where(np.tile(nothing, 2) if zooms else nothing, STAY, actions)
 
 

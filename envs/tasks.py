@@ -11,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 
 from envs import assignment
-from envs.goals import check_padding, execute, goals_space, place_of_row_id, show_goals
+from envs.goals import by_sensor, check_padding, executed, goals_space, place_of_row_id, show_goals
 from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
@@ -336,14 +336,11 @@ class CoordinatorTask(Task):
 
     def _executed(self) -> np.ndarray:
         """The actions (B, n), or (B, 2 n) with zooms, that the executor chooses for where the targets stand now."""
-        return execute(
-            self.executor,
-            self.executor_observer.observe(self.simulator),
-            self.assigned,
-            padding=self.padding,
-            row_id=place_of_row_id(self.executor_observer.features),
-            zooms=bool(self.scenario.zoom),
-        )
+        shown = self.executor_observer.observe(self.simulator)
+        row_id = place_of_row_id(self.executor_observer.features)
+        rows = by_sensor(show_goals(shown, self.assigned, self.padding, row_id))
+        chosen, _ = self.executor.predict(rows, deterministic=True)
+        return executed(chosen, self.assigned, shown["mask"], bool(self.scenario.zoom))
 
     def info(self) -> dict[str, np.ndarray]:
         """Fresh arrays: those of :class:`Task` for the last sub-step, and of the decision.
