@@ -151,9 +151,12 @@ def evaluate_executors(
                 scenario, episodes, list(seeds), features=level.features, goals_every=goals_every, padding=level.padding
             )
             sums = np.zeros((3, episodes))
+            state = level.start_sensors(seeds, scenario.num_sensors)
+            start = np.ones(episodes * scenario.num_sensors, np.bool_)
             for _ in range(max_episode_steps):
                 rows = by_sensor(task.observe())
-                action, _ = level.policy.predict(rows, deterministic=True)
+                action, state = level.predict(rows, state, start, deterministic=True)
+                start = np.zeros_like(start)
                 reward = task.step(action.reshape(episodes, -1))
                 sums += reward, task.simulator.rotation, task.simulator.coverage
                 bar.update()

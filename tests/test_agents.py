@@ -140,15 +140,16 @@ class Turner:
 
 
 def test_random_numbers_of_a_scene_do_not_depend_on_the_batch():
-    few, many = (load_agent("random", load_scenario("hit-mac")).policy for _ in range(2))
+    policy = load_agent("random", load_scenario("hit-mac")).policy
     task = CoverageTask("hit-mac", 7, 0, features=["distance"])
     shown = task.observe()
+    few = many = None
     for _ in range(3):
-        some, _ = few.predict({key: value[:2] for key, value in shown.items()})
-        drawn, _ = many.predict(shown)
+        some, few = policy.predict({key: value[:2] for key, value in shown.items()}, few)
+        drawn, many = policy.predict(shown, many)
         np.testing.assert_array_equal(some, drawn[:2])
     assert len(np.unique(drawn, axis=0)) > 1
-    assert not np.array_equal(drawn, many.predict(shown)[0])
+    assert not np.array_equal(drawn, policy.predict(shown, many)[0])
 
 
 def test_evaluation_by_hand():
