@@ -67,8 +67,8 @@ class HierarchicalAgent(ScriptedAgent):
 
     Every `decision` sub-steps, and when an episode begins, the coordinator assigns targets to sensors (Xu, Zhong, Wang,
     NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor by what it
-XX
-    the scenes, which :meth:`start` is told; without it, row i is the scene with the seed i.
+    observes of the targets assigned to it. Its state is a :class:`HierarchyState`. Random numbers come from the seeds
+    of the scenes, which :meth:`start` is told; without it, row i is the scene with the seed i.
 
     In ``dsn/Coordinator-v0`` the targets make their extra move between the decision and the first turn; here the
     first turn is made on what the decision was made on.

@@ -20,7 +20,7 @@ NAMES = [*SCRIPTED, *(":".join(pair) for pair in itertools.product(COORDINATORS,
 
 
 def episodes(agent, scenario, **options):
-    options = {"episodes": 5, "max_episode_steps": 23, "progress": False} | options
+    options = {"episodes": 4, "max_episode_steps": 13, "progress": False} | options
     result = evaluate([agent], scenario, **options)
     (found,) = result["agents"].values()
     del found["inference_ms"]
@@ -55,7 +55,7 @@ def test_a_film_shows_the_episode_of_that_seed(name, tmp_path, monkeypatch):
     monkeypatch.setattr(Picture, "draw", draw)
     agent = load_agent(name, scenario)
     evaluated = episodes(agent, scenario, seed=40)["coverage"][3]
-    save_film(tmp_path / "film.gif", agent, "hit-mac", seed=43, sub_steps=23, every=1, size=64)
+    save_film(tmp_path / "film.gif", agent, "hit-mac", seed=43, sub_steps=13, every=1, size=64)
     assert np.mean(shown) == pytest.approx(evaluated, abs=1e-12)
 
 
