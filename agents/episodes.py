@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from agents.hierarchy import assignment_of
+from agents.policy import started
 from agents.registry import Agent
 from envs.scenario import Scenario
 from envs.tasks import IDLE_PENALTY, CoverageTask
@@ -39,7 +40,7 @@ def play(
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
     part, lengths = parts(max_episode_steps)
     over_time = np.zeros((scenes, len(lengths)))
-    state, start, seconds = None, np.ones(scenes, np.bool_), 0.0
+    state, start, seconds = started(agent.policy, seeds), np.ones(scenes, np.bool_), 0.0
     for step in range(max_episode_steps):
         observation = task.observe()
         began = time.perf_counter()

@@ -152,9 +152,12 @@ def evaluate_executors(
                 padding=level.padding, row_id=level.row_id,
             )  # fmt: skip
             sums = np.zeros((3, episodes))
+            state = level.start_sensors(seeds, scenario.num_sensors)
+            start = np.ones(episodes * scenario.num_sensors, np.bool_)
             for _ in range(max_episode_steps):
                 rows = by_sensor(task.observe())
-                action, _ = level.policy.predict(rows, deterministic=True)
+                action, state = level.predict(rows, state, start, deterministic=True)
+                start = np.zeros_like(start)
                 reward = task.step(by_scene(action, scenario.num_sensors, bool(scenario.zoom)))
                 sums += reward, task.simulator.rotation, task.simulator.coverage
                 bar.update()

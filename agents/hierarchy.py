@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from agents.policy import Policy
-from agents.scripted import Dice, ScriptedAgent, due
-from envs.goals import check_padding, execute, place_of_row_id
+from agents.policy import Policy, started
+from agents.scripted import BatchRandom, Randomly, ScriptedAgent, due
+from envs.goals import by_sensor, check_padding, executed, place_of_row_id, show_goals
 from envs.physics import LEFT, RIGHT, STAY
+from envs.random import stream_keys
 from envs.scenario import Scenario
 from envs.simulator import positive
 from envs.tasks import DECISION, check_idle
+
+LevelState = tuple[np.ndarray, ...] | None
 
 
 class Level(NamedTuple):
@@ -27,13 +31,47 @@ class Level(NamedTuple):
     """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
     :class:`envs.tasks.ExecutorTask`."""
 
+    def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
+        """The policy's state at the start of scenes with these seeds (B,); see :func:`agents.policy.started`."""
+        return started(self.policy, seeds)
+
+    def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> LevelState:
+        """The same of a policy for single sensors: a row, and so a seed, for each of the n sensors of every scene."""
+        keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
+        return self.start(keys.ravel())
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: LevelState = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, LevelState]:
+        """What the policy gives; one without a state is told of none."""
+        carried: dict[str, Any] = {} if state is None else {"state": state, "episode_start": episode_start}
+        return self.policy.predict(observation, deterministic=deterministic, **carried)
+
+
+class HierarchyState(NamedTuple):
+    """What a :class:`HierarchicalAgent` keeps between two sub-steps."""
+
+    assigned: np.ndarray  # (B, n, m) bool, the assignment that is in force
+    age: np.ndarray  # (B,) sub-steps since the decision
+    random: BatchRandom
+    """For the turns of idle sensors."""
+    coordinator: LevelState
+    """The coordinator's own, a row for each scene."""
+    executor: LevelState
+    """The executor's own, a row for each sensor."""
+
 
 class HierarchicalAgent(ScriptedAgent):
     """A coordinator and an executor as one agent, for every task in which the sensors turn.
 
     Every `decision` sub-steps, and when an episode begins, the coordinator assigns targets to sensors (Xu, Zhong, Wang,
     NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor by what it
-    observes of the targets assigned to it. Its state is the assignment (B, n, m) bool and its age (B,), sub-steps.
+    observes of the targets assigned to it. Its state is a :class:`HierarchyState`. Random numbers come from the seeds
+    of the scenes, which :meth:`start` is told; without it, row i is the scene with the seed i.
 
     In ``dsn/Coordinator-v0`` the targets make their extra move between the decision and the first turn; here the
     first turn is made on what the decision was made on.
@@ -69,34 +107,60 @@ class HierarchicalAgent(ScriptedAgent):
         self._of_executor = [self.features.index(name) for name in executor.features]
         self._row_id = place_of_row_id(executor.features)
 
+    def start(self, seeds: Sequence[int] | np.ndarray) -> HierarchyState:
+        """The state in which the scenes with these seeds (B,) begin."""
+        return self._start(seeds, (self.scenario.num_sensors, self.scenario.num_targets))
+
+    def _start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]) -> HierarchyState:
+        return HierarchyState(
+            np.zeros((len(seeds), *size), np.bool_),
+            np.full(len(seeds), self.decision),
+            BatchRandom.start(seeds, self.seed, "idle sensors"),
+            self.coordinator.start(seeds),
+            self.executor.start_sensors(seeds, size[0]),
+        )
+
     def predict(
         self,
         observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
+        state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    ) -> tuple[np.ndarray, HierarchyState]:
         """See :class:`agents.policy.Policy`."""
         pairs, mask = observation["pairs"], observation["mask"]
-        if state is None:
-            state = np.zeros(mask.shape, np.bool_), np.full(len(mask), self.decision)
-        assigned, age = state[0].copy(), state[1].copy()
+        scenes, n, m = mask.shape
+        now = HierarchyState(*(self._start(np.arange(scenes), (n, m)) if state is None else state))
+        assigned, age, random, coordinator, executor = now
+        assigned, age = assigned.copy(), age.copy()
+        started = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
         anew = due(age, self.decision, episode_start)
         if anew.any():
             seen = {"pairs": pairs[anew][..., self._of_coordinator], "mask": mask[anew]}
-            chosen, _ = self.coordinator.policy.predict(seen, deterministic=deterministic)
-            assigned[anew], age[anew] = chosen.reshape(-1, *mask.shape[1:]) != 0, 0
+            own = None if coordinator is None else tuple(array[anew] for array in coordinator)
+            chosen, own = self.coordinator.predict(seen, own, started[anew], deterministic)
+            assigned[anew], age[anew] = chosen.reshape(-1, n, m) != 0, 0
+            coordinator = _put(coordinator, own, anew)
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
-        actions = execute(
-            self.executor.policy, seen, assigned,
-            padding=self.executor.padding, row_id=self._row_id, zooms=bool(self.scenario.zoom),
-        )  # fmt: skip
+        rows = by_sensor(show_goals(seen, assigned, self.executor.padding, self._row_id))
+        chosen, executor = self.executor.predict(rows, executor, started.repeat(n), deterministic=True)
+        actions = executed(chosen, assigned, mask, bool(self.scenario.zoom))
         if self.idle == "random":
+            free, random = random.integers(3, n)
             nothing = ~(assigned & (mask != 0)).any(-1)
-            turns = actions[:, : mask.shape[1]]
-            turns[nothing] = self.dice.throw(3, turns.shape)[nothing]
-        return actions, (assigned, age + 1)
+            actions[:, :n] = np.where(nothing, free, actions[:, :n])
+        return actions, HierarchyState(assigned, age + 1, random, coordinator, executor)
+
+
+def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
+    """The state with these rows in place of the chosen (B,); what is kept of all rows begins with all of them."""
+    if state is None or rows is None:
+        return rows if chosen.all() else state
+    new = tuple(array.copy() for array in state)
+    for array, part in zip(new, rows, strict=True):
+        array[chosen] = part
+    return new
 
 
 def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
@@ -115,10 +179,10 @@ class _Rule:
     def predict(
         self,
         observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
+        state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, None]:
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """See :class:`agents.policy.Policy`."""
         return self.decide(observation["pairs"], observation["mask"] != 0), None
 
@@ -141,15 +205,17 @@ class AssignInRange(_Rule):
         return ((pairs[..., 0] != 0) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
-class AssignRandomly(_Rule):
+class AssignRandomly(Randomly, _Rule):
     """Every target to every sensor or not, by the toss of a coin."""
 
-    def __init__(self, seed: int = 0) -> None:
-        self.dice = Dice(seed)
+    high: ClassVar[int] = 2
 
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(B, n * m), 0 or 1 with equal chances."""
-        return self.dice.throw(2, (len(mask), mask[0].size)).astype(np.int8)
+    def __init__(self, seed: int = 0) -> None:
+        self.seed = seed
+
+    def decisions(self, mask: np.ndarray) -> int:
+        """One for every pair, (B, n * m) in all."""
+        return mask[0].size
 
 
 class ScriptedExecutor(_Rule):
@@ -179,15 +245,15 @@ COORDINATORS: dict[str, type[_Rule]] = {
 """The coordinators without learning, by name."""
 
 
-class RandomExecutor(_Rule):
+class RandomExecutor(Randomly, _Rule):
     """Every sensor takes one of the three actions at random."""
 
     def __init__(self, seed: int = 0) -> None:
-        self.dice = Dice(seed)
+        self.seed = seed
 
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(R,) uniform over stay, left and right."""
-        return self.dice.throw(3, (len(mask),))
+    def decisions(self, mask: np.ndarray) -> int:
+        """One for every row, (R, 1) in all."""
+        return 1
 
 
 class StillExecutor(_Rule):

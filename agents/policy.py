@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,15 +13,20 @@ from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class Policy(Protocol):
-    """Whatever decides on actions."""
+    """Whatever decides on actions.
+
+    A policy that draws random numbers, or has another state to begin with, may have a method ``start(seeds)``: the
+    state for the first call, in which the scenes with these seeds (B,) begin. What it does is then a function of the
+    scene, see :func:`started`.
+    """
 
     def predict(
         self,
         observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
+        state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Decide for a batch of scenes.
 
         Args:
@@ -33,6 +39,12 @@ class Policy(Protocol):
             Actions, scene axis first, and the state to hand to the next call.
         """
         ...
+
+
+def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> tuple[Any, ...] | None:
+    """The state in which a policy begins the episodes of scenes with these seeds (B,); None for one without any."""
+    start = getattr(policy, "start", None)
+    return start(np.asarray(seeds)) if callable(start) else None
 
 
 class PerSensor:

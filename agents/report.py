@@ -9,10 +9,11 @@ from pathlib import Path
 import numpy as np
 
 from agents.hierarchy import assignment_of
-from agents.registry import Agent
+from agents.policy import Policy, started
+from agents.registry import Agent, load_agent
 from envs.files import whole_file
 from envs.render import Picture, save_gif
-from envs.scenario import Scenario
+from envs.scenario import Scenario, load_scenario
 from envs.tasks import SUB_STEPS, CoverageTask
 
 _RELEASED = {
@@ -70,8 +71,8 @@ def save_curve(
 
 def save_film(
     path: str | Path,
-    agent: Agent,
-    scenario: Scenario,
+    agent: Agent | Policy | str | Path,
+    scenario: Scenario | str | Path,
     *,
     seed: int,
     sub_steps: int = SUB_STEPS,
@@ -82,16 +83,18 @@ def save_film(
 
     Args:
         path: the film's file.
-        agent: who turns the sensors.
+        agent: who turns the sensors, as :func:`agents.registry.load_agent` takes it.
         scenario: on which scene.
         seed: of the episode.
         sub_steps: length of the episode.
         every: sub-steps between two pictures.
         size: height and width, pixels.
     """
+    scenario = load_scenario(scenario)
+    agent = load_agent(agent, scenario)
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
-    pictures, total, state = [], 0.0, None
+    pictures, total, state = [], 0.0, started(agent.policy, [seed])
     for step in range(1, sub_steps + 1):
         action, state = agent.policy.predict(task.observe(), state, np.array([step == 1]), deterministic=True)
         task.step(action)

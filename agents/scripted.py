@@ -2,28 +2,70 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from envs.physics import LEFT, RIGHT, STAY
-from envs.scenario import Scenario
+from envs.random import stream_integers, stream_keys
+from envs.scenario import Scenario, load_scenario
 
 
-class Dice:
-    """Random whole numbers for one batch after another; those of a row do not depend on how many rows follow it.
+class BatchRandom(NamedTuple):
+    """Random whole numbers for a batch, from a stream for each row; also the state of a policy that needs no more.
 
-    Args:
-        seed: 0 or more.
+    The k-th number of a row is a function of the row's seed and k (see :mod:`envs.random`). It depends neither on the
+    other rows of the batch nor on what was drawn elsewhere.
     """
 
-    def __init__(self, seed: int = 0) -> None:
-        self.seed, self.throws = seed, 0
+    keys: np.ndarray  # (B,) uint64, the streams
+    drawn: np.ndarray  # (B,) uint64, how many numbers each has given
 
-    def throw(self, sides: int, shape: tuple[int, ...]) -> np.ndarray:
-        """Numbers of that shape, uniform over 0 to sides - 1."""
-        self.throws += 1
-        return np.random.default_rng((self.seed, self.throws)).integers(0, sides, shape)
+    @classmethod
+    def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> BatchRandom:
+        """The streams of rows with these seeds (B,), for an agent's seed; those for another purpose are others."""
+        salt = np.bitwise_xor.reduce(stream_keys(np.array([seed, zlib.crc32(purpose.encode())])))
+        keys = stream_keys(stream_keys(np.asarray(seeds)) ^ salt)
+        return cls(keys, np.zeros_like(keys))
+
+    def integers(self, high: int, columns: int) -> tuple[np.ndarray, BatchRandom]:
+        """The next numbers (B, columns) int64 of every row, uniform over 0 to high - 1, and what comes after them."""
+        drawn = stream_integers(self.keys, self.drawn, columns, high)
+        return drawn, BatchRandom(self.keys, self.drawn + np.uint64(columns))
+
+
+class Randomly:
+    """A policy that decides by random numbers: those of the seed of a scene, whatever batch the scene is in.
+
+    Its state, :class:`BatchRandom`, is to be handed on. Without one, row i begins as the scene with the seed i does.
+    """
+
+    high: ClassVar[int] = 3
+    """Decisions are uniform over 0 to this - 1."""
+    seed: int
+
+    def start(self, seeds: Sequence[int] | np.ndarray) -> BatchRandom:
+        """The state in which the scenes with these seeds (B,) begin."""
+        return BatchRandom.start(seeds, self.seed, type(self).__name__)
+
+    def decisions(self, mask: np.ndarray) -> int:
+        """How many a row takes, where the observation has this mask."""
+        raise NotImplementedError
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, BatchRandom]:
+        """See :class:`agents.policy.Policy`."""
+        mask = observation["mask"]
+        random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
+        return random.integers(self.high, self.decisions(mask))
 
 
 class ScriptedAgent:
@@ -35,9 +77,9 @@ class ScriptedAgent:
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
 
-    def __init__(self, scenario: Scenario, seed: int = 0) -> None:
-        self.scenario = scenario
-        self.dice = Dice(seed)
+    def __init__(self, scenario: Scenario | str | Path, seed: int = 0) -> None:
+        self.scenario = load_scenario(scenario)
+        self.seed = seed
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """The turns (B, n) for the features (B, n, m, d) and the mask (B, n, m) of a batch."""
@@ -46,10 +88,10 @@ class ScriptedAgent:
     def predict(
         self,
         observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
+        state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...] | None]:
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """See :class:`agents.policy.Policy`; it keeps no state, and lenses that zoom as they are."""
         return self.with_zoom(self.act(observation["pairs"], observation["mask"])), None
 
@@ -65,12 +107,12 @@ def due(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.nda
     return age >= every if episode_start is None else (age >= every) | episode_start
 
 
-class RandomAgent(ScriptedAgent):
+class RandomAgent(Randomly, ScriptedAgent):
     """Every sensor takes one of the three actions at random at every sub-step, and so does every lens that zooms."""
 
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Uniform over stay, left and right."""
-        return self.dice.throw(3, (len(pairs), pairs.shape[1] * (2 if self.scenario.zoom else 1)))
+    def decisions(self, mask: np.ndarray) -> int:
+        """One for every sensor, two where lenses zoom."""
+        return mask.shape[1] * (2 if self.scenario.zoom else 1)
 
 
 class StillAgent(ScriptedAgent):

@@ -1,22 +1,30 @@
-"""How sure a comparison is: interquartile means, bootstrap intervals, the probability of improvement.
+"""How sure a comparison is: means, interquartile means, the probability of improvement, with 95 % intervals.
 
 Scores are (S, E): S runs of training (one for an agent that does not learn), all on the same E episodes. NaN says
 that there is no value, and is left out.
 
-Source: Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical Precipice" (NeurIPS 2021),
-whose tasks are the episodes here. It draws runs within tasks that stay as they are; here the episodes are a sample
-too, so they are drawn as well.
+The points are those of Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
+(NeurIPS 2021), whose tasks are the episodes here. The intervals are not their bootstrap, which is too short for few
+runs: runs and episodes are both taken as samples, whose variances add up (Searle, Casella, McCulloch, "Variance
+Components", 1992, chapter 4)::
+
+    score[s, e] = mean + run[s] + episode[e] + rest[s, e]
+    variance of the mean = v_runs + v_episodes - v_rest,   v_runs = variance(mean score of a run) / S, and so on
+    interval = mean -+ t * sqrt(variance),   t = (v_runs t[S - 1] + v_episodes t[E - 1]) / (v_runs + v_episodes)
+
+with the quantiles t of Student's distribution, weighted as by Cochran ("Approximate significance levels of the
+Behrens-Fisher test", Biometrics 1964). So two runs that differ give a very wide interval, as they should: their spread
+says little about that of others. An interval of one run is over episodes only; it says nothing of other trainings.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-_CHUNK = 2**19  # numbers in the largest array of a chunk of resamples, so that it stays in the cache
 
 
 def interquartile_mean(scores: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
@@ -43,127 +51,152 @@ def interquartile_mean(scores: np.ndarray, axis: int | tuple[int, ...] | None = 
     return _ratio(np.where(middle, ordered, 0.0).sum(-1), middle.sum(-1))
 
 
-def summary(scores: np.ndarray, resamples: int = 10_000) -> dict[str, Any]:
+def summary(scores: np.ndarray) -> dict[str, Any]:
     """What a metric comes to, with 95 % intervals for chance in both the training and the episodes.
 
-    The intervals are percentile bootstraps. A resample draws S runs and E episodes with replacement, the same
-    episodes for all its runs, since these ran on the same. With one run that is the plain bootstrap over the episodes.
-    Episodes are drawn by ``default_rng(0)``, so that they are the same for every agent with as many. Runs and
-    episodes without any value are left out before anything is drawn.
+    Runs and episodes without any value are left out. The interval of the interquartile mean is that of a mean of its
+    influence function (Huber, "Robust Statistics", 1981, section 3.3): of the scores, with those outside the middle
+    half moved to its ends. Single values that are missing are taken to be what their run and episode let expect.
 
-    With few runs the interval is rather too short: a bootstrap sees but (S - 1) / S of the variance between runs.
+    In simulations with normal spreads, that of runs 0 to 0.75 times that of episodes, and 2 to 10 runs on 50 or 200
+    episodes, both intervals contain the truth in 93 to 98.5 % of cases if an episode is as hard for one run as for
+    another, and in 92 to 99.7 % if that is chance in part or in whole: least often for two runs that differ much, most
+    often for two that do not. The interval of one run is about this run, over all episodes there could be.
 
     Args:
         scores: (S, E).
-        resamples: how many.
 
     Returns:
         ``mean``, ``std`` (of all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
-        (:func:`interquartile_mean`) and ``iqm_ci95``: floats, and None where no value is known.
+        (:func:`interquartile_mean`) and ``iqm_ci95``: floats. All are None where no value is known, and the intervals
+        where it is of one episode.
 
     Raises:
-        ValueError: other shapes, infinite values, or no resample.
+        ValueError: other shapes, or infinite values.
     """
-    scores = _checked("scores", scores, resamples)
+    scores = _checked("scores", scores)
     known = ~np.isnan(scores)
     scores = scores[known.any(1)][:, known.any(0)]
     if scores.size == 0:
         return {"mean": None, "std": None, "ci95": None, "iqm": None, "iqm_ci95": None}
     values = scores[~np.isnan(scores)]  # (K,)
-    means, iqms = _resampled_means(scores, resamples)
+    mean, iqm = float(values.mean()), float(interquartile_mean(scores))
+    of_mean, of_iqm = _half_widths(_filled(scores))
+    measured = scores.shape[1] > 1
     return {
-        "mean": float(values.mean()),
+        "mean": mean,
         "std": float(values.std()),
-        "ci95": _interval(means),
-        "iqm": float(interquartile_mean(scores)),
-        "iqm_ci95": _interval(iqms),
+        "ci95": [mean - float(of_mean), mean + float(of_mean)] if measured else None,
+        "iqm": iqm,
+        "iqm_ci95": [iqm - float(of_iqm), iqm + float(of_iqm)] if measured else None,
     }
 
 
 def probability_of_improvement(
-    x: np.ndarray, y: np.ndarray, resamples: int = 2_000
-) -> tuple[float, float, float] | tuple[None, None, None]:
+    x: np.ndarray, y: np.ndarray
+) -> tuple[float, float, float] | tuple[float, None, None] | tuple[None, None, None]:
     """How likely a run of X is to do better than one of Y: the mean over episodes of P(X > Y) + P(X = Y) / 2.
 
-    P is over all pairs of a run of X and one of Y, of which both have a value. The interval is the bootstrap of
-    :func:`summary`; the runs of X and of Y are drawn each on their own, the episodes for both together.
+    P is over all pairs of a run of X and one of Y, of which both have a value. The interval is that of Wilson
+    ("Probable inference", JASA 1927) for as many trials as would have the same variance; this one is estimated as in
+    :func:`summary`, from the runs of X, those of Y and the episodes. It stays within 0 to 1.
+
+    In simulations as there it contains the truth in 93 % of cases or more where runs differ at most half as much as
+    one run's scores do in what the episode does not explain. Where they differ more, it can be much too short (70 %
+    at worst) if few runs win almost every comparison: they show nothing of rarer runs that lose. If one agent is
+    better in all comparisons, the interval is over episodes only.
 
     Args:
         x: (S, E).
         y: (T, E), on the same episodes.
-        resamples: how many.
 
     Returns:
-        The probability and its 95 % interval, low and high; thrice None if no episode has a pair.
+        The probability and its 95 % interval, low and high; thrice None if no episode has a pair, and no interval if
+        one has.
 
     Raises:
-        ValueError: other shapes, different numbers of episodes, infinite values, or no resample.
+        ValueError: other shapes, different numbers of episodes, or infinite values.
     """
-    x, y = _checked("x", x, resamples), _checked("y", y, resamples)
+    x, y = _checked("x", x), _checked("y", y)
     if x.shape[1] != y.shape[1]:
         raise ValueError(f"x has {x.shape[1]} episodes and y {y.shape[1]}; they must be the same")
-    paired = ~np.isnan(x)[:, None] & ~np.isnan(y)  # (S, T, E)
-    runs_x, runs_y, episodes = paired.any((1, 2)), paired.any((0, 2)), paired.any((0, 1))
-    if not paired.any():
+    better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
+    known = ~np.isnan(better)  # (S, T, E)
+    if not known.any():
         return None, None, None
-    x, y = x[runs_x][:, episodes], y[runs_y][:, episodes]
-    paired = paired[runs_x][:, runs_y][:, :, episodes]
-    better = np.where(paired, (x[:, None] > y) + 0.5 * (x[:, None] == y), 0.0)
-    s, t, e = paired.shape
-    drawn = []
-    for of_episodes, of_x, of_y in _draws(resamples, max(e, s * t), e, s, t):
-        pairs = (of_x[:, :, None] * of_y[:, None]).reshape(-1, s * t)  # (R, S * T)
-        number = pairs @ paired.reshape(s * t, e).astype(np.float64)  # (R, E)
-        share = _ratio(pairs @ better.reshape(s * t, e), number)
-        drawn.append(
-            _ratio(np.where(number > 0, of_episodes * share, 0.0).sum(-1), (of_episodes * (number > 0)).sum(-1))
-        )
-    low, high = _interval(np.concatenate(drawn))
-    return float((better.sum((0, 1)) / paired.sum((0, 1))).mean()), low, high
+    better = better[known.any((1, 2))][:, known.any((0, 2))][:, :, known.any((0, 1))]
+    p = float(np.nanmean(better, (0, 1)).mean())
+    if better.shape[-1] < 2:
+        return p, None, None
+    if p in (0, 1):
+        t, trials = _student(better.shape[-1] - 1), float(better.shape[-1])
+    else:
+        variance, t = (float(each) for each in _spread(_filled(better), 3))
+        trials = p * (1 - p) / variance if variance > 0 else math.inf
+    middle, half = p + t**2 / (2 * trials), t * math.sqrt(p * (1 - p) / trials + (t / (2 * trials)) ** 2)
+    whole = 1 + t**2 / trials
+    low, high = max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
+    return p, low if p > 0 else 0.0, high if p < 1 else 1.0
 
 
-def _resampled_means(scores: np.ndarray, resamples: int) -> tuple[np.ndarray, np.ndarray]:
-    """Mean and interquartile mean (resamples,) of every resample of the scores (S, E).
+def _half_widths(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Half the widths (...) of the intervals of mean and interquartile mean, for scores (..., S, E) without NaN."""
+    number = math.prod(scores.shape[-2:])
+    drop = number // 4
+    ordered = np.sort(scores.reshape(*scores.shape[:-2], number), -1)
+    ends = ordered[..., drop, None, None], ordered[..., number - drop - 1, None, None]
+    influence = scores.clip(*ends) * (number / (number - 2 * drop))
+    (variance, t), (of_iqm, t_of_iqm) = _spread(scores, 2), _spread(influence, 2)
+    return t * np.sqrt(variance), t_of_iqm * np.sqrt(of_iqm)
 
-    A resample is how often each value was drawn. The values are sorted once, and cumulated counts then say which
-    of them lie in the middle half: no resample is sorted.
+
+def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
+    """The variance (...) of the mean over the last `crossed` axes, and how many of its roots the interval reaches.
+
+    The levels of each of these axes are a sample; one level shows no variance. Of v[u], the variance of the mean that
+    is seen along the axes u, where the effects of u are what the marginal means along u have beyond those along fewer,
+    the variance is the sum over single axes, less that over pairs, plus that over threes. It is at least the largest
+    of a single one, since an estimate may be too small by chance.
     """
-    run, episode = np.nonzero(~np.isnan(scores))  # (K,)
-    order = np.argsort(scores[run, episode])
-    run, episode = run[order], episode[order]
-    values = scores[run, episode]
-    means, iqms = [], []
-    for of_episodes, of_runs in _draws(resamples, len(values), scores.shape[1], scores.shape[0]):
-        counts = of_episodes[:, episode] * of_runs[:, run]  # (R, K)
-        up_to = counts.cumsum(-1)
-        number = up_to[:, -1:]
-        drop = np.floor(number / 4)
-        middle = np.diff(up_to.clip(drop, number - drop), axis=-1, prepend=drop)
-        means.append(_ratio((counts * values).sum(-1), number[:, 0]))
-        iqms.append(_ratio((middle * values).sum(-1), (number - 2 * drop)[:, 0]))
-    return np.concatenate(means), np.concatenate(iqms)
+    axes = [axis for axis in range(-crossed, 0) if values.shape[axis] > 1]
+    all_axes = set(range(-crossed, 0))
+    single, variance = [], np.zeros(values.shape[:-crossed])
+    for number in range(1, len(axes) + 1):
+        for chosen in itertools.combinations(axes, number):
+            effect = values.mean(tuple(all_axes - set(chosen)), keepdims=True)
+            for axis in chosen:
+                effect = effect - effect.mean(axis, keepdims=True)
+            levels = math.prod(values.shape[axis] * (values.shape[axis] - 1) for axis in chosen)
+            seen = (effect**2).sum(tuple(all_axes)) / levels
+            variance = variance - (-1) ** number * seen
+            if number == 1:
+                single.append(seen)
+    if not axes:
+        return variance, variance
+    shown, t = np.stack(single), np.array([_student(values.shape[axis] - 1) for axis in axes])
+    total = shown.sum(0)
+    weighted = np.divide(np.tensordot(t, shown, 1), total, out=np.zeros_like(total), where=total > 0)
+    return np.maximum(variance, shown.max(0)), weighted
 
 
-def _draws(resamples: int, width: int, *sizes: int) -> Iterator[list[np.ndarray]]:
-    """In chunks of R resamples: for every size, how often each of so many was drawn, float64 (R, size).
-
-    Each size has its own generator, so that what is drawn for one does not depend on the others.
-    """
-    generators = [np.random.default_rng(seed) for seed in range(len(sizes))]
-    rows = max(1, _CHUNK // width)
-    for first in range(0, resamples, rows):
-        chunk = min(rows, resamples - first)
-        counts = []
-        for generator, size in zip(generators, sizes, strict=True):
-            picks = generator.integers(0, size, (chunk, size)) + size * np.arange(chunk)[:, None]
-            counts.append(np.bincount(picks.ravel(), minlength=chunk * size).reshape(chunk, size).astype(np.float64))
-        yield counts
+def _filled(values: np.ndarray) -> np.ndarray:
+    """The values, those that are NaN as the others along each axis let expect: the sum of their effects."""
+    if not np.isnan(values).any():
+        return values
+    expected = np.full(values.shape, middle := np.nanmean(values))
+    for axis in range(values.ndim):
+        others = tuple(set(range(values.ndim)) - {axis})
+        expected += np.nanmean(values, others, keepdims=True) - middle
+    return np.where(np.isnan(values), expected, values)
 
 
-def _interval(drawn: np.ndarray) -> list[float]:
-    """The middle 95 % of what the resamples gave; those without a value are left out."""
-    low, high = np.nanquantile(drawn, (0.025, 0.975))
-    return [float(low), float(high)]
+@functools.cache
+def _student(freedom: int) -> float:
+    """How many standard deviations hold the middle 95 % of Student's distribution; x = sqrt(freedom) tan(angle)."""
+    angle = np.linspace(0, math.pi / 2, 200_001)
+    density = np.cos(angle) ** (freedom - 1)
+    mass = np.concatenate(([0.0], np.cumsum(density[1:] + density[:-1])))
+    return math.sqrt(freedom) * math.tan(np.interp(0.95 * mass[-1], mass, angle))
 
 
 def _ratio(total: np.ndarray, number: np.ndarray) -> np.ndarray:
@@ -171,12 +204,10 @@ def _ratio(total: np.ndarray, number: np.ndarray) -> np.ndarray:
     return np.divide(total, number, out=np.full(np.shape(total), np.nan), where=number > 0)
 
 
-def _checked(name: str, scores: np.ndarray, resamples: int) -> np.ndarray:
+def _checked(name: str, scores: np.ndarray) -> np.ndarray:
     scores = np.asarray(scores, np.float64)
     if scores.ndim != 2:
         raise ValueError(f"{name} have shape {scores.shape}; they must be (runs, episodes)")
     if np.isinf(scores).any():
         raise ValueError(f"{name} have infinite values; they must be finite, or NaN for no value")
-    if resamples < 1:
-        raise ValueError(f"resamples is {resamples}; it must be 1 or more")
     return scores

@@ -77,3 +77,14 @@ def stream_keys(seeds: np.ndarray) -> np.ndarray:
     with np.errstate(over="ignore"):
         z = np.asarray(seeds).astype(np.uint64) * GOLDEN + GOLDEN
         return mix.py_func(mix.py_func(z))
+
+
+def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int) -> np.ndarray:
+    """Whole numbers (B, columns) int64, uniform over 0 to high - 1, from the streams `keys` (B,).
+
+    Row b has the numbers from the ``first[b]``-th of its stream on (uint64, counted from 0).
+    """
+    with np.errstate(over="ignore"):  # a product that is too large wraps
+        counters = first[:, None] + np.arange(1, columns + 1, dtype=np.uint64)
+        words = mix.py_func(keys[:, None] + counters * GOLDEN)
+    return ((words >> _S11) * _TO_UNIT * high).astype(np.int64)

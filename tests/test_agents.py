@@ -10,7 +10,6 @@ from agents import AttentionPolicy, PolicyConfig, load_policy, save_policy, scri
 from agents.checkpoint import build_policy
 from agents.evaluate import evaluate, main
 from agents.registry import Agent, load_agent
-from agents.statistics import summary
 from agents.tables import markdown, table
 from envs import DEFAULT_FEATURES, Scenario, load_scenario
 from envs.sb3_env import CoverageVecEnv
@@ -140,15 +139,16 @@ class Turner:
 
 
 def test_random_numbers_of_a_scene_do_not_depend_on_the_batch():
-    few, many = (load_agent("random", load_scenario("hit-mac")).policy for _ in range(2))
+    policy = load_agent("random", load_scenario("hit-mac")).policy
     task = CoverageTask("hit-mac", 7, 0, features=["distance"])
     shown = task.observe()
+    few = many = None
     for _ in range(3):
-        some, _ = few.predict({key: value[:2] for key, value in shown.items()})
-        drawn, _ = many.predict(shown)
+        some, few = policy.predict({key: value[:2] for key, value in shown.items()}, few)
+        drawn, many = policy.predict(shown, many)
         np.testing.assert_array_equal(some, drawn[:2])
     assert len(np.unique(drawn, axis=0)) > 1
-    assert not np.array_equal(drawn, many.predict(shown)[0])
+    assert not np.array_equal(drawn, policy.predict(shown, many)[0])
 
 
 def test_evaluation_by_hand():
@@ -175,15 +175,6 @@ def test_evaluation_by_hand():
     assert max(map(len, lines)) <= 80
     assert any(line.startswith("still") for line in lines)
     assert "| - |" in markdown(result)  # it has no gain
-
-
-def test_the_interval_covers_what_it_should():
-    rng = np.random.default_rng(0)
-    hits = 0
-    for _ in range(200):
-        low, high = summary(rng.normal(3, 1, (1, 50)), resamples=1000)["ci95"]
-        hits += low <= 3 <= high
-    assert 180 <= hits <= 198
 
 
 def test_evaluation_does_not_depend_on_the_batch(monkeypatch):

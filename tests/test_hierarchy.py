@@ -418,7 +418,7 @@ def test_the_released_nets_as_an_agent(tmp_path):
     agent = load_agent(f"released:{tmp_path}/c.pth:{tmp_path}/e.pth", HIT_MAC)
     assert agent.features == PAPER_FEATURES
     shown = CoverageTask(HIT_MAC, 3, 0, features=agent.features).observe()
-    action, (assigned, _) = agent.policy.predict(shown, deterministic=True)
+    action, (assigned, *_) = agent.policy.predict(shown, deterministic=True)
     chosen = coordinator(torch.as_tensor(shown["pairs"]))[0].argmax(-1).reshape(3, 4, 5).bool()
     np.testing.assert_array_equal(assigned, chosen)
     assert action.shape == (3, 4)

@@ -1,12 +1,13 @@
 """Interquartile means, intervals and the probability of improvement, against numbers worked by hand."""
 
 import json
+import math
 
 import numpy as np
 import pytest
+import scipy.stats
 
-import agents.statistics
-from agents.statistics import interquartile_mean, probability_of_improvement, summary
+from agents.statistics import _half_widths, _student, interquartile_mean, probability_of_improvement, summary
 
 NAN = np.nan
 
@@ -59,35 +60,73 @@ def test_the_points_of_a_summary_by_hand():
     assert summary(np.array([[1.0, 3]]))["std"] == 1  # of the values, not of a population behind them
 
 
-def test_one_run_is_the_plain_bootstrap_over_episodes():
+@pytest.mark.parametrize("freedom", [1, 2, 3, 9, 49, 199, 9999])
+def test_students_quantile(freedom):
+    assert _student(freedom) == pytest.approx(scipy.stats.t.ppf(0.975, freedom), rel=1e-6)
+
+
+def test_one_run_has_students_interval_over_its_episodes():
     values = scores(1)
-    picks = np.random.default_rng(0).integers(0, 40, (10_000, 40))
     found = summary(values)
-    assert found["ci95"] == pytest.approx(np.quantile(values[0][picks].mean(1), (0.025, 0.975)))
-    middle = np.sort(values[0][picks], 1)[:, 10:30].mean(1)
-    assert found["iqm_ci95"] == pytest.approx(np.quantile(middle, (0.025, 0.975)))
-    for key in ("ci95", "iqm_ci95"):
-        low, high = found[key]
-        assert low < found[key.replace("ci95", "mean").replace("iqm_mean", "iqm")] < high
+    half = scipy.stats.t.ppf(0.975, 39) * values.std(ddof=1) / np.sqrt(40)
+    assert found["ci95"] == pytest.approx([values.mean() - half, values.mean() + half])
+    ordered = np.sort(values[0])
+    ends = values.clip(ordered[10], ordered[29])  # Winsor's, of the trimmed mean
+    half = scipy.stats.t.ppf(0.975, 39) * 2 * ends.std(ddof=1) / np.sqrt(40)
+    assert found["iqm_ci95"] == pytest.approx([found["iqm"] - half, found["iqm"] + half])
+    drawn = values[0][np.random.default_rng(0).integers(0, 40, (4000, 40))]  # beside the bootstrap
+    for key, middles in (("ci95", drawn.mean(1)), ("iqm_ci95", interquartile_mean(drawn, 1))):
+        assert found[key] == pytest.approx(np.quantile(middles, (0.025, 0.975)), abs=0.01)
 
 
-def test_runs_and_episodes_are_drawn_as_they_say():
-    values = scores(3, 10, 0.1)
-    values[0, 3] = values[2, 7] = NAN
-    episodes = np.random.default_rng(0).integers(0, 10, (500, 10))
-    runs = np.random.default_rng(1).integers(0, 3, (500, 3))
-    drawn = [values[run][:, episode] for run, episode in zip(runs, episodes, strict=True)]
-    found = summary(values, 500)
-    assert found["ci95"] == pytest.approx(np.quantile([np.nanmean(each) for each in drawn], (0.025, 0.975)))
-    assert found["iqm_ci95"] == pytest.approx(np.quantile([interquartile_mean(each) for each in drawn], (0.025, 0.975)))
+def test_the_variance_of_the_mean_by_hand():
+    """Two runs on three episodes: the mean squares of the analysis of variance with two crossed effects."""
+    values = np.array([[1.0, 4, 4], [3, 4, 8]])
+    of_runs, of_episodes = 3 * 2.0, 2 * 4.0  # 3 * variance of (3, 5), 2 * variance of (2, 4, 6)
+    rest = 2.0  # of -0, 1, -1 and their opposites: 4 / (1 * 2)
+    t = (of_runs * _student(1) + of_episodes * _student(2)) / (of_runs + of_episodes)
+    half = t * np.sqrt((of_runs + of_episodes - rest) / 6)
+    assert summary(values)["ci95"] == pytest.approx([4 - half, 4 + half])
 
 
-def test_the_chunks_do_not_show(monkeypatch):
-    values, other = scores(3, 11), scores(2, 11, seed=6)
-    values[1, 4] = NAN
-    whole = summary(values, 1001), probability_of_improvement(values, other, 1001)
-    monkeypatch.setattr(agents.statistics, "_CHUNK", 100)
-    assert (summary(values, 1001), probability_of_improvement(values, other, 1001)) == whole
+SPREADS = (0.0, 0.003, 0.01, 0.03)
+
+
+@pytest.mark.parametrize(
+    ("of_episodes", "of_rest", "least", "most"), [(0.04, 0, 0.93, 0.985), (0.028, 0.028, 0.92, 0.998)]
+)
+@pytest.mark.parametrize("runs", [2, 3, 5, 10])
+@pytest.mark.parametrize("episodes", [50, 200])
+def test_the_intervals_cover_the_truth(runs, episodes, of_episodes, of_rest, least, most):
+    rng = np.random.default_rng(3)
+    run, episode = rng.normal(size=(800, runs, 1)), rng.normal(size=(800, 1, episodes))
+    rest = rng.normal(size=(800, runs, episodes)) if of_rest else 0.0
+    for of_runs in SPREADS:
+        values = of_runs * run + of_episodes * episode + of_rest * rest  # the truth is 0
+        half_mean, half_iqm = _half_widths(values)
+        assert least <= (abs(values.mean((1, 2))) <= half_mean).mean() <= most
+        assert least <= (abs(interquartile_mean(values, (1, 2))) <= half_iqm).mean() <= most
+    found = summary(values[0])
+    assert width(found["ci95"]) == pytest.approx(2 * half_mean[0])
+    assert width(found["iqm_ci95"]) == pytest.approx(2 * half_iqm[0])
+
+
+@pytest.mark.parametrize("runs", [(1, 1), (2, 1), (3, 1), (3, 3), (5, 5)])
+@pytest.mark.parametrize("ahead", [0.0, 0.02])
+@pytest.mark.parametrize("of_runs", [0.0, 0.01])
+def test_the_interval_of_the_probability_of_improvement_covers_the_truth(runs, ahead, of_runs):
+    """Where runs differ half as much as the single comparisons do for reasons of their own."""
+    spread = [of_runs * (number > 1) for number in runs]
+    truth = (1 + math.erf(ahead / math.sqrt(2 * (spread[0] ** 2 + spread[1] ** 2 + 2 * 0.02**2)))) / 2
+    rng, hits = np.random.default_rng(5), 0
+    for _ in range(200):
+        x, y = (
+            rng.normal(size=(number, 1)) * own + rng.normal(size=(number, 60)) * 0.02
+            for number, own in zip(runs, spread, strict=True)
+        )
+        _, low, high = probability_of_improvement(x + ahead, y)
+        hits += low <= truth <= high
+    assert hits >= 184
 
 
 def test_runs_that_differ_widen_the_intervals():
@@ -96,17 +135,8 @@ def test_runs_that_differ_widen_the_intervals():
         assert width(different[key]) > 2 * width(alike[key])
     within = summary(np.tile(scores(1), (3, 1)))  # three times the same run says no more about episodes than one
     assert within["ci95"] == pytest.approx(summary(scores(1))["ci95"])
-
-
-@pytest.mark.parametrize("runs", [1, 8])
-def test_the_interval_covers_what_it_should(runs):
-    hits = 0
-    for seed in range(200):
-        rng = np.random.default_rng(seed)
-        values = 3 + rng.normal(size=(runs, 1)) * (runs > 1) + rng.normal(size=50) + rng.normal(size=(runs, 50))
-        low, high = summary(values, 500)["ci95"]
-        hits += low <= 3 <= high
-    assert 176 <= hits <= 198
+    apart = np.array([[0.7], [0.71]]) + np.zeros(50)  # 12.7 times the standard error of 0.005
+    assert width(summary(apart)["ci95"]) == pytest.approx(2 * 12.7062 * 0.005)
 
 
 def test_what_has_no_value_is_left_out():
@@ -118,19 +148,21 @@ def test_what_has_no_value_is_left_out():
     assert summary(np.full((2, 3), NAN)) == summary(np.zeros((1, 0))) == nothing
 
 
-def test_one_value_has_no_width():
-    assert summary(np.array([[0.25]])) == {
-        "mean": 0.25,
-        "std": 0,
-        "ci95": [0.25, 0.25],
-        "iqm": 0.25,
-        "iqm_ci95": [0.25, 0.25],
-    }
+def test_one_episode_has_no_interval_and_equal_ones_no_width():
+    one = {"mean": 0.25, "std": 0, "ci95": None, "iqm": 0.25, "iqm_ci95": None}
+    assert summary(np.array([[0.25]])) == summary(np.array([[0.25], [0.25]])) == one
+    assert probability_of_improvement(np.ones((2, 1)), np.zeros((1, 1))) == (1, None, None)
+    same = {"mean": 0.25, "std": 0, "ci95": [0.25, 0.25], "iqm": 0.25, "iqm_ci95": [0.25, 0.25]}
+    for runs in (1, 2):
+        assert summary(np.full((runs, 2), 0.25)) == same
+    values = scores(2, 30)
+    values[1, 4] = NAN  # a single hole hardly matters
+    assert summary(values)["ci95"] == pytest.approx(summary(scores(2, 30))["ci95"], abs=0.02)
 
 
 def test_a_summary_survives_json():
     for values in (scores(), np.full((1, 2), NAN), np.array([[1, NAN]], np.float32), [[1, 2, 3]]):
-        found = summary(values, 100)
+        found = summary(values)
         assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
@@ -148,7 +180,7 @@ def test_a_summary_survives_json():
 def test_the_probability_of_improvement_by_hand(x, y, expected):
     p, low, high = probability_of_improvement(np.array(x, float), np.array(y, float))
     assert p == pytest.approx(expected)
-    assert 0 <= low <= high <= 1
+    assert (low, high) == (None, None) if np.shape(x)[1] == 1 else 0 <= low <= high <= 1
 
 
 def test_the_probability_of_improvement_takes_turns():
@@ -157,28 +189,30 @@ def test_the_probability_of_improvement_takes_turns():
     x[1, 11] = y[0, 11]
     assert sum(probability_of_improvement(*pair)[0] for pair in ((x, y), (y, x))) == pytest.approx(1)
     assert probability_of_improvement(x, x)[0] == pytest.approx(0.5)
-    assert probability_of_improvement(x, x + 9) == (0, 0, 0)
-    assert probability_of_improvement(x + 9, x) == (1, 1, 1)
-    one, other = x[2:], y[:1]  # with one run each, only the episodes are drawn
+    never, low, high = probability_of_improvement(x, x + 9)
+    assert (never, low) == (0, 0)
+    assert 0.05 < high < 0.2  # 29 episodes of three runs do not exclude a defeat
+    always, least, most = probability_of_improvement(x + 9, x)
+    assert (always, most) == (1, 1)
+    assert least == pytest.approx(1 - high)
+    one, other = x[2:], y[:1]
     _, low, high = probability_of_improvement(one, other)
     assert probability_of_improvement(other, one)[1:] == pytest.approx((1 - high, 1 - low))
 
 
-def test_the_interval_of_the_probability_of_improvement():
-    x, y = scores(3, 12), scores(2, 12, seed=6)
-    x[0, 3] = y[1, 5] = NAN
-    draw = [np.random.default_rng(k).integers(0, size, (300, size)) for k, size in enumerate((12, 3, 2))]
-    drawn = []
-    for episode, of_x, of_y in zip(*draw, strict=True):
-        one, other = x[of_x][:, None, episode], y[of_y][None, :, episode]
-        won = np.where(np.isnan(one) | np.isnan(other), NAN, (one > other) + 0.5 * (one == other))
-        drawn.append(np.mean([won[..., e][~np.isnan(won[..., e])].mean() for e in range(12) if _any(won[..., e])]))
-    assert probability_of_improvement(x, y, 300)[1:] == pytest.approx(np.quantile(drawn, (0.025, 0.975)))
+def test_the_interval_of_the_probability_of_improvement_by_hand():
+    """One run each: Wilson's, with Student's quantile and as many trials as the variance of the wins says."""
+    x, y = np.array([[1.0, 2, 3, 4, 5, 6]]), np.array([[0.0, 1, 2, 3, 6, 6]])
+    won = np.array([1, 1, 1, 1, 0, 0.5])
+    p, t = 0.75, _student(5)
+    trials = p * (1 - p) / (won.var(ddof=1) / 6)
+    ends = (p + t**2 / (2 * trials)) / (1 + t**2 / trials)
+    half = t / (1 + t**2 / trials) * np.sqrt(p * (1 - p) / trials + (t / (2 * trials)) ** 2)
+    found = probability_of_improvement(x, y)
+    assert found == pytest.approx((p, ends - half, ends + half))
     assert probability_of_improvement(np.full((2, 3), NAN), scores(1, 3)) == (None, None, None)
-
-
-def _any(values):
-    return bool((~np.isnan(values)).any())
+    wide = probability_of_improvement(np.array([[0.5] * 20, [2.5] * 20]), np.tile([1.0, 2], (1, 10)))
+    assert width(wide[1:]) > 0.9  # two runs, of which one always wins and one always loses
 
 
 def test_bad_input_is_refused():
@@ -186,9 +220,6 @@ def test_bad_input_is_refused():
         summary(np.zeros(3))
     with pytest.raises(ValueError, match="scores have infinite values"):
         summary(np.array([[np.inf, 1]]))
-    for number in (0, -1):
-        with pytest.raises(ValueError, match=f"resamples is {number}"):
-            summary(np.zeros((1, 3)), number)
     with pytest.raises(ValueError, match="x has 3 episodes and y 4"):
         probability_of_improvement(np.zeros((1, 3)), np.zeros((1, 4)))
     with pytest.raises(ValueError, match="y have shape"):
