@@ -12,17 +12,17 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from stable_baselines3.common.logger import configure
 
-from agents.checkpoint import PolicyConfig, copy_executor, save_policy
+from agents.checkpoint import PolicyConfig, save_policy
 from agents.command_line import parse, stop_on_bad_input
+from agents.curve import CurveEvaluation, save_curve
 from agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
-from agents.hierarchy import COORDINATORS
+from agents.hierarchy import COORDINATORS, Level
 from agents.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Learner, Options, build
 from agents.progress import TrainingProgress, stop_on_signal
-from agents.registry import load_agent, load_executor
-from agents.report import released_reward, save_curve, save_film
+from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_executor_run, load_run
+from agents.report import released_reward, save_film
 from agents.resume import Progress, load_training, save_training
 from agents.runs import prepare
 from agents.tables import table
@@ -31,11 +31,25 @@ from envs.scenario import Scenario
 
 PROGRAM = "train.py"
 BASELINES = ("random", "still", "nearest", "greedy", "planner")
+USAGE = "\n".join(
+    (
+        f"usage: {PROGRAM} [JOB] [OPTIONS]",
+        "",
+        "jobs (--help after one of them explains its options; without a job: coverage)",
+        *(
+            f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}"
+            for job, options in (*JOBS.items(), (HitMacOptions.job, HitMacOptions))
+        ),
+        "",
+    )
+)
 
 
 def main() -> None:
     """Train, evaluate, report."""
     arguments = sys.argv[1:]
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(USAGE)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     with stop_on_bad_input(PROGRAM):
         if job not in (*JOBS, HitMacOptions.job):
@@ -43,45 +57,55 @@ def main() -> None:
         for module in ("matplotlib", "PIL", "tensorboard"):
             if importlib.util.find_spec(module) is None:
                 raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
-    run_dir = whole(arguments) if job == HitMacOptions.job else one(parse_job(JOBS[job], arguments), arguments)
+    try:
+        run_dir = train_hit_mac(arguments) if job == HitMacOptions.job else train_one(JOBS[job], arguments)
+    except KeyboardInterrupt:
+        print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
+        sys.exit(130)
     print(f"\nleft in {run_dir}/:")
     for path in sorted(path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")):
         print(f"  {path.relative_to(run_dir)}")
 
 
-def parse_job(options: type[Options], arguments: Sequence[str]) -> Options:
-    """The options of a job, checked."""
-    parsed = parse(options, f"{PROGRAM} {options.job}", arguments)
+def train_one(kind: type[Options], arguments: Sequence[str]) -> Path:
+    """Train one policy with the options of the command line."""
+    options = parse(kind, f"{PROGRAM} {kind.job}", arguments)
     with stop_on_bad_input(PROGRAM):
-        parsed.check()
-    return parsed
+        options.check()
+    run_dir, _ = run_job(options, arguments)
+    return run_dir
 
 
-def whole(arguments: Sequence[str]) -> Path:
-    """HiT-MAC: train the executor, and then the coordinator with it; a resumed run goes on where it was."""
+def train_hit_mac(arguments: Sequence[str]) -> Path:
+    """Train HiT-MAC's executor, and then its coordinator; a resumed run goes on where it was."""
     program = f"{PROGRAM} {HitMacOptions.job}"
     asked = parse(HitMacOptions, program, arguments)
     with stop_on_bad_input(PROGRAM):
         asked.check()
-        options, _, run_dir = prepare(asked, program, arguments)
-    for part in options.parts(run_dir):
-        assert part.run_dir is not None
-        print(f"{part.job}:")
-        one(part.going_on() if part.run_dir.exists() else part)
+        options, scenario, run_dir = prepare(asked, program, arguments)
+    for level in options.parts(run_dir):
+        assert level.run_dir is not None
+        print(f"{level.job}:")
+        _, stopped = run_job(level.going_on() if level.run_dir.exists() else level, scenario=scenario)
+        if stopped:
+            print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
+            break
     return run_dir
 
 
-def one(options: Options, arguments: Sequence[str] | None = None) -> Path:
-    """Train one policy, evaluate it and report."""
+def run_job(
+    options: Options, arguments: Sequence[str] | None = None, scenario: Scenario | None = None
+) -> tuple[Path, bool]:
+    """Train one policy, evaluate it and report; also say whether the user stopped it."""
     with stop_on_bad_input(PROGRAM):
-        options, scenario, run_dir = prepare(options, f"{PROGRAM} {options.job}", arguments)
+        options, scenario, run_dir = prepare(options, f"{PROGRAM} {options.job}", arguments, scenario)
         model, venv, config = build(options, scenario)
         state = run_dir / "checkpoint" / "training.safetensors"
         progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
-    train(options, model, venv, config, progress, run_dir)
+    stopped = train(options, model, venv, config, progress, run_dir)
     report(options, scenario, progress, run_dir)
     print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
-    return run_dir
+    return run_dir, stopped
 
 
 def train(
@@ -91,11 +115,19 @@ def train(
     config: PolicyConfig,
     progress: Progress,
     run_dir: Path,
-) -> None:
-    """Train until a limit is reached or the user stops it, and leave a checkpoint."""
+) -> bool:
+    """Train until a limit is reached or the user stops it, and leave a checkpoint; return whether the user did.
+
+    It ends, and checkpoints are saved, between two updates only, so that a resumed run is the uninterrupted one.
+    """
     model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
-    if isinstance(options, CoordinatorOptions) and options.executor != "scripted":
-        copy_executor(options.executor, run_dir / "checkpoint")
+    callback = TrainingProgress(
+        progress, max_seconds=options.minutes and 60 * options.minutes, max_steps=options.total_steps
+    )
+    callback.init_callback(model)
+    add_to_curve = CurveEvaluation(
+        trained_policy(options, model, config), config.scenario, options.curve_points, options.sub_steps, progress
+    )
 
     def save() -> None:
         save_policy(run_dir / "checkpoint", model.policy, config)
@@ -107,53 +139,61 @@ def train(
         model.ent_coef = options.entropy + done * (options.final_entropy - options.entropy)
         return options.learning_rate * (1.0 - done)
 
+    model.lr_schedule = rate
+    saved = progress.seconds
     with stop_on_signal() as stop:
-        callback = TrainingProgress(
-            progress,
-            max_seconds=options.minutes and 60 * options.minutes,
-            max_steps=options.total_steps,
-            stop=stop,
-            save=save,
-            save_every=options.save_every,
-        )
-        model.lr_schedule = rate
-        to_go = max(0, options.total_steps - model.num_timesteps) if options.total_steps else sys.maxsize // 2
-        model.learn(to_go, callback, reset_num_timesteps=False)
+        while callback.fraction < 1.0 and not stop.is_set():
+            with callback.paused():
+                add_to_curve(callback.fraction, model.num_timesteps)
+            model.learn(options.rollout_steps * venv.num_envs, callback, reset_num_timesteps=False)
+            callback.tick()
+            if progress.seconds - saved >= options.save_every:
+                save()
+                saved = progress.seconds
+    add_to_curve(1.0, model.num_timesteps, final=True)
+    callback.close()
     save()
+    return stop.is_set()
+
+
+def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Agent | Level:
+    """The policy that is trained, as what it is evaluated as."""
+    if isinstance(options, ExecutorOptions):
+        return as_level(model.policy, config)
+    scenario = config.scenario
+    executor = load_executor(options.executor, scenario) if isinstance(options, CoordinatorOptions) else None
+    return as_agent(model.policy, config, scenario, name="trained", executor=executor)
 
 
 def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
     """Evaluate the trained policy beside the baselines; write and print what came of it."""
-    steps, seconds, coverage, _, reward = np.array(progress.curve).reshape(-1, 5).T
     if isinstance(options, ExecutorOptions):
-        names = [str(run_dir), "scripted", "random", "still"]
-        levels = {"trained" if name == str(run_dir) else name: load_executor(name, scenario) for name in names}
+        executors = {"trained": load_executor_run(run_dir, scenario)}
+        executors |= {name: load_executor(name, scenario) for name in ("scripted", "random", "still")}
         evaluation = evaluate_executors(
-            {name: level for name, (level, _) in levels.items()},
+            {name: level for name, (level, _) in executors.items()},
             scenario,
-            training_seeds=[seeds for _, every in levels.values() for seeds in every],
+            training_seeds=[seeds for _, every in executors.values() for seeds in every],
             episodes=options.episodes,
             max_episode_steps=options.episode_steps,
         )
-        filmed, sub_steps = load_agent(f"assign-in-range:{run_dir}", scenario), options.episode_steps
+        filmed, metric = load_agent("assign-in-range", scenario, executor=run_dir), "reward"
     else:
-        names = [*BASELINES]
-        sub_steps = options.episode_steps
+        filmed, metric = load_run(run_dir, scenario, name="trained"), "coverage"
+        others = [load_agent(name, scenario) for name in BASELINES]
         if isinstance(options, CoordinatorOptions):
-            sub_steps *= options.decision
-            names += [f"{name}:{options.executor}" for name in COORDINATORS]
-        filmed = load_agent(str(run_dir), scenario)._replace(name="trained")
-        baselines = [load_agent(name, scenario)._replace(name=name.split(":")[0]) for name in names]
-        evaluation = evaluate([filmed, *baselines], scenario, episodes=options.episodes, max_episode_steps=sub_steps)
-        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, sub_steps)
+            others += [load_agent(name, scenario, executor=options.executor) for name in COORDINATORS]
+        evaluation = evaluate(
+            [filmed, *others], scenario, episodes=options.episodes, max_episode_steps=options.sub_steps
+        )
+        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, options.sub_steps)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    metric, along = ("reward", reward) if isinstance(options, ExecutorOptions) else ("coverage", coverage)
-    references = {name: result[metric]["mean"] for name, result in evaluation["agents"].items()}
+    references = {name: result for name, result in evaluation["agents"].items() if name != "trained"}
     released = released_reward(scenario.name) or {}
     if metric == "coverage" and (size := (scenario.num_sensors, scenario.num_targets)) in released:
-        references["released HiT-MAC"] = released[size]
-    save_curve(run_dir / "curve.png", steps, seconds / 60, along, metric, references)
-    save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=sub_steps)
+        references["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
+    save_curve(run_dir / "curve.png", progress, metric, references)
+    save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=options.sub_steps)
     print(f"\n{table(evaluation)}")
 
 

@@ -119,6 +119,15 @@ def copy_executor(executor: str, folder: str | Path) -> None:
             shutil.copyfile(source / name, temporary)
 
 
+def same_checkpoint(one: str | Path, other: str | Path) -> bool:
+    """Whether the executors of two runs or checkpoints are the same, whatever the paths."""
+    contents = [
+        [(executor_folder(folder) / name).read_bytes() for name in ("config.json", "policy.safetensors")]
+        for folder in (one, other)
+    ]
+    return contents[0] == contents[1]
+
+
 def executor_folder(folder: str | Path) -> Path:
     """The checkpoint of the executor that a run or a checkpoint, of an executor or of a coordinator, holds."""
     folder = checkpoint_folder(folder)

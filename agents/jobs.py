@@ -173,6 +173,11 @@ class CoordinatorOptions(Options):
             )
 
     @property
+    def sub_steps(self) -> int:
+        """See :attr:`Options.sub_steps`."""
+        return self.episode_steps * self.decision
+
+    @property
     def credit(self) -> str:
         """See :attr:`Options.credit`."""
         return "sensors" if self.by_sensor else "team"

@@ -87,6 +87,9 @@ class Options:
     """Gradients are cut to this norm, over 0."""
     save_every: float = 15.0
     """Seconds of training between two checkpoints, 0 or more."""
+    curve_points: int = 12
+    """Evaluations of the deterministic policy during the training, for the curve, 0 or more. Each takes a second or
+    two, which do not count as training time."""
     episodes: int = 200
     """Fresh episodes that the policy and the baselines are evaluated on, 1 or more; seeds 0 and up."""
 
@@ -130,6 +133,7 @@ class Options:
             "final_entropy": (0 <= self.final_entropy < math.inf, "0 or more"),
             "max_grad_norm": (0 < self.max_grad_norm < math.inf, "over 0"),
             "save_every": (0 <= self.save_every < math.inf, "0 or more"),
+            "curve_points": (self.curve_points >= 0, "0 or more"),
             "episodes": (self.episodes >= 1, "1 or more"),
         }
 
@@ -141,6 +145,11 @@ class Options:
     def credit(self) -> str:
         """Whose reward the learner goes by."""
         return "team"
+
+    @property
+    def sub_steps(self) -> int:
+        """Length of an episode, sub-steps."""
+        return self.episode_steps
 
     def task_options(self) -> dict[str, Any]:
         """What a checkpoint says of the task; see :class:`agents.checkpoint.PolicyConfig`."""

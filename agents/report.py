@@ -1,9 +1,8 @@
-"""What people look at after a run: the training curve and a film of an episode."""
+"""Film of an episode, and the figures of the released program."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +10,6 @@ import numpy as np
 from agents.hierarchy import assignment_of
 from agents.policy import Policy, started
 from agents.registry import Agent, load_agent
-from envs.files import whole_file
 from envs.render import Picture, save_gif
 from envs.scenario import Scenario, load_scenario
 from envs.tasks import SUB_STEPS, CoverageTask
@@ -28,45 +26,6 @@ def released_reward(scenario: str) -> dict[tuple[int, int], float] | None:
     Mean decision rewards, measured on its own environment with its own weights: 200 episodes at 4 x 5, 60 elsewhere.
     """
     return _RELEASED if re.fullmatch(r"hit-mac(-\d+x\d+)?", scenario) else None
-
-
-def save_curve(
-    path: str | Path,
-    steps: np.ndarray,
-    minutes: np.ndarray,
-    values: np.ndarray,
-    metric: str,
-    references: Mapping[str, float],
-) -> None:
-    """Draw a metric against steps and against minutes, with the references as lines.
-
-    Args:
-        path: the picture's file.
-        steps: (k,) environment steps so far.
-        minutes: (k,) minutes of training so far.
-        values: (k,) means of the metric, of the exploring policy, since the last point.
-        metric: its name.
-        references: the metric of others by name, each a dashed line.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("curves need matplotlib: pip install 'hitmac[train]'") from None
-    figure = Figure(figsize=(11, 4.5), layout="constrained")
-    axes = figure.subplots(1, 2, sharey=True)
-    for axis, x, label in ((axes[0], steps / 1e6, "million environment steps"), (axes[1], minutes, "minutes")):
-        axis.plot(x, values, color="#427ac4", lw=1.8, label="in training, exploring")
-        for number, (name, value) in enumerate(references.items()):
-            axis.axhline(value, ls="--", lw=1.2, color=f"C{number + 1}", label=f"{name}: {value:.3f}")
-        axis.set_xlabel(label)
-        axis.grid(alpha=0.25)
-    axes[0].set_ylabel(metric)
-    axes[1].legend(loc="lower right", fontsize=8)
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, dpi=110)
 
 
 def save_film(
