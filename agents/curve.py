@@ -104,8 +104,9 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
         levels = {name: result[shown]["mean"] for name, result in references.items() if _has(result, shown)}
         for axis, x, scale in ((row[0], 0, 1e6), (row[1], 1, 60.0)):
             look: dict[str, Any] = {"color": colours["trained"], "solid_capstyle": "round"}
-            dots = "." if len(exploring) == 1 else ""
-            axis.plot(exploring[:, x] / scale, exploring[:, columns[shown]], lw=0.8, alpha=0.5, marker=dots, **look)
+            dots = "o" if len(exploring) == 1 else ""
+            faint = {"alpha": 0.5} if len(deterministic) else {}
+            axis.plot(exploring[:, x] / scale, exploring[:, columns[shown]], lw=0.8, marker=dots, **faint, **look)
             axis.plot(deterministic[:, x] / scale, deterministic[:, columns[shown]], lw=2, marker="o", ms=4, **look)
             for name, level in levels.items():
                 axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import yaml
 
 from agents.evaluate import main
 from agents.jobs import ExecutorOptions, HitMacOptions
+from agents.progress import TrainingProgress
 from envs import load_scenario
 
 ROOT = Path(__file__).parents[1]
@@ -38,7 +40,7 @@ def same_training(one, other):
     """Equal bit for bit, but for the clock."""
     return all(
         np.array_equal(one[name], other[name])
-        if name != "progress/curve"
+        if name not in ("progress/curve", "progress/evaluations")
         else np.array_equal(one[name][:, [0, 2, 3, 4]], other[name][:, [0, 2, 3, 4]])
         for name in one
         if name != "progress/seconds"
@@ -67,7 +69,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     for path in left:
         assert path in whole.stdout
     result = json.loads((tmp_path / "whole" / "evaluation.json").read_text())
-    assert set(result) == {"scenario", "episodes", "seeds", "agents"}
+    assert set(result) >= {"scenario", "episodes", "seeds", "agents"}
     assert set(result["agents"]) == {"trained", "random", "still", "nearest", "greedy", "planner"}
     assert {"coverage", "rotation", "average_gain", "per_episode"} <= set(result["agents"]["trained"])
     assert len(result["agents"]["trained"]["per_episode"]["coverage"]) == 2
@@ -187,6 +189,127 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
     )
 
 
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Runs train.py in this process, in an empty directory; a signal comes in the middle of a rollout if asked for."""
+    import train
+
+    monkeypatch.chdir(tmp_path)
+
+    def run_here(*arguments, interrupt_at=None):
+        steps = iter(range(10**9))
+        original = TrainingProgress._on_step
+
+        def step(callback):
+            if next(steps) == interrupt_at:
+                signal.raise_signal(signal.SIGINT)
+            return original(callback)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
+            patch.setattr(TrainingProgress, "_on_step", step)
+            train.main()
+        return tmp_path
+
+    return run_here
+
+
+def test_a_run_stopped_in_a_rollout_and_resumed_is_the_uninterrupted_one(here):
+    """Ctrl-C in the sixth step of a rollout of eight: the rollout and its update are finished, and then saved."""
+    limit = ["--total-steps", 5 * 64, "--num-envs", 8, "--rollout-steps", 8, "--batch-size", 16, "--weight-dim", 8]
+    here("--run-dir", "whole", *limit, *SHORT)
+    folder = here("--run-dir", "stopped", *limit, *SHORT, interrupt_at=8 + 5)
+    assert training(folder / "stopped")["progress/steps"].tolist() == [2 * 64]
+    assert (folder / "stopped" / "evaluation.json").is_file()
+    here("--run-dir", "stopped", "--resume")
+    whole, stopped = training(folder / "whole"), training(folder / "stopped")
+    for one in (whole, stopped):
+        one.pop("progress/evaluations")  # which the stopped run has one more of
+    assert same_training(whole, stopped)
+    config = yaml.safe_load((folder / "stopped" / "config.yaml").read_text())
+    assert [set(sitting) >= {"versions", "command", "commit"} for sitting in config["sittings"]] == [True, True]
+
+
+def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
+    """It is moved and named by another spelling of its path between the sittings, and what it was made from is gone."""
+    own = Path("scene.yaml")
+    small = ["--executor-steps", 2 * 4096, "--coordinator-steps", 64, "--num-envs", 64, "--weight-dim", 8]
+    load_scenario("hit-mac-2x2").save(own)
+    here("hit-mac", "--run-dir", "a:1", "--scenario", own, "--episodes", 2, *small, interrupt_at=3)
+    assert not Path("a:1/coordinator").exists()
+    assert training(Path("a:1/executor"))["progress/steps"].tolist() == [2048]
+    assert "go on with: train.py hit-mac --run-dir a:1 --resume" in capsys.readouterr().out
+    own.unlink()
+    Path("elsewhere").mkdir()
+    Path("a:1").rename("elsewhere/planner")
+    here("hit-mac", "--run-dir", "./elsewhere/../elsewhere/planner", "--resume", interrupt_at=10**8)
+    run_dir = Path("elsewhere/planner").resolve()
+    assert training(run_dir / "executor")["progress/steps"].tolist() == [8192]
+    assert training(run_dir / "coordinator")["progress/steps"].tolist()[0] >= 64
+    run_dir.rename("nearest")
+    here("hit-mac", "--run-dir", Path("nearest").resolve(), "--resume", "--coordinator-steps", 2100)
+    assert training(Path("nearest/coordinator"))["progress/steps"].tolist()[0] >= 2100
+    reported = json.loads(Path("nearest/coordinator/evaluation.json").read_text())["agents"]
+    assert reported["trained"]["coverage"]["mean"] != reported["nearest"]["coverage"]["mean"]
+
+
+@pytest.mark.parametrize("name", ["planner", "random", "scripted", "assign-all", "2026-01-01T12:00", "a:b=c+d,e"])
+def test_a_run_reports_what_it_trained_whatever_its_name(name, here, monkeypatch):
+    """It is never taken for an agent of that name, nor cut apart at a ':'."""
+    here("executor", "--run-dir", name, "--total-steps", 64, *SMALL, *SHORT)
+    agents = json.loads(Path(name, "evaluation.json").read_text())["agents"]
+    assert set(agents) == {"trained", "scripted", "random", "still"}
+    assert agents["trained"]["reward"] != agents["scripted"]["reward"]
+    folder = Path(name).resolve()
+    here("coordinator", "--run-dir", "coordinator", "--executor", folder, "--total-steps", 16, *SMALL, *SHORT)
+    shutil.rmtree(folder)  # its copy in the run is enough
+    here("coordinator", "--run-dir", "coordinator", "--resume", "--total-steps", 40)
+    assert training(Path("coordinator"))["progress/steps"].tolist()[0] >= 40
+
+
+def test_the_executor_of_a_resumed_run_is_known_by_what_it_is(here, capsys):
+    for name, seed in (("one", 0), ("other", 1)):
+        here("executor", "--run-dir", name, "--seed", seed, "--total-steps", 64, *SMALL, *SHORT)
+    here("coordinator", "--run-dir", "run", "--executor", "one", "--total-steps", 16, *SMALL, *SHORT)
+    Path("one").rename("moved")
+    here("coordinator", "--run-dir", "run", "--resume", "--executor", "./moved", "--total-steps", 20)
+    with pytest.raises(SystemExit):
+        here("coordinator", "--run-dir", "run", "--resume", "--executor", "other")
+    assert (
+        "--executor is other, but the run in run has ./moved; it cannot be changed"
+        in capsys.readouterr().err.replace("has one;", "has ./moved;")
+    )
+
+
+def test_help_names_every_job(here, capsys):
+    for arguments in (["--help"], ["-h"]):
+        with pytest.raises(SystemExit) as end:
+            here(*arguments)
+        assert not end.value.code
+        shown = capsys.readouterr().out
+        for job in ("coverage", "executor", "coordinator", "hit-mac"):
+            assert f"\n  {job} " in shown
+        assert "--total-steps" in shown
+
+
+def test_a_run_of_one_update_has_a_curve(here):
+    import matplotlib.image
+
+    here("--run-dir", "run", "--total-steps", 16, *SMALL, *SHORT)
+    state = training(Path("run"))
+    assert state["progress/curve"].shape == (1, 5)
+    assert state["progress/evaluations"][:, 0].tolist() == [0, 32]
+    here("--run-dir", "without", "--total-steps", 16, "--curve-points", 0, *SMALL, *SHORT)
+    assert training(Path("without"))["progress/evaluations"].shape == (0, 5)
+    assert np.array_equal(
+        training(Path("without"))["policy/action_net.0.0.weight"], state["policy/action_net.0.0.weight"]
+    )
+    blue = np.array([0x42, 0x7A, 0xC4]) / 255  # of the trained policy in every picture
+    for name in ("run", "without"):
+        picture = matplotlib.image.imread(Path(name, "curve.png"))[..., :3]
+        assert (np.abs(picture - blue).max(-1) < 0.02).sum() > 10
+
+
 def test_damaged_training_states_are_refused(tmp_path):
     from agents.resume import Progress, load_training, save_training
 
@@ -252,7 +375,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
-    assert "stopping: evaluating and saving" in out
+    assert "stopping after this update: evaluating and saving" in out
     assert (tmp_path / "stopped" / "evaluation.json").is_file()
     assert "stopped/" in out
 
