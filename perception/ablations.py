@@ -42,7 +42,7 @@ class RecurrentLayer(nn.Module):
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
-        check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim)
         lead, length = x.shape[:-2], x.shape[-2]
         if x.numel() == 0:
             empty = x.new_zeros(*lead, length, self.weight_dim)

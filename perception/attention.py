@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
+from perception.checks import as_mask, check_choice, check_heads, check_share, check_tokens, check_widths
 from perception.scores import Score, make_score
 
 POOLINGS = ("sum", "mean", "max", "attention")
@@ -41,7 +41,7 @@ def attend(
         key: (..., S, d_k).
         value: (..., S, d_v).
         score: one of :mod:`perception.scores`; None: the dot product.
-        mask: bool, broadcastable to (..., L, S); True where a key takes part. None: all do.
+        mask: broadcastable to (..., L, S), of 0 and 1 in any dtype; 1 where a key takes part. None: all do.
         dropout: chance that a weight is set to 0 (the others grow to make up for it); 0 when not training.
         need_weights: return the weights too. Without them memory grows with L + S instead of L * S where the score
             is a dot product and the sequences are long.
@@ -51,6 +51,7 @@ def attend(
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A key that is masked out has weight exactly
         0; a query without any key has weights and output 0, and finite gradients.
     """
+    mask = None if mask is None else as_mask(mask)
     if not need_weights and _is_long(query, key):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
@@ -212,7 +213,7 @@ class AttentionLayer(nn.Module):
 
         Args:
             x: (..., L, feature_dim), any number of leading axes, also none; L from 0 up.
-            mask: bool (..., L), True where a token is there. None: all are.
+            mask: (..., L), of 0 and 1 in any dtype, 1 where a token is there. None: all are.
             need_weights: return the weights too.
 
         Returns:
@@ -221,9 +222,9 @@ class AttentionLayer(nn.Module):
 
         Raises:
             ValueError: the last axis of x is not feature_dim, or the mask's shape is not (..., L).
-            TypeError: the mask is not bool.
+            TypeError: the mask is not a tensor.
         """
-        check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim)
         x = zero_masked(x, mask)
         query, key, value = self.project(x)
         z, weights = attend(
@@ -248,7 +249,7 @@ class AttentionLayer(nn.Module):
 
         See :meth:`forward`.
         """
-        check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim)
         plain = self.pooling in ("sum", "mean") and not self.residual and self.norm is None
         if not plain or (self.training and self.dropout > 0.0) or _is_long(x, x):
             return self(x, mask)[1]
@@ -363,7 +364,7 @@ class MultiHeadAttention(nn.Module):
             query: (..., L, query_dim).
             key: (..., S, key_dim); None: the query (self-attention).
             value: (..., S, value_dim); None: the key.
-            mask: bool, (..., S), which keys are there, or (..., L, S), which query may look at which.
+            mask: of 0 and 1 in any dtype, (..., S), which keys are there, or (..., L, S), which query may look at which.
             causal: query i may look at the keys up to i.
             need_weights: return the weights too.
 
@@ -373,7 +374,7 @@ class MultiHeadAttention(nn.Module):
 
         Raises:
             ValueError: a width that is not the module's, or a mask whose shape does not fit.
-            TypeError: the mask is not bool.
+            TypeError: the mask is not a tensor.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -404,8 +405,7 @@ class MultiHeadAttention(nn.Module):
         length, keys = query.shape[-2], key.shape[-2]
         whole = None
         if mask is not None:
-            if mask.dtype != torch.bool:
-                raise TypeError(f"mask is {mask.dtype}; it must be torch.bool, True where a key takes part")
+            mask = as_mask(mask)
             if mask.shape == key.shape[:-1]:
                 whole = mask.unsqueeze(-2)
             elif mask.ndim >= 2 and mask.shape[-2:] == (length, keys):

@@ -40,16 +40,26 @@ def check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a number from 0 to under 1")
 
 
-def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> None:
-    """Raise unless x is (..., *token axes, feature_dim) and the mask a bool of x's shape without its last axis."""
+def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
+    """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor.
+
+    Every number other than 0 counts as 1. No value is read, so that this compiles, exports and maps.
+    """
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
+    return mask if mask.dtype == torch.bool else mask != 0
+
+
+def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> Tensor | None:
+    """Return the mask as bool; raise unless x is (..., *token axes, feature_dim), the mask (..., *token axes)."""
     if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
         raise ValueError(f"x has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
     if mask is None:
-        return
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask is {mask.dtype}; it must be torch.bool, True where a token is there")
+        return None
+    mask = as_mask(mask)
     if mask.shape != x.shape[:-1]:
         raise ValueError(f"mask has shape {tuple(mask.shape)}; x needs {tuple(x.shape[:-1])}")
+    return mask
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:

@@ -129,8 +129,8 @@ class AgentTargetEncoder(nn.Module):
 
         Args:
             pairs: (..., n, m, feature_dim), any number of leading axes, also none; n and m from 0 up.
-            mask: bool (..., n, m), True where a pair is there. None: all are. An agent without any pair is
-                taken to be absent.
+            mask: (..., n, m), of 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32), 1 where a
+                pair is there. None: all are. An agent without any pair is taken to be absent.
             need_weights: return the weights of the attention too.
 
         Returns:
@@ -138,9 +138,9 @@ class AgentTargetEncoder(nn.Module):
 
         Raises:
             ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
-            TypeError: the mask is not bool.
+            TypeError: the mask is not a tensor.
         """
-        check_tokens(pairs, mask, self.feature_dim, axes=2)
+        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         if self.attend_over == "pairs":
             all_there = None if mask is None else mask.flatten(-2)

@@ -330,7 +330,7 @@ def test_finite_or_where_not():
             ValueError,
             r"mask has shape \(4,\); it must be \(3,\) or",
         ),
-        (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), mask=torch.ones(3)), TypeError, "mask is torch.float32"),
+        (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), mask=[1, 1, 1]), TypeError, "mask is a list; expected a ten"),
         (
             lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True),
             ValueError,
