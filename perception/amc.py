@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.attention import AttentionLayer, zero_masked
 from perception.checks import check_choice, check_tokens, check_widths
+from perception.functional import zero_masked
+from perception.tanh_attention import AttentionLayer
 
 KINDS = ("amc", "no_prefix", "value_head")
 """The critic of the paper and its two ablations."""
@@ -30,7 +31,7 @@ class AMCCritic(nn.Module):
             ``"value_head"``: a linear map of the sum of all z.
 
     Attributes:
-        attention: the second :class:`perception.attention.AttentionLayer` (``"amc"`` only).
+        attention: the second :class:`perception.AttentionLayer` (``"amc"`` only).
         linear: maps [G; z], or z alone, to a number.
 
     Raises:

@@ -62,6 +62,18 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
     return mask
 
 
+def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> None:
+    """Raise ValueError unless query (..., L, d_q), key (..., S, d_k) and value (..., S, d_v) fit; causal: L is S."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim < 2:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., length, width)")
+    length, keys = query.shape[-2], key.shape[-2]
+    if value.shape[-2] != keys:
+        raise ValueError(f"value has shape {tuple(value.shape)}; key {tuple(key.shape)} needs (..., {keys}, width)")
+    if causal and length != keys:
+        raise ValueError(f"causal attention needs as many keys ({keys}) as queries ({length})")
+
+
 def check_finite(x: Tensor, name: str = "x") -> Tensor:
     """`x`, or a ValueError that says where its first number that is not finite stands.
 

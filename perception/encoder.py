@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from perception.ablations import RecurrentLayer
-from perception.attention import AttentionLayer, pool, zero_masked
 from perception.checks import check_choice, check_count, check_tokens, check_widths
+from perception.functional import pool, zero_masked
+from perception.tanh_attention import AttentionLayer
 
 ATTEND_OVER = ("agents", "targets", "pairs", "axes")
 """Over what the encoder attends."""
@@ -72,7 +73,7 @@ class AgentTargetEncoder(nn.Module):
         weight_dim: f, width of the outputs.
         attend_over: ``"agents"``, ``"targets"``, ``"pairs"`` or ``"axes"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
-        num_heads, scaled: see :class:`perception.attention.AttentionLayer`.
+        num_heads, scaled: see :class:`perception.AttentionLayer`.
         embed_layers: how many linear maps with a ReLU a pair's features go through first; 1 or more (the
             paper's coordinator has 2).
         frequencies: K, how many sines and cosines of every feature x stand beside it at the entrance: sin(pi k x) and

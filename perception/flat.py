@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.attention import zero_masked
 from perception.checks import check_tokens, check_widths
 from perception.encoder import Features
+from perception.functional import zero_masked
 
 
 class FlatEncoder(nn.Module):
