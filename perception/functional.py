@@ -17,8 +17,8 @@ from perception.scores import Score
 # instead of its square. Below it the written-out form is faster.
 _LONG_FROM = 256 * 256
 
-# Queries at a time where PyTorch's fused kernel does not serve.
-_BLOCK = 256
+# Scores that are written down at a time where PyTorch's fused kernel does not serve, for 32 to 256 queries.
+_BLOCK = 2**19
 
 
 def attend(
@@ -84,7 +84,8 @@ def attend_finite(
     if not need_weights and is_long(query, key):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
-            if dropout > 0.0 or (causal and mask is not None) or is_transformed(changed, key, value):
+            pairwise = mask is not None and mask.shape[-2] > 1
+            if dropout > 0.0 or (causal and pairwise) or is_transformed(changed, key, value):
                 return _in_blocks(changed, key, value, mask, causal, dropout), None
             return _fused(changed, key, value, mask, causal), None
     if causal:
@@ -141,37 +142,45 @@ def is_transformed(*tensors: Tensor) -> bool:
 
 
 def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Dot-product attention by PyTorch's fused kernel; the mask or `causal`, not both."""
+    """Dot-product attention by PyTorch's fused kernel; causal with a mask of the keys (..., 1, S) at most."""
+    inputs = (query, key, value)
     masks = () if mask is None else (mask.shape[:-2],)
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
-    batch, heads = lead[:-1], lead[-1] if len(lead) > 1 else 1
-    batch = batch if len(lead) > 1 else lead
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in inputs), *masks)
+    some = there = None
+    if mask is not None and causal:
+        # The kernel takes no mask beside `causal`: the keys get a number more, 0 or a very low one, the queries a 1.
+        low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(key.dtype).min / 4)  # (..., S, 1)
+        key = torch.cat((key.expand(*lead, *key.shape[-2:]), low.expand(*lead, *key.shape[-2:-1], 1)), -1)
+        query = functional.pad(query, (0, 1), value=1.0)
+        some = mask.mT.cumsum(-2) > 0  # (..., L, 1)
+    elif mask is not None:
+        # Some versions of the kernel give NaN for a query without keys: let it look at all, and drop what it sees.
+        some = mask.any(-1, keepdim=True)  # (..., L or 1, 1)
+        there = _four_axes_of_a_mask((mask | ~some).expand(*mask.shape[:-1], key.shape[-2]), lead)
     width = max(query.shape[-1], value.shape[-1])
 
     def four_axes(x: Tensor) -> Tensor:  # the kernel takes (N, heads, length, width), all of one width
         x = functional.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x
-        return x.expand(*lead, *x.shape[-2:]).reshape(-1, heads, *x.shape[-2:])
+        return x.expand(*lead, *x.shape[-2:]).reshape(-1, lead[-1] if len(lead) > 1 else 1, *x.shape[-2:])
 
-    some = None
-    there = None
-    if mask is not None:
-        # Some versions of the kernel give NaN for a query without keys: let it look at all, and drop what it sees.
-        some = mask.any(-1, keepdim=True)  # (..., L or 1, 1)
-        there = (mask | ~some).expand(*mask.shape[:-1], key.shape[-2])
-        there = there.reshape(*(1,) * (len(lead) + 2 - mask.ndim), *there.shape)
-        if len(lead) < 2:
-            there = there.unsqueeze(-3)
-        if there.shape[:-3].numel() > 1:  # a mask that all share is not written down for each
-            there = there.expand(*batch, *there.shape[-3:])
-        there = there.reshape(-1, *there.shape[-3:])
     output = functional.scaled_dot_product_attention(
         four_axes(query), four_axes(key), four_axes(value), attn_mask=there, is_causal=causal, scale=1.0
     )
     output = output.reshape(*lead, *output.shape[-2:])[..., : value.shape[-1]]
     output = output if some is None else output * some
     if torch.is_grad_enabled() and output.requires_grad:
-        return _TwiceDifferentiable.apply(output, query, key, value, mask, causal)
+        return _TwiceDifferentiable.apply(output, *inputs, mask, causal)
     return output
+
+
+def _four_axes_of_a_mask(mask: Tensor, lead: torch.Size) -> Tensor:
+    """A mask (..., L, S) for inputs (*lead, length, width) as (N or 1, heads or 1, L, S)."""
+    mask = mask.reshape(*(1,) * (len(lead) + 2 - mask.ndim), *mask.shape)
+    if len(lead) < 2:
+        mask = mask.unsqueeze(-3)
+    if mask.shape[:-3].numel() > 1:  # a mask that all share is not written down for each
+        mask = mask.expand(*(lead if len(lead) < 2 else lead[:-1]), *mask.shape[-3:])
+    return mask.reshape(-1, *mask.shape[-3:])
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
@@ -207,30 +216,35 @@ class _TwiceDifferentiable(torch.autograd.Function):
 
 def _in_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
     """Dot-product attention written out for some queries at a time; a backward pass computes their scores again."""
-    length = query.shape[-2]
+    length, keys = query.shape[-2], key.shape[-2]
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    rows = min(max(_BLOCK // (lead.numel() * keys), 32), 256)
     recompute = torch.is_grad_enabled() and not is_transformed(query, key, value)
     outputs = []
-    for first in range(0, length, _BLOCK):
-        last = min(first + _BLOCK, length)
-        stop = last if causal else key.shape[-2]  # no query of the block may look further
+    for first in range(0, length, rows):
+        last = min(first + rows, length)
+        stop = last if causal else keys  # no query of the block may look further
         there = mask
         if there is not None:
             there = there if there.shape[-2] == 1 else there[..., first:last, :]
             there = there if there.shape[-1] == 1 else there[..., :stop]
-        if causal:
-            triangle = torch.ones(last - first, stop, dtype=torch.bool, device=query.device).tril(first)
-            there = triangle if there is None else there & triangle
-        block = (query[..., first:last, :], key[..., :stop, :], value[..., :stop, :], there, dropout)
+        block = (query[..., first:last, :], key[..., :stop, :], value[..., :stop, :], there, causal, dropout)
         outputs.append(
-            checkpoint(_written_out, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0)
+            checkpoint(_block, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0)
             if recompute
-            else _written_out(*block)
+            else _block(*block)
         )
     return torch.cat(outputs, -2)
 
 
-def _written_out(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, dropout: float) -> Tensor:
-    weights = masked_softmax(product(query, key.mT), mask)
+def _block(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
+    """Dot-product attention written out; if causal, the last query may look at all keys, the one before at one less."""
+    scores = product(query, key.mT)
+    if causal:
+        rows, stop = scores.shape[-2:]
+        triangle = torch.ones(rows, stop, dtype=torch.bool, device=query.device).tril(stop - rows)
+        mask = triangle if mask is None else mask & triangle
+    weights = masked_softmax(scores, mask)
     return product(functional.dropout(weights, dropout) if dropout > 0.0 else weights, value)
 
 

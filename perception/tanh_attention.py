@@ -48,17 +48,20 @@ class _TanhMaps(torch.autograd.Function):
             for weight, bias in zip(weights, biases, strict=True)
         )
         ctx.save_for_backward(x, *weights, *outputs)
+        ctx.set_materialize_grads(False)
         return outputs
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         x, *rest = ctx.saved_tensors
         needed = ctx.needs_input_grad
         of_x = None
         of_maps: list[Tensor | None] = [None] * 6
         # Whether the gradient itself is to be differentiated or mapped over: then nothing is done in place.
-        again = torch.is_grad_enabled() or is_transformed(*gradients)
+        again = torch.is_grad_enabled() or is_transformed(*(one for one in gradients if one is not None))
         for i, (gradient, weight, output) in enumerate(zip(gradients, rest[:3], rest[3:], strict=True)):
+            if gradient is None:  # nothing was made of this map
+                continue
             inner = gradient * (1.0 - output * output) if again else torch.ops.aten.tanh_backward(gradient, output)
             if needed[0]:
                 if of_x is not None and not again:
@@ -71,7 +74,7 @@ class _TanhMaps(torch.autograd.Function):
 
 
 def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
-    """Whether a call of the module is ``x W^T + b`` and nothing else: no subclass, no hooks, plain tensors of `dtype`."""
+    """Whether a call of the module is ``x W^T + b`` and nothing else: no subclass, no hook, a plain `dtype`."""
     return (
         type(module) is nn.Linear  # a parametrised one is of a class of its own
         and "forward" not in vars(module)
