@@ -74,6 +74,24 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> N
         raise ValueError(f"causal attention needs as many keys ({keys}) as queries ({length})")
 
 
+def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:
+    """Return a mask from each query to each key, in any dtype, as a bool one of two axes or more.
+
+    Raises ValueError, with the hint, unless it broadcasts to (..., length, keys).
+    """
+    mask = as_mask(mask)
+    given = tuple(mask.shape)
+    if mask.ndim == 1:
+        mask = mask.unsqueeze(0)
+    # Compared one by one: `in` does not hold for the symbols of sizes that a compiler leaves open.
+    fits = mask.ndim > 1 and all(
+        bool(size == whole) or bool(size == 1) for size, whole in zip(mask.shape[-2:], (length, keys), strict=True)
+    )
+    if not fits:
+        raise ValueError(f"mask has shape {given}; it must broadcast to (..., {length}, {keys}){hint}")
+    return mask
+
+
 def check_finite(x: Tensor, name: str = "x") -> Tensor:
     """`x`, or a ValueError that says where its first number that is not finite stands.
 

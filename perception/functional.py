@@ -10,7 +10,7 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from perception.checks import as_mask, check_attended
+from perception.checks import check_attended, check_pairs
 from perception.scores import Score
 
 # From this number of scores in a matrix on, attention does not write them down: memory then grows with the sequence
@@ -58,8 +58,7 @@ def attend(
     """
     check_attended(query, key, value, causal)
     if mask is not None:
-        mask = as_mask(mask)
-        mask = mask if mask.ndim > 1 else mask.unsqueeze(0)
+        mask = check_pairs(mask, query.shape[-2], key.shape[-2])
         seen = mask.any(-2)
         key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
     return attend_finite(
@@ -149,7 +148,9 @@ def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causa
     some = there = None
     if mask is not None and causal:
         # The kernel takes no mask beside `causal`: the keys get a number more, 0 or a very low one, the queries a 1.
-        low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(key.dtype).min / 4)  # (..., S, 1)
+        kind = key.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else key.dtype
+        low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(dtype).min / 4)  # (..., S, 1)
         key = torch.cat((key.expand(*lead, *key.shape[-2:]), low.expand(*lead, *key.shape[-2:-1], 1)), -1)
         query = functional.pad(query, (0, 1), value=1.0)
         some = mask.mT.cumsum(-2) > 0  # (..., L, 1)

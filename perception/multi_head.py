@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from perception.checks import as_mask, check_attended, check_heads, check_share, check_widths
+from perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
 from perception.functional import attend_finite, finite_if_unseen, join_heads, split_heads, weights_by_head
 from perception.scores import Score, make_score
 
@@ -145,17 +145,10 @@ def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Ten
     length, keys = query.shape[-2], key.shape[-2]
     lead = max(query.ndim, key.ndim) - 2
     if mask is not None:
-        mask = as_mask(mask)
-        if not (
-            1 <= mask.ndim <= lead + 2
-            and mask.shape[-1] in (1, keys)
-            and (mask.ndim == 1 or mask.shape[-2] in (1, length))
-        ):
-            raise ValueError(
-                f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}), from each query to "
-                f"each key. Which keys are there, (..., {keys}), is key_mask"
-            )
-        mask = mask if mask.ndim > 1 else mask.unsqueeze(0)
+        hint = f", from each query to each key. Which keys are there, (..., {keys}), is key_mask"
+        mask = check_pairs(mask, length, keys, hint)
+        if mask.ndim > lead + 2:
+            raise ValueError(f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}){hint}")
     if key_mask is not None:
         key_mask = as_mask(key_mask, "key_mask")
         if not 1 <= key_mask.ndim <= lead + 1 or key_mask.shape[-1] != keys:

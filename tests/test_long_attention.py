@@ -180,6 +180,27 @@ def test_precision_does_not_depend_on_the_length(dtype, bound, name, causal, len
         assert (one.double() - other).norm() < 2 * bound * other.norm()
 
 
+@pytest.mark.parametrize("length", [255, 256, 257])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("name", ["none", "padding", "nothing"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_autocast(dtype, name, causal, length):
+    torch.manual_seed(0)
+    mask = masks(length)[name]
+    inputs = [torch.randn(2, length, 8).requires_grad_() for _ in range(3)]
+    with torch.autocast("cpu", dtype=dtype):
+        output = attend(*inputs, mask=mask, causal=causal)[0]
+    expected = written_out(*inputs, mask, causal)
+    assert (output - expected).norm() < 0.02 * expected.norm()
+    for create_graph in (False, True):
+        ours, theirs = (
+            torch.autograd.grad(y.float().sum(), inputs, create_graph=create_graph, retain_graph=True)
+            for y in (output, expected)
+        )
+        for one, other in zip(ours, theirs, strict=True):
+            assert (one - other).norm() < 0.04 * other.norm()
+
+
 @pytest.mark.parametrize("length", [4, 255, 256, 300])
 @pytest.mark.parametrize("score", [None, Dot(), ScaledDot(), Bilinear(4), Additive(4, hidden_dim=2)])
 @pytest.mark.parametrize(
