@@ -7,11 +7,13 @@ The encoder and its layers are here; besides there are :mod:`perception.scores`,
 
 from perception.ablations import NoisyLinear, RecurrentLayer
 from perception.amc import AMCCritic
-from perception.attention import AttentionLayer, MultiHeadAttention, attend, causal_mask
 from perception.checks import check_finite
 from perception.encoder import AgentTargetEncoder, Features, Weights
 from perception.flat import FlatEncoder
+from perception.functional import attend, causal_mask
+from perception.multi_head import MultiHeadAttention
 from perception.ragged import pad_scenes, unpad_scenes
+from perception.tanh_attention import AttentionLayer
 from perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
 
 __all__ = [

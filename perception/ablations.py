@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perception.attention import pool
 from perception.checks import check_choice, check_tokens, check_widths
+from perception.functional import pool
 
 
 class RecurrentLayer(nn.Module):
-    """A bidirectional GRU with the interface of :class:`perception.attention.AttentionLayer`, the paper's ablation.
+    """A bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
 
     ``z`` is what both directions say of each token, ``global_feature`` the sum of z. It depends on the order of
     the tokens; masked tokens are skipped.
@@ -37,12 +37,12 @@ class RecurrentLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         """X (..., L, feature_dim) and mask (..., L) -> z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        Raises what :meth:`perception.attention.AttentionLayer.forward` does, and ``ValueError`` if asked for the
+        Raises what :meth:`perception.AttentionLayer.forward` does, and ``ValueError`` if asked for the
         weights, since it has none.
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
-        check_tokens(x, mask, self.feature_dim)
+        mask = check_tokens(x, mask, self.feature_dim)
         lead, length = x.shape[:-2], x.shape[-2]
         if x.numel() == 0:
             empty = x.new_zeros(*lead, length, self.weight_dim)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.attention import AttentionLayer, zero_masked
 from perception.checks import check_choice, check_tokens, check_widths
+from perception.functional import zero_masked
+from perception.tanh_attention import AttentionLayer
 
 KINDS = ("amc", "no_prefix", "value_head")
 """The critic of the paper and its two ablations."""
@@ -30,7 +31,7 @@ class AMCCritic(nn.Module):
             ``"value_head"``: a linear map of the sum of all z.
 
     Attributes:
-        attention: the second :class:`perception.attention.AttentionLayer` (``"amc"`` only).
+        attention: the second :class:`perception.AttentionLayer` (``"amc"`` only).
         linear: maps [G; z], or z alone, to a number.
 
     Raises:
@@ -55,7 +56,7 @@ class AMCCritic(nn.Module):
 
         Args:
             z: (..., L, feature_dim), the pairs in their order; L from 0 up.
-            mask: bool (..., L), True where a pair is there; the others are skipped. None: all are.
+            mask: (..., L), of 0 and 1 in any dtype, 1 where a pair is there; the others are skipped. None: all are.
             return_contributions: return what each pair adds too.
 
         Returns:
@@ -64,9 +65,9 @@ class AMCCritic(nn.Module):
 
         Raises:
             ValueError: the last axis of z is not feature_dim, or the mask's shape is not (..., L).
-            TypeError: the mask is not bool.
+            TypeError: the mask is not a tensor.
         """
-        check_tokens(z, mask, self.feature_dim)
+        mask = check_tokens(z, mask, self.feature_dim)
         z = zero_masked(z, mask)
         if self.attention is not None:
             # The linear map of [G; z] in its two parts: of G it needs no more than the number that each v adds.

@@ -40,16 +40,56 @@ def check_share(name: str, value: float) -> None:
         raise ValueError(f"{name} is {value!r}; it must be a number from 0 to under 1")
 
 
-def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> None:
-    """Raise unless x is (..., *token axes, feature_dim) and the mask a bool of x's shape without its last axis."""
+def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
+    """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor.
+
+    Every number other than 0 counts as 1. No value is read, so that this compiles, exports and maps.
+    """
+    if not isinstance(mask, Tensor):
+        raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
+    return mask if mask.dtype == torch.bool else mask != 0
+
+
+def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> Tensor | None:
+    """Return the mask as bool; raise unless x is (..., *token axes, feature_dim), the mask (..., *token axes)."""
     if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
         raise ValueError(f"x has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
     if mask is None:
-        return
-    if mask.dtype != torch.bool:
-        raise TypeError(f"mask is {mask.dtype}; it must be torch.bool, True where a token is there")
+        return None
+    mask = as_mask(mask)
     if mask.shape != x.shape[:-1]:
         raise ValueError(f"mask has shape {tuple(mask.shape)}; x needs {tuple(x.shape[:-1])}")
+    return mask
+
+
+def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> None:
+    """Raise ValueError unless query (..., L, d_q), key (..., S, d_k) and value (..., S, d_v) fit; causal: L is S."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if x.ndim < 2:
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., length, width)")
+    length, keys = query.shape[-2], key.shape[-2]
+    if value.shape[-2] != keys:
+        raise ValueError(f"value has shape {tuple(value.shape)}; key {tuple(key.shape)} needs (..., {keys}, width)")
+    if causal and length != keys:
+        raise ValueError(f"causal attention needs as many keys ({keys}) as queries ({length})")
+
+
+def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:
+    """Return a mask from each query to each key, in any dtype, as a bool one of two axes or more.
+
+    Raises ValueError, with the hint, unless it broadcasts to (..., length, keys).
+    """
+    mask = as_mask(mask)
+    given = tuple(mask.shape)
+    if mask.ndim == 1:
+        mask = mask.unsqueeze(0)
+    # Compared one by one: `in` does not hold for the symbols of sizes that a compiler leaves open.
+    fits = mask.ndim > 1 and all(
+        bool(size == whole) or bool(size == 1) for size, whole in zip(mask.shape[-2:], (length, keys), strict=True)
+    )
+    if not fits:
+        raise ValueError(f"mask has shape {given}; it must broadcast to (..., {length}, {keys}){hint}")
+    return mask
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:

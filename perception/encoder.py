@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from perception.ablations import RecurrentLayer
-from perception.attention import AttentionLayer, pool, zero_masked
 from perception.checks import check_choice, check_count, check_tokens, check_widths
+from perception.functional import pool, zero_masked
+from perception.tanh_attention import AttentionLayer
 
 ATTEND_OVER = ("agents", "targets", "pairs", "axes")
 """Over what the encoder attends."""
@@ -72,7 +73,7 @@ class AgentTargetEncoder(nn.Module):
         weight_dim: f, width of the outputs.
         attend_over: ``"agents"``, ``"targets"``, ``"pairs"`` or ``"axes"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
-        num_heads, scaled: see :class:`perception.attention.AttentionLayer`.
+        num_heads, scaled: see :class:`perception.AttentionLayer`.
         embed_layers: how many linear maps with a ReLU a pair's features go through first; 1 or more (the
             paper's coordinator has 2).
         frequencies: K, how many sines and cosines of every feature x stand beside it at the entrance: sin(pi k x) and
@@ -129,8 +130,8 @@ class AgentTargetEncoder(nn.Module):
 
         Args:
             pairs: (..., n, m, feature_dim), any number of leading axes, also none; n and m from 0 up.
-            mask: bool (..., n, m), True where a pair is there. None: all are. An agent without any pair is
-                taken to be absent.
+            mask: (..., n, m), of 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32), 1 where a
+                pair is there. None: all are. An agent without any pair is taken to be absent.
             need_weights: return the weights of the attention too.
 
         Returns:
@@ -138,9 +139,9 @@ class AgentTargetEncoder(nn.Module):
 
         Raises:
             ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
-            TypeError: the mask is not bool.
+            TypeError: the mask is not a tensor.
         """
-        check_tokens(pairs, mask, self.feature_dim, axes=2)
+        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         if self.attend_over == "pairs":
             all_there = None if mask is None else mask.flatten(-2)

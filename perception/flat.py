@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.attention import zero_masked
 from perception.checks import check_tokens, check_widths
 from perception.encoder import Features
+from perception.functional import zero_masked
 
 
 class FlatEncoder(nn.Module):
@@ -37,7 +37,7 @@ class FlatEncoder(nn.Module):
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
         """See :meth:`perception.encoder.AgentTargetEncoder.forward`; n and m other than its own are a ValueError."""
-        check_tokens(pairs, mask, self.feature_dim, axes=2)
+        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
                 f"pairs are of {pairs.shape[-3]} agents and {pairs.shape[-2]} targets; "

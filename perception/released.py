@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from perception.amc import AMCCritic
-from perception.attention import AttentionLayer
+from perception.tanh_attention import AttentionLayer
 
 Net = TypeVar("Net", bound=nn.Module)
 

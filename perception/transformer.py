@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor, nn
 
-from perception.attention import MultiHeadAttention
 from perception.checks import check_share, check_widths
+from perception.functional import finite_if_unseen
+from perception.multi_head import MultiHeadAttention, pairwise_mask
 from perception.scores import Score
 
 
@@ -76,9 +77,9 @@ class EncoderBlock(nn.Module):
 
     Args:
         embed_dim: width of a token.
-        num_heads: see :class:`perception.attention.MultiHeadAttention`.
+        num_heads: see :class:`perception.MultiHeadAttention`.
         hidden_dim: width between W_1 and W_2; None: four times embed_dim.
-        score: see :class:`perception.attention.MultiHeadAttention`.
+        score: see :class:`perception.MultiHeadAttention`.
         dropout: of the weights and of both branches, while training.
         norm_first: normalise before the branches instead of after the sums.
 
@@ -106,10 +107,23 @@ class EncoderBlock(nn.Module):
         self.norm_first = norm_first
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, *, causal: bool = False, need_weights: bool = False
+        self,
+        x: Tensor,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(..., L, embed_dim) and a mask as for the attention -> the same shape, and the weights or None."""
+        """(..., L, embed_dim) -> the same shape, and the weights or None.
+
+        For the masks see :meth:`perception.MultiHeadAttention.forward`; tokens that no query may look at may
+        be NaN or infinite.
+        """
         first, second = self.norms
+        mask = pairwise_mask(x, x, mask, key_mask)
+        if mask is not None:
+            x = finite_if_unseen(x, mask.any(-2))
         attended, weights = self.attention(
             first(x) if self.norm_first else x, mask=mask, causal=causal, need_weights=need_weights
         )

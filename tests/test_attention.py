@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-import perception.attention as attention_module
+import perception.functional as functional_module
+import perception.tanh_attention as tanh_module
 from perception import (
     AttentionLayer,
     EncoderBlock,
@@ -98,7 +99,7 @@ def test_scores_by_their_equations(lead):
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("long", [False, True])
 def test_the_fused_path_is_the_written_out_one(name, long, monkeypatch):
-    monkeypatch.setattr(attention_module, "_FUSED_FROM", 1 if long else 10**9)
+    monkeypatch.setattr(functional_module, "_LONG_FROM", 1 if long else 10**9)
     score = make_score(name, 4).double()
     query, key, value = random(2, 3, 6, 4).requires_grad_(), random(2, 3, 5, 4), random(2, 3, 5, 7)
     mask = torch.rand(2, 1, 1, 5) > 0.3
@@ -145,7 +146,7 @@ def test_multi_head_attention_is_pytorchs(num_heads, causal):
         theirs.out_proj.bias.copy_(ours.output.bias)
     query, key, value = random(3, 5, 8), random(3, 5, 8), random(3, 5, 8)
     padding = torch.tensor([[True] * 5, [True, True, True, False, False], [True, False, True, False, True]])
-    output, weights = ours(query, key, value, mask=padding, causal=causal, need_weights=True)
+    output, weights = ours(query, key, value, key_mask=padding, causal=causal, need_weights=True)
     expected, expected_weights = theirs(
         query, key, value, key_padding_mask=~padding, attn_mask=~causal_mask(5) if causal else None,
         average_attn_weights=False,
@@ -160,7 +161,7 @@ def test_heads_masks_and_leading_axes(lead):
     module = MultiHeadAttention(8, 2, query_dim=3, key_dim=4, value_dim=5, score="additive").double()
     query, key, value = random(*lead, 6, 3), random(*lead, 7, 4), random(*lead, 7, 5)
     mask = torch.rand(*lead, 7) > 0.4
-    output, weights = module(query, key, value, mask=mask, need_weights=True)
+    output, weights = module(query, key, value, key_mask=mask, need_weights=True)
     assert output.shape == (*lead, 6, 8)
     assert weights.shape == (*lead, 2, 6, 7)
     assert not weights.masked_select(~mask[..., None, None, :]).any()
@@ -183,7 +184,7 @@ def test_dropout_only_while_training():
 
 
 @pytest.mark.parametrize("long", [False, True])
-@pytest.mark.parametrize("pooling", attention_module.POOLINGS)
+@pytest.mark.parametrize("pooling", tanh_module.POOLINGS)
 @pytest.mark.parametrize(
     "options",
     [
@@ -195,7 +196,7 @@ def test_dropout_only_while_training():
     ],
 )
 def test_the_layers_options_by_their_equations(options, pooling, long, monkeypatch):
-    monkeypatch.setattr(attention_module, "_FUSED_FROM", 1 if long else 10**9)
+    monkeypatch.setattr(functional_module, "_LONG_FROM", 1 if long else 10**9)
     torch.manual_seed(0)
     layer = AttentionLayer(8, 8, pooling=pooling, **options).double()
     if layer.pool_query is not None:
@@ -229,7 +230,7 @@ def test_the_layers_options_by_their_equations(options, pooling, long, monkeypat
     torch.testing.assert_close(shown, weights * mask[:, None, :, None])
 
 
-@pytest.mark.parametrize("pooling", attention_module.POOLINGS)
+@pytest.mark.parametrize("pooling", tanh_module.POOLINGS)
 @settings(deadline=None, max_examples=15)
 @given(length=st.integers(0, 4), there=st.integers(0, 4), lead=st.sampled_from(LEADS))
 def test_padding_changes_nothing_for_any_pooling(pooling, length, there, lead):
@@ -292,7 +293,7 @@ def test_the_encoder_block_is_pytorchs(norm_first):
         theirs.linear2.load_state_dict(ours.feed_forward[2].state_dict())
     x = random(3, 5, 8)
     padding = torch.tensor([[True] * 5, [True, True, True, False, False], [True] * 5])
-    torch.testing.assert_close(ours(x, padding)[0], theirs(x, src_key_padding_mask=~padding))
+    torch.testing.assert_close(ours(x, key_mask=padding)[0], theirs(x, src_key_padding_mask=~padding))
     assert ours(x, need_weights=True)[1].shape == (3, 2, 5, 5)
 
 
@@ -328,9 +329,9 @@ def test_finite_or_where_not():
         (
             lambda: MultiHeadAttention(8)(torch.zeros(3, 8), mask=torch.ones(4, dtype=torch.bool)),
             ValueError,
-            r"mask has shape \(4,\); it must be \(3,\) or",
+            r"mask has shape \(4,\); it must broadcast to \(\.\.\., 3, 3\).* is key_mask",
         ),
-        (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), mask=torch.ones(3)), TypeError, "mask is torch.float32"),
+        (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), mask=[1, 1, 1]), TypeError, "mask is a list; expected a ten"),
         (
             lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True),
             ValueError,

@@ -246,7 +246,7 @@ def test_bad_checkpoints(tmp_path, monkeypatch):
     [
         (lambda: AMCCritic(6, kind="best"), ValueError, "kind is 'best'; it must be one of amc, no_prefix, value_head"),
         (lambda: AMCCritic(6)(torch.zeros(3, 5)), ValueError, r"x has shape \(3, 5\)"),
-        (lambda: AMCCritic(6)(torch.zeros(3, 6), torch.ones(3)), TypeError, "mask is torch.float32"),
+        (lambda: AMCCritic(6)(torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
         (lambda: RecurrentLayer(4, 5), ValueError, "weight_dim is 5; it must be even"),
         (lambda: NoisyLinear(4, 5, sigma=-1), ValueError, "sigma is -1; it must be a number, 0 or more"),
     ],

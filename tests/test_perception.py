@@ -155,7 +155,7 @@ def test_gradients_are_exact():
             ValueError,
             r"mask has shape \(4,\); x needs \(3,\)",
         ),
-        (lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), torch.ones(3)), TypeError, "mask is torch.float32"),
+        (lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
     ],
 )
 def test_bad_input(call, error, says):

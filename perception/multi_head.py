@@ -1,0 +1,161 @@
+"""Multi-head attention, self- or cross-."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
+from perception.functional import attend_finite, finite_if_unseen, join_heads, split_heads, weights_by_head
+from perception.scores import Score, make_score
+
+
+class MultiHeadAttention(nn.Module):
+    """Multi-head attention, self- or cross- (Vaswani and others, NeurIPS 2017, section 3.2.2).
+
+    ``output = W_o [head_1; ...; head_h]``, ``head_i = softmax(score(q_i, k_i)) v_i``, where q, k, v are linear maps of
+    the inputs, cut into h parts.
+
+    Args:
+        embed_dim: width of the inputs and of the output, unless they have one of their own.
+        num_heads: h; without `head_dim` it must divide embed_dim.
+        query_dim, key_dim, value_dim: widths of the inputs; None: embed_dim.
+        head_dim: width of a head's q, k and v; None: embed_dim / h. 8 heads of 3 on a width of 4 go from 4 to 24 and
+            back to 4.
+        output_dim: width of the output; None: embed_dim.
+        output_map: whether there is W_o; without it the output is the heads side by side, h * head_dim wide.
+        score: a name out of :data:`perception.scores.SCORES`, or a score for the width of a head.
+        bias: whether the linear maps have one.
+        dropout: of the weights, while training.
+
+    Attributes:
+        query, key, value: linear maps to h * head_dim.
+        output: W_o; ``nn.Identity`` if there is none.
+
+    Raises:
+        ValueError: an option out of its range, or an output_dim without an output map.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int = 1,
+        *,
+        query_dim: int | None = None,
+        key_dim: int | None = None,
+        value_dim: int | None = None,
+        head_dim: int | None = None,
+        output_dim: int | None = None,
+        output_map: bool = True,
+        score: str | Score = "scaled_dot",
+        bias: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        if output_dim is not None and not output_map:
+            raise ValueError(f"output_dim is {output_dim}; without the output map it must be None")
+        widths = [embed_dim if width is None else width for width in (query_dim, key_dim, value_dim, output_dim)]
+        check_widths(
+            embed_dim=embed_dim, query_dim=widths[0], key_dim=widths[1], value_dim=widths[2], output_dim=widths[3]
+        )
+        if head_dim is None:
+            check_heads(embed_dim, num_heads)
+            head_dim = embed_dim // num_heads
+        check_widths(num_heads=num_heads, head_dim=head_dim)
+        check_share("dropout", dropout)
+        self.num_heads, self.dropout = num_heads, dropout
+        inner = num_heads * head_dim
+        self.query, self.key, self.value = (nn.Linear(width, inner, bias=bias) for width in widths[:3])
+        self.output = nn.Linear(inner, widths[3], bias=bias) if output_map else nn.Identity()
+        self.score = make_score(score, head_dim)
+        for linear in (self.query, self.key, self.value, self.output):
+            if isinstance(linear, nn.Linear):
+                nn.init.xavier_uniform_(linear.weight)
+                if bias:
+                    nn.init.zeros_(linear.bias)
+
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        causal: bool = False,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend; a key takes part where `mask`, `key_mask` and `causal` all let it. Leading axes broadcast.
+
+        Args:
+            query: (..., L, query_dim).
+            key: (..., S, key_dim); None: the query (self-attention).
+            value: (..., S, value_dim); None: the key.
+            mask: which query may look at which key, broadcastable to (..., L, S), of 0 and 1 in any dtype; the same for
+                all heads. A padding mask with an axis for the queries, (..., 1, S), is one.
+            key_mask: which keys are there (padding), (..., S), of 0 and 1 in any dtype.
+            causal: query i may look at the keys up to i.
+            need_weights: return the weights too.
+
+        Returns:
+            The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. A query that no key is
+            left to has the output map's bias. Tokens that no query may look at may be NaN or infinite (so may the
+            queries from there, in self-attention): neither the other outputs nor gradients depend on them.
+
+        Raises:
+            ValueError: a width that is not the module's, or a mask whose shape does not fit.
+            TypeError: a mask is not a tensor.
+        """
+        key = query if key is None else key
+        value = key if value is None else value
+        for name, given, linear in (
+            ("query", query, self.query), ("key", key, self.key), ("value", value, self.value)
+        ):  # fmt: skip
+            if given.ndim < 2 or given.shape[-1] != linear.in_features:
+                raise ValueError(
+                    f"{name} has shape {tuple(given.shape)}; it must be (..., length, {linear.in_features})"
+                )
+        check_attended(query, key, value, causal)
+        mask = pairwise_mask(query, key, mask, key_mask)
+        if mask is not None:
+            seen = mask.any(-2)
+            clean = finite_if_unseen(key, seen)
+            # One tensor given as several stays one.
+            query, value = (
+                clean if query is key else query,
+                clean if value is key else finite_if_unseen(value, seen),
+            )
+            key = clean
+            mask = mask.unsqueeze(-3) if self.num_heads > 1 else mask
+        heads, weights = attend_finite(
+            split_heads(self.query(query), self.num_heads),
+            split_heads(self.key(key), self.num_heads),
+            split_heads(self.value(value), self.num_heads),
+            score=self.score,
+            mask=mask,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        outputs = self.output(join_heads(heads, self.num_heads))
+        return outputs, None if weights is None else weights_by_head(weights, self.num_heads)
+
+
+def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+    """Both masks of :meth:`MultiHeadAttention.forward` as a bool one, (..., L or 1, S or 1); None if both are."""
+    length, keys = query.shape[-2], key.shape[-2]
+    lead = max(query.ndim, key.ndim) - 2
+    if mask is not None:
+        hint = f", from each query to each key. Which keys are there, (..., {keys}), is key_mask"
+        mask = check_pairs(mask, length, keys, hint)
+        if mask.ndim > lead + 2:
+            raise ValueError(f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}){hint}")
+    if key_mask is not None:
+        key_mask = as_mask(key_mask, "key_mask")
+        if not 1 <= key_mask.ndim <= lead + 1 or key_mask.shape[-1] != keys:
+            raise ValueError(
+                f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. From each query to "
+                f"each key, (..., {length}, {keys}), is mask"
+            )
+        key_mask = key_mask.unsqueeze(-2)
+        mask = key_mask if mask is None else mask & key_mask
+    return mask

@@ -1,0 +1,258 @@
+"""The tanh-projected attention of HiT-MAC."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import _has_any_global_hook
+
+from perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
+from perception.functional import (
+    attend_finite,
+    count_tokens,
+    is_long,
+    is_recorded,
+    is_transformed,
+    join_heads,
+    masked_softmax,
+    pool,
+    product,
+    split_heads,
+    weights_by_head,
+    zero_masked,
+)
+
+POOLINGS = ("sum", "mean", "max", "attention")
+"""How a sequence of outputs becomes one."""
+
+# From this many numbers of input on, the three maps of the tanh-projected layer are one function with a gradient of its
+# own; under it the start of that function costs more than it saves.
+_ONE_FUNCTION_FROM = 2**16
+
+
+class _TanhMaps(torch.autograd.Function):
+    """``tanh(x W_i^T + b_i)`` for the three maps of one x (N, d), faster than apart.
+
+    PyTorch's tanh takes six times as long on a CPU as its sigmoid, and ``tanh(u) = 2 sigmoid(2 u) - 1``, which is good
+    to the rounding of 1; the gradients of the three maps by x are added up in the matrix product, without a tensor for
+    each.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *maps: Tensor) -> tuple[Tensor, ...]:
+        weights, biases = maps[:3], maps[3:]
+        outputs = tuple(
+            torch.addmm(bias + bias, x, (weight + weight).t()).sigmoid_().mul_(2.0).sub_(1.0)
+            for weight, bias in zip(weights, biases, strict=True)
+        )
+        ctx.save_for_backward(x, *weights, *outputs)
+        ctx.set_materialize_grads(False)
+        return outputs
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        x, *rest = ctx.saved_tensors
+        needed = ctx.needs_input_grad
+        of_x = None
+        of_maps: list[Tensor | None] = [None] * 6
+        # Whether the gradient itself is to be differentiated or mapped over: then nothing is done in place.
+        again = torch.is_grad_enabled() or is_transformed(*(one for one in gradients if one is not None))
+        for i, (gradient, weight, output) in enumerate(zip(gradients, rest[:3], rest[3:], strict=True)):
+            if gradient is None:  # nothing was made of this map
+                continue
+            inner = gradient * (1.0 - output * output) if again else torch.ops.aten.tanh_backward(gradient, output)
+            if needed[0]:
+                if of_x is not None and not again:
+                    of_x.addmm_(inner, weight)
+                else:
+                    of_x = inner @ weight if of_x is None else of_x + inner @ weight
+            of_maps[i] = inner.t() @ x if needed[1 + i] else None
+            of_maps[3 + i] = inner.sum(0) if needed[4 + i] else None
+        return of_x, *of_maps
+
+
+def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
+    """Whether a call of the module is ``x W^T + b`` and nothing else: no subclass, no hook, a plain `dtype`."""
+    return (
+        type(module) is nn.Linear  # a parametrised one is of a class of its own
+        and "forward" not in vars(module)
+        and not module._forward_hooks
+        and not module._forward_pre_hooks
+        and not module._backward_hooks
+        and not module._backward_pre_hooks
+        and all(type(x) in (Tensor, nn.Parameter) and x.dtype == dtype for x in (module.weight, module.bias))
+    )
+
+
+def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
+    """Whether the three maps of x may be computed together: here and now, on a CPU, from plain linear maps."""
+    return (
+        x.numel() >= _ONE_FUNCTION_FROM
+        and type(x) in (Tensor, nn.Parameter)
+        and x.device.type == "cpu"
+        # In half precision the sigmoid has too few digits left near 0.
+        and x.dtype in (torch.float32, torch.float64)
+        and not is_recorded()
+        and not torch.is_autocast_enabled("cpu")
+        and not _has_any_global_hook()
+        and all(_is_plain_linear(module, x.dtype) for module in maps)
+        and not is_transformed(x, *(parameter for module in maps for parameter in (module.weight, module.bias)))
+    )
+
+
+class AttentionLayer(nn.Module):
+    """The tanh-projected self-attention of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
+
+    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, each a linear map with bias;
+    ``z = softmax(q k^T) v`` without scaling; ``global_feature = sum of z over the sequence``.
+    The options, all off by default, are what others do.
+
+    Args:
+        feature_dim: width of an input token.
+        weight_dim: width of q, k and v, and so of the outputs.
+        num_heads: attend in so many parts of the width apart; it must divide weight_dim.
+        scaled: divide the scores by the root of a head's width.
+        pooling: how z becomes the global feature: ``"sum"``, the paper's, which grows with the sequence; ``"mean"``
+            and ``"max"``, which do not; ``"attention"``: weighted by a learned query.
+        residual: add the input to z (feature_dim must be weight_dim).
+        layer_norm: normalise z, after the residual.
+        dropout: of the weights, while training.
+
+    Attributes:
+        Q, K, V: the three ``nn.Linear(feature_dim, weight_dim)``; weights start Xavier-uniform, biases 0.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    def __init__(
+        self,
+        feature_dim: int,
+        weight_dim: int,
+        *,
+        num_heads: int = 1,
+        scaled: bool = False,
+        pooling: str = "sum",
+        residual: bool = False,
+        layer_norm: bool = False,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        check_heads(weight_dim, num_heads)
+        check_choice("pooling", pooling, POOLINGS)
+        check_share("dropout", dropout)
+        if residual and feature_dim != weight_dim:
+            raise ValueError(f"residual needs feature_dim ({feature_dim}) and weight_dim ({weight_dim}) to be the same")
+        self.feature_dim, self.weight_dim, self.num_heads = feature_dim, weight_dim, num_heads
+        self.scaled, self.pooling, self.residual, self.dropout = scaled, pooling, residual, dropout
+        self.Q, self.K, self.V = (nn.Linear(feature_dim, weight_dim) for _ in range(3))
+        for linear in (self.Q, self.K, self.V):
+            nn.init.xavier_uniform_(linear.weight)
+            nn.init.zeros_(linear.bias)
+        self.norm = nn.LayerNorm(weight_dim) if layer_norm else None
+        self.pool_query = nn.Parameter(torch.zeros(weight_dim)) if pooling == "attention" else None
+
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, ...]:
+        """Attend over a sequence.
+
+        Args:
+            x: (..., L, feature_dim), any number of leading axes, also none; L from 0 up.
+            mask: (..., L), of 0 and 1 in any dtype, 1 where a token is there. None: all are.
+            need_weights: return the weights too.
+
+        Returns:
+            ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and if asked for
+            the weights (..., num_heads, L, L). What a masked token holds changes neither values nor gradients.
+
+        Raises:
+            ValueError: the last axis of x is not feature_dim, or the mask's shape is not (..., L).
+            TypeError: the mask is not a tensor.
+        """
+        mask = check_tokens(x, mask, self.feature_dim)
+        x = zero_masked(x, mask)
+        query, key, value = self.project(x)
+        z, weights = attend_finite(
+            query,
+            key,
+            value,
+            mask=_over_keys(mask, self.num_heads),
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+            keyless=False,  # only where no token is there at all, and then all of z is dropped
+        )
+        z = self._finish(join_heads(z, self.num_heads), x, mask)
+        global_feature = self._pool(z, mask)
+        if not need_weights:
+            return z, global_feature
+        assert weights is not None
+        weights = weights_by_head(weights, self.num_heads)
+        return z, global_feature, weights if mask is None else weights * mask[..., None, :, None]
+
+    def global_feature(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """The global feature (..., weight_dim) alone; for sequences that are not long it costs less than with all of z.
+
+        See :meth:`forward`.
+        """
+        mask = check_tokens(x, mask, self.feature_dim)
+        plain = self.pooling in ("sum", "mean") and not self.residual and self.norm is None
+        if not plain or (self.training and self.dropout > 0.0) or is_long(x, x):
+            return self(x, mask)[1]
+        query, key, value = self.project(zero_masked(x, mask))
+        keys = _over_keys(mask, self.num_heads)
+        weights = masked_softmax(product(query, key.mT), keys, keyless=False)
+        # Pooling the weights before the values is pooling z: sum_i z_i = (sum_i w_i) v.
+        pooled = weights.sum(-2, keepdim=True) if keys is None else product(keys.to(x.dtype), weights)
+        total = join_heads(product(pooled, value), self.num_heads).squeeze(-2)
+        return total if self.pooling == "sum" else total / count_tokens(x, mask)
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v, (..., L, weight_dim) or with several heads (..., num_heads, L, weight_dim / num_heads)."""
+        maps = (self.Q, self.K, self.V)
+        if _in_one_function(x, maps):
+            flat = _TanhMaps.apply(
+                x.reshape(-1, self.feature_dim), *(linear.weight for linear in maps), *(linear.bias for linear in maps)
+            )
+            query, key, value = (one.view(*x.shape[:-1], one.shape[-1]) for one in flat)
+        else:
+            query, key, value = maps[0](x).tanh(), maps[1](x).tanh(), maps[2](x).tanh()
+        if self.num_heads > 1:
+            query, key, value = (split_heads(one, self.num_heads) for one in (query, key, value))
+        if self.scaled:
+            query = query / query.shape[-1] ** 0.5
+        return query, key, value
+
+    def _finish(self, z: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:
+        if self.residual:
+            z = z + x
+        if self.norm is not None:
+            z = self.norm(z)
+        return z if mask is None else z * mask.unsqueeze(-1)
+
+    def _pool(self, z: Tensor, mask: Tensor | None) -> Tensor:
+        """One (..., weight_dim) for all of z, whose masked tokens are zero."""
+        if self.pooling == "attention":
+            assert self.pool_query is not None
+            keys = None if mask is None else mask.unsqueeze(-2)
+            return (masked_softmax((z @ self.pool_query).unsqueeze(-2), keys) @ z).squeeze(-2)
+        if self.pooling == "max":
+            if z.shape[-2] == 0:
+                return z.sum(-2)
+            if mask is None:
+                return z.amax(-2)
+            highest = z.masked_fill(~mask.unsqueeze(-1), torch.finfo(z.dtype).min).amax(-2)
+            return highest * mask.any(-1, keepdim=True)
+        return pool(z, mask, self.pooling)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"pooling={self.pooling!r}, num_heads={self.num_heads}"
+
+
+def _over_keys(mask: Tensor | None, num_heads: int) -> Tensor | None:
+    """A mask (..., L) of the tokens as one of the keys, for all queries and heads."""
+    if mask is None:
+        return None
+    return mask.unsqueeze(-2) if num_heads == 1 else mask.unsqueeze(-2).unsqueeze(-2)
