@@ -11,7 +11,7 @@ from torch import Tensor
 
 # A block of rows of the table of scores has about so many of them, and so many rows at least. It depends on the length
 # alone: the sums of a sequence are taken in the same order in every batch.
-_BLOCK, _ROWS = 2**18, 16
+_BLOCK, _ROWS = 2**17, 16
 
 # exp() of scores up to this, one over it, and the square of that, which second derivatives hold, stay in range.
 _LIMIT = {torch.float64: 256.0, torch.float32: 32.0}
