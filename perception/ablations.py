@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
 from perception.checks import check_choice, check_tokens, check_widths
-from perception.functional import pool
+from perception.functional import pool, zero_masked
+from perception.recurrent import Recurrence
 
 
 class RecurrentLayer(nn.Module):
-    """A bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
+    """A bidirectional GRU or LSTM with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
 
     ``z`` is what both directions say of each token, ``global_feature`` the sum of z. It depends on the order of
     the tokens; masked tokens are skipped.
@@ -20,19 +23,27 @@ class RecurrentLayer(nn.Module):
         feature_dim: width of an input token.
         weight_dim: width of z; even, half for each direction.
         pooling: ``"sum"`` or ``"mean"``.
+        cell: ``"gru"``, the paper's, or ``"lstm"``.
+        num_layers: number of recurrent layers; each further one reads both directions of the one before.
+
+    Attributes:
+        gru or lstm: the :class:`perception.recurrent.Recurrence`, with the parameters of ``nn.GRU`` or ``nn.LSTM``.
 
     Raises:
         ValueError: an option out of its range.
     """
 
-    def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
+    def __init__(
+        self, feature_dim: int, weight_dim: int, *, pooling: str = "sum", cell: str = "gru", num_layers: int = 1
+    ) -> None:
         super().__init__()
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_choice("pooling", pooling, ("sum", "mean"))
         if weight_dim % 2:
             raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
         self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
-        self.gru = nn.GRU(feature_dim, weight_dim // 2, batch_first=True, bidirectional=True)
+        self.cell = cell
+        self.add_module(cell, Recurrence(feature_dim, weight_dim // 2, cell, num_layers))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         """X (..., L, feature_dim) and mask (..., L) -> z (..., L, weight_dim) and global_feature (..., weight_dim).
@@ -43,26 +54,9 @@ class RecurrentLayer(nn.Module):
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
         mask = check_tokens(x, mask, self.feature_dim)
-        lead, length = x.shape[:-2], x.shape[-2]
-        if x.numel() == 0:
-            empty = x.new_zeros(*lead, length, self.weight_dim)
-            return empty, empty.sum(-2)
-        flat = x.reshape(-1, length, self.feature_dim)
-        if mask is None:
-            z = self.gru(flat)[0]
-        else:
-            there = mask.reshape(-1, length)
-            # The tokens that are there, moved to the front: the GRU reads those and no more.
-            order = there.to(torch.uint8).argsort(dim=-1, descending=True, stable=True).unsqueeze(-1)
-            front = flat.gather(1, order.expand_as(flat)).masked_fill(
-                ~there.gather(1, order[..., 0]).unsqueeze(-1), 0.0
-            )
-            lengths = there.sum(-1).clamp(min=1).cpu()
-            packed = nn.utils.rnn.pack_padded_sequence(front, lengths, batch_first=True, enforce_sorted=False)
-            read, _ = nn.utils.rnn.pad_packed_sequence(self.gru(packed)[0], batch_first=True, total_length=length)
-            z = torch.zeros_like(read).scatter(1, order.expand_as(read), read)
-            z = z.masked_fill(~there.unsqueeze(-1), 0.0)
-        z = z.unflatten(0, lead) if lead else z.squeeze(0)
+        flat = zero_masked(x, mask).reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+        z = self.get_submodule(self.cell)(flat, None if mask is None else mask.reshape(flat.shape[:-1]))
+        z = zero_masked(z.reshape(*x.shape[:-1], self.weight_dim), mask)
         return z, pool(z, mask, self.pooling)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from perception.checks import check_choice, check_tokens, check_widths
 from perception.functional import zero_masked
+from perception.prefixes import prefix_sums
 from perception.tanh_attention import AttentionLayer
 
 KINDS = ("amc", "no_prefix", "value_head")
@@ -20,9 +21,9 @@ class AMCCritic(nn.Module):
     layer over that prefix, and 0 for the empty one (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
     contribution, after Shapley).
 
-    All prefixes come from one pass: with the scores ``s = q k^T``, ``A = exp(s)`` and its running sums
-    ``S[i, j] = sum over l <= j of A[i, l]``, the prefix 1..j has ``G_j = sum over l <= j of W[j, l] v_l`` with
-    ``W[j, l] = sum over i <= j of A[i, l] / S[i, j]``, a matrix product.
+    All prefixes come from one pass: with the scores ``s = q k^T`` the prefix 1..j has ``G_j = sum over i <= j of
+    (sum over l <= j of exp(s[i, l]) v_l) / (sum over l <= j of exp(s[i, l]))``, two running sums along each row. The
+    linear map needs one number of every v, so that they cost L^2 operations; memory grows with L.
 
     Args:
         feature_dim: width of a pair's feature z.
@@ -72,8 +73,11 @@ class AMCCritic(nn.Module):
         if self.attention is not None:
             # The linear map of [G; z] in its two parts: of G it needs no more than the number that each v adds.
             of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
-            weights, value = self._prefixes(z, mask)
-            contributions = (weights @ (value @ of_prefix).unsqueeze(-1)).squeeze(-1) + z @ of_pair
+            query, key, value = self.attention.project(z)
+            # By tanh, a score lies within +-weight_dim.
+            sums = prefix_sums(query, key, value @ of_prefix, mask, float(self.weight_dim)).to(value.dtype)
+            # Each pair gets the prefix of those before it, the first none.
+            contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
         else:
             contributions = z @ self.linear.weight.squeeze(0)
         if self.kind == "value_head":
@@ -84,27 +88,3 @@ class AMCCritic(nn.Module):
                 contributions = contributions * mask
             total = contributions.sum(-1)
         return (total, contributions) if return_contributions else total
-
-    def _prefixes(self, z: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
-        """Of every pair (..., L, L) how much of each value (..., L, weight_dim) is in the G of those before it."""
-        assert self.attention is not None
-        query, key, value = self.attention.project(z)
-        scores = query @ key.mT  # (..., L, L)
-        length = z.shape[-2]
-        if length == 0:
-            return scores, value
-        # By tanh a score lies within +-weight_dim. Around the middle of a row, exp() of it and its inverse stay within
-        # double precision up to a width of 700, where single precision would end at 87.
-        double = torch.float32 if z.device.type == "mps" else torch.float64
-        middle = (scores.detach().amax(-1, keepdim=True) + scores.detach().amin(-1, keepdim=True)) / 2
-        powers = (scores - middle).to(double).exp()  # A, (..., i, l)
-        reached = torch.ones(length, length, dtype=torch.bool, device=z.device).triu()  # [i, j]: i <= j
-        if mask is not None:
-            powers = powers * mask.unsqueeze(-2)
-            reached = reached & mask.unsqueeze(-1)
-        # Where i <= j and i is there, S[i, j] holds A[i, i] at least; elsewhere nothing is divided.
-        sums = powers.cumsum(-1).masked_fill(~reached, 1.0)
-        weights = ((reached / sums).mT @ powers).tril()  # W, (..., j, l)
-        # Each pair gets the prefix of the one before it, the first none.
-        before = weights.roll(1, -2) * (torch.arange(length, device=z.device) > 0).unsqueeze(-1)
-        return before.to(value.dtype), value

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from perception.attention import attend
+from perception.functional import attend
 from perception.encoder import AgentTargetEncoder
 from perception.scores import ScaledDot
 

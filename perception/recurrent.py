@@ -1,0 +1,137 @@
+"""Bidirectional recurrent networks that skip masked tokens, in operations that map, compile and export."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from perception.checks import check_choice, check_widths
+
+CELLS = {"gru": 3, "lstm": 4}
+"""The cells, and how many gates each has."""
+
+
+class Recurrence(nn.Module):
+    """Stacked bidirectional GRUs or LSTMs, equal to ``nn.GRU`` and ``nn.LSTM`` over the tokens that are there.
+
+    A masked token leaves the state of either direction as it is. The parameters have PyTorch's names, shapes and start,
+    so that tensors of one load into the other. PyTorch's own modules can be neither mapped nor compiled, nor exported
+    for every length.
+
+    GRU (Cho and others, EMNLP 2014), from the last state h:
+    ``r, z = sigmoid(W_i x + b_i + W_h h + b_h)``, ``n = tanh(W_i x + b_i + r (W_h h + b_h))``,
+    ``h' = (1 - z) n + z h``. LSTM (Hochreiter and Schmidhuber, 1997, with forget gates), with a memory c:
+    ``i, f, o = sigmoid(W_i x + b_i + W_h h + b_h)``, ``g = tanh(W_i x + b_i + W_h h + b_h)``, ``c' = f c + i g``,
+    ``h' = o tanh(c')``. Each gate has rows of its own in W_i, W_h, b_i and b_h.
+
+    Args:
+        input_dim: width of a token.
+        hidden_dim: H, width of each direction's state.
+        cell: ``"gru"`` or ``"lstm"``.
+        num_layers: each further layer reads both directions of the one before.
+
+    Raises:
+        ValueError: a number under 1 or an unknown cell.
+    """
+
+    def __init__(self, input_dim: int, hidden_dim: int, cell: str = "gru", num_layers: int = 1) -> None:
+        super().__init__()
+        check_widths(input_dim=input_dim, hidden_dim=hidden_dim, num_layers=num_layers)
+        check_choice("cell", cell, tuple(CELLS))
+        self.input_dim, self.hidden_dim, self.cell, self.num_layers = input_dim, hidden_dim, cell, num_layers
+        rows, bound = CELLS[cell] * hidden_dim, hidden_dim**-0.5
+        for layer in range(num_layers):
+            width = 2 * hidden_dim if layer else input_dim
+            for direction in ("", "_reverse"):
+                for name, shape in (
+                    ("weight_ih", (rows, width)), ("weight_hh", (rows, hidden_dim)), ("bias_ih", (rows,)),
+                    ("bias_hh", (rows,)),
+                ):  # fmt: skip
+                    start = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
+                    self.register_parameter(f"{name}_l{layer}{direction}", start)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """(N, L, input_dim), all finite, and bool (N, L) -> the states of both directions (N, L, 2 * hidden_dim)."""
+        if x.shape[1] == 0:  # one token that is dropped keeps all parameters in the graph
+            return self(functional.pad(x, (0, 0, 0, 1)))[:, :0]
+        x = x.transpose(0, 1)  # (L, N, d)
+        there = None if mask is None else _both_ways(mask.mT.unsqueeze(-1), mask.mT.unsqueeze(-1))  # (L, 2, N, 1)
+        for layer in range(self.num_layers):
+            x = self._layer(x, there, layer)
+        return x.transpose(0, 1)
+
+    def _layer(self, x: Tensor, there: Tensor | None, layer: int) -> Tensor:
+        """(L, N, d) -> (L, N, 2 H)."""
+
+        def pair(name: str) -> tuple[Tensor, Tensor]:
+            return getattr(self, f"{name}_l{layer}"), getattr(self, f"{name}_l{layer}_reverse")
+
+        both = zip(pair("weight_ih"), pair("bias_ih"), strict=True)
+        inputs = [_both_ways(*(functional.linear(x, weight, bias) for weight, bias in both))]  # (L, 2, N, rows)
+        if there is not None:
+            inputs.append(there)
+        weight, bias = torch.stack(pair("weight_hh")).mT, torch.stack(pair("bias_hh")).unsqueeze(1)
+        cell = _gru if self.cell == "gru" else _lstm
+
+        def advance(state: list[Tensor], token: list[Tensor]) -> list[Tensor]:
+            new = cell(state, token[0], torch.baddbmm(bias, state[0], weight))
+            if len(token) == 1:
+                return new
+            return [torch.where(token[1], after, before) for after, before in zip(new, state, strict=True)]
+
+        start = [x.new_zeros(2, x.shape[1], self.hidden_dim) for _ in range(1 if self.cell == "gru" else 2)]
+        ahead, behind = _states(advance, start, inputs).unbind(1)
+        return torch.cat((ahead, behind.flip(0)), -1)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"{self.input_dim}, {self.hidden_dim}, cell={self.cell!r}, num_layers={self.num_layers}"
+
+
+def _gru(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+    (h,) = state
+    width = h.shape[-1]
+    (gates, new), (gates_, new_) = (part.split((2 * width, width), -1) for part in (of_input, of_state))
+    reset, keep = (gates + gates_).sigmoid().chunk(2, -1)
+    new = (new + reset * new_).tanh()
+    return [new + keep * (h - new)]
+
+
+def _lstm(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+    write, keep, new, show = (of_input + of_state).chunk(4, -1)
+    memory = keep.sigmoid() * state[1] + write.sigmoid() * new.tanh()
+    return [show.sigmoid() * memory.tanh(), memory]
+
+
+def _both_ways(ahead: Tensor, behind: Tensor) -> Tensor:
+    """Two sequences (L, N, d) as what the two directions read, (L, 2, N, d)."""
+    return torch.stack((ahead, behind.flip(0)), 1)
+
+
+def _states(
+    advance: Callable[[list[Tensor], list[Tensor]], list[Tensor]], state: list[Tensor], inputs: list[Tensor]
+) -> Tensor:
+    """The first part of the state after each token; the inputs have the tokens on their first axis."""
+    if _exporting():
+        # A loop is exported for one length only. The compiler gets it nevertheless: Inductor of PyTorch 2.13 gives wrong
+        # gradients of scan (its issue 153679).
+        from torch._higher_order_ops import scan
+
+        def advance_and_show(state: list[Tensor], token: list[Tensor]) -> tuple[list[Tensor], Tensor]:
+            new = advance(state, token)
+            return new, new[0].clone()  # scan wants tensors of their own
+
+        shown: Tensor = scan(advance_and_show, state, inputs)[1]
+        return shown
+    states = []
+    for token in zip(*(each.unbind(0) for each in inputs), strict=True):
+        state = advance(state, list(token))
+        states.append(state[0])
+    return torch.stack(states)
+
+
+def _exporting() -> bool:
+    return torch.compiler.is_exporting() if hasattr(torch.compiler, "is_exporting") else False
