@@ -239,8 +239,9 @@ class CoordinatorEnv(DirectionalSensorEnv):
 
     ## A decision
 
-    The targets move once. Then, ten times: every sensor turns by the executor, which acts on where the targets
-    stand; the targets move; the sub-step is rewarded. A sensor with nothing assigned turns at random.
+    Ten times: every sensor turns by the executor, which acts on where the targets stand; the targets move; the
+    sub-step is rewarded. A sensor with nothing assigned turns at random. The extra moves of the scenario
+    (`extra_move_every`) come before the executor looks: in `hit-mac` the targets move once as a decision begins.
 
     ## Start and end of an episode
 
