@@ -32,8 +32,8 @@ class HierarchicalAgent(ScriptedAgent):
     NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor by what it
     observes of the targets assigned to it. Its state is the assignment (B, n, m) bool and its age (B,), sub-steps.
 
-    In ``dsn/Coordinator-v0`` the executor looks after the extra move of a sub-step (`extra_move_every` of the scenario),
-    as in the released program; here it turns on what was observed before it, as every agent does. Nothing else differs.
+    In ``dsn/Coordinator-v0`` the executor looks after the extra move of a sub-step (the scenario's `extra_move_every`),
+    as in the released program; here it turns on what was observed before it, as every agent does.
 
     Args:
         scenario: what it plays; any n and m that the two policies take.

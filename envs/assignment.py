@@ -126,6 +126,7 @@ def executor_step(
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
         physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
         physics.sub_step(state, p, tracks, action, first, last)
         for b in range(first, last):
             executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
@@ -190,6 +191,7 @@ def goal_sub_step(
     while first < last:
         if scripted:
             physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
         for b in range(first, last):
             if scripted:
                 turn_to_mean(state, b, assigned, action)

@@ -191,8 +191,9 @@ def test_a_decision_is_its_sub_steps(scenario, decision, every):
     scenario = load_scenario(scenario)
     scenario = scenario if every is None else scenario.replace(extra_move_every=every)
     flat = CoverageTask(scenario, 3, 8, features=DEFAULT_FEATURES)
-    still = CoordinatorTask(scenario, 3, 8, features=DEFAULT_FEATURES, executor=Still(), decision=decision, idle="holds")
-    scripted = CoordinatorTask(scenario, 3, 8, decision=decision, idle="holds")
+    options = {"decision": decision, "idle": "holds"}
+    still = CoordinatorTask(scenario, 3, 8, features=DEFAULT_FEATURES, executor=Still(), **options)
+    scripted = CoordinatorTask(scenario, 3, 8, **options)
     for step in range(24 // decision):
         if step == 2:
             for task in (flat, still, scripted):
