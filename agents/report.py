@@ -10,7 +10,7 @@ import numpy as np
 
 from agents.hierarchy import assignment_of
 from agents.registry import Agent
-from envs.files import whole_file
+from envs.files import check_ending, whole_file
 from envs.render import Picture, save_gif
 from envs.scenario import Scenario
 from envs.tasks import SUB_STEPS, CoverageTask
@@ -48,12 +48,14 @@ def save_curve(
         references: the metric of others by name, each a dashed line.
 
     Raises:
+        ValueError: `path` does not end in .png.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
         raise ModuleNotFoundError("curves need matplotlib: pip install 'hitmac[train]'") from None
+    check_ending("path", path, ".png")
     figure = Figure(figsize=(11, 4.5), layout="constrained")
     axes = figure.subplots(1, 2, sharey=True)
     for axis, x, label in ((axes[0], steps / 1e6, "million environment steps"), (axes[1], minutes, "minutes")):
@@ -88,7 +90,11 @@ def save_film(
         sub_steps: length of the episode.
         every: sub-steps between two pictures.
         size: height and width, pixels.
+
+    Raises:
+        ValueError: `path` does not end in .gif.
     """
+    check_ending("path", path, ".gif")
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     pictures, total, state = [], 0.0, None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.files import whole_file
+from envs.files import check_ending, whole_file
 from envs.scenario import Scenario
 from envs.state import State
 
@@ -167,7 +169,8 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write an RGB picture."""
+    """Write an RGB picture; a ValueError if `path` does not end in .png."""
+    check_ending("path", path, ".png")
     from PIL import Image
 
     with whole_file(path) as temporary:
@@ -175,7 +178,8 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
-    """Write RGB pictures as an animated GIF that repeats."""
+    """Write RGB pictures as an animated GIF that repeats; a ValueError if `path` does not end in .gif."""
+    check_ending("path", path, ".gif")
     from PIL import Image
 
     # One palette for all frames: colours do not flicker, and the file is smaller.
@@ -215,7 +219,10 @@ class Viewer:
                 raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
 
     def render(self, task: Task, b: int) -> np.ndarray | None:
-        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode."""
+        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode.
+
+        Raises ``OSError`` where there is no display to open a window on.
+        """
         if self._picture is None:
             return None
         picture = self._picture.of_task(task, b)
@@ -224,8 +231,7 @@ class Viewer:
         import pygame
 
         if self._window is None:
-            pygame.display.init()
-            self._window = pygame.display.set_mode((self._picture.size, self._picture.size))
+            self._window = _open_window(self._picture.size)
             pygame.display.set_caption(task.scenario.name)
             self._clock = pygame.time.Clock()
         pygame.event.pump()
@@ -246,3 +252,28 @@ class Viewer:
 
             pygame.display.quit()
             self._window = self._clock = None
+
+
+_DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+_UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
+
+
+def _open_window(size: int) -> Any:
+    """A window, height and width in pixels; an OSError that says what to do where nobody would see it."""
+    import pygame
+
+    try:
+        # The drivers are not asked where they would only complain on the terminal.
+        if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
+            raise pygame.error("DISPLAY is not set")
+        pygame.display.init()
+        # Where no screen is found SDL draws into memory, which is an error unless one asks for it.
+        if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
+            raise pygame.error("no screen found")
+        return pygame.display.set_mode((size, size))
+    except pygame.error as error:
+        pygame.display.quit()
+        raise OSError(
+            f"there is no display for a window ({error}): draw into pictures instead, by render_mode='rgb_array' or "
+            "python -m envs NAME --film out.gif"
+        ) from None
