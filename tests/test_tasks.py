@@ -21,9 +21,9 @@ def assert_same_angles(ours, theirs):
     np.testing.assert_allclose((ours - theirs + 180) % 360, 180, atol=1e-9)
 
 
-def test_the_executor_task_is_the_released_programs(recording):
-    record = recording("hitmac_executor_trajectories.npz")
-    task = ExecutorTask(num_envs=4, seed=0)
+def test_the_executor_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_executor_trajectories.npz")
+    task = ExecutorTask(num_envs=len(record["reward"]), seed=0)
     task.reset(options=start(record, record["targets"]))
     np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
     for step in range(101):
@@ -38,13 +38,14 @@ def test_the_executor_task_is_the_released_programs(recording):
         assert (task.time >= 101).tolist() == record["done"][:, step].tolist()
 
 
-def test_the_coordinator_task_is_the_released_programs(recording):
-    record = recording("hitmac_coordinator_trajectories.npz")
-    task = CoordinatorTask(num_envs=4, seed=0)
-    task.reset(options=start(record, record["target_moves"].reshape(4, -1, 5, 2)))
+def test_the_coordinator_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_coordinator_trajectories.npz")
+    episodes = len(record["reward"])
+    task = CoordinatorTask(num_envs=episodes, seed=0)
+    task.reset(options=start(record, record["target_moves"].reshape(episodes, -1, 5, 2)))
     np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
     for decision in range(101):
-        action = record["action"][:, decision].reshape(4, -1)
+        action = record["action"][:, decision].reshape(episodes, -1)
         reward = task.step(action)
         assert_same_angles(task.simulator.state.heading, record["headings"][:, decision, -1])
         np.testing.assert_allclose(task.sub_rewards, record["sub_reward"][:, decision], atol=1e-9)
