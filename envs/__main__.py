@@ -9,7 +9,7 @@ import numpy as np
 
 from envs import TASKS, load_scenario, presets
 from envs.files import check_ending
-from envs.render import Picture, save_gif, save_png
+from envs.render import Picture, check_display, save_gif, save_png
 
 _STEPS_SHOWN = 200
 
@@ -80,6 +80,8 @@ def _show(options: argparse.Namespace) -> None:
         max_episode_steps=options.steps,
         render_mode=None if files else "human",
     )
+    if not files:
+        check_display()
     env.action_space.seed(options.seed)
     env.reset(seed=options.seed)
     task = env.unwrapped.task  # type: ignore[attr-defined]

@@ -219,10 +219,7 @@ class Viewer:
                 raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
 
     def render(self, task: Task, b: int) -> np.ndarray | None:
-        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode.
-
-        Raises ``OSError`` where there is no display to open a window on.
-        """
+        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode."""
         if self._picture is None:
             return None
         picture = self._picture.of_task(task, b)
@@ -231,7 +228,8 @@ class Viewer:
         import pygame
 
         if self._window is None:
-            self._window = _open_window(self._picture.size)
+            pygame.display.init()
+            self._window = pygame.display.set_mode((self._picture.size, self._picture.size))
             pygame.display.set_caption(task.scenario.name)
             self._clock = pygame.time.Clock()
         pygame.event.pump()
@@ -258,8 +256,12 @@ _DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 _UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
 
 
-def _open_window(size: int) -> Any:
-    """A window, height and width in pixels; an OSError that says what to do where nobody would see it."""
+def check_display() -> None:
+    """Raise an OSError that names the remedy where nobody would see a window; needs pygame.
+
+    An environment with ``render_mode="human"`` runs there all the same, as in gymnasium's own environments: SDL draws
+    into memory. Whoever asks for it by ``SDL_VIDEODRIVER`` gets that here too.
+    """
     import pygame
 
     try:
@@ -267,13 +269,8 @@ def _open_window(size: int) -> Any:
         if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
             raise pygame.error("DISPLAY is not set")
         pygame.display.init()
-        # Where no screen is found SDL draws into memory, which is an error unless one asks for it.
         if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
+            pygame.display.quit()
             raise pygame.error("no screen found")
-        return pygame.display.set_mode((size, size))
     except pygame.error as error:
-        pygame.display.quit()
-        raise OSError(
-            f"there is no display for a window ({error}): draw into pictures instead, by render_mode='rgb_array' or "
-            "python -m envs NAME --film out.gif"
-        ) from None
+        raise OSError(f"there is no display for a window ({error}); write a film instead: --film out.gif") from None

@@ -13,7 +13,7 @@ from PIL import Image
 
 import envs
 from envs.__main__ import main
-from envs.render import Picture, save_gif, save_png
+from envs.render import Picture, check_display, save_gif, save_png
 from envs.tasks import CoordinatorTask, CoverageTask
 
 ROOT = Path(__file__).parents[1]
@@ -221,9 +221,8 @@ def test_a_window_without_a_display_is_an_error(variables, tmp_path, monkeypatch
         monkeypatch.delenv(name)
     for name, value in {"XDG_RUNTIME_DIR": str(tmp_path), **variables}.items():
         monkeypatch.setenv(name, value)
-    env = gymnasium.make("dsn/Coverage-v0", render_mode="human")
-    with pytest.raises(OSError, match=r"no display for a window \(.+\): draw into pictures instead"):
-        env.reset(seed=0)
+    with pytest.raises(OSError, match=r"no display for a window \(.+\); write a film instead: --film out.gif"):
+        check_display()
 
 
 def test_every_preset_has_a_picture_that_the_readme_shows():
