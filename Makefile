@@ -1,7 +1,15 @@
 # make train | test | check | bench: each makes .venv from pinned versions when it is missing or out of date.
-PYTHON ?= python3
+# PYTHON=python3.12 says with which Python; by default with python3, or with the one that is in .venv already.
 VENV := .venv
 BIN := $(VENV)/bin
+version = $(shell $(1) -c 'import sys; print(*sys.version_info[:2])' 2>/dev/null)
+PYTHON ?= $(if $(call version,$(BIN)/python),$(BIN)/python,python3)
+
+# Where PYTHON is another version than the one in .venv, that is made again.
+ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
+.PHONY: $(VENV)/.installed
+NEW := yes
+endif
 
 .PHONY: help train test check bench
 
@@ -13,7 +21,7 @@ help:
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "hitmac needs Python 3.11 or newer; set PYTHON=...")'
-	$(PYTHON) -m venv $(VENV)
+	$(if $(NEW),$(PYTHON) -m venv --clear $(VENV))
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
 	touch $@
 

@@ -91,6 +91,7 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
             left out.
 
     Raises:
+        ValueError: `path` does not end in .png.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     columns = {"coverage": 2, "rotation": 3, "reward": 4}

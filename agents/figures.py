@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.labels import Value, name_points, spread
-from envs.files import whole_file
+from envs.files import check_ending, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -290,6 +290,7 @@ def _figure(size: tuple[float, float]) -> Figure:
 
 
 def _write(path: str | Path, figure: Figure) -> None:
+    check_ending("path", path, ".png")
     with whole_file(path) as temporary:
         figure.savefig(temporary, format="png")
 

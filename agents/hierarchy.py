@@ -73,8 +73,8 @@ class HierarchicalAgent(ScriptedAgent):
     observes of the targets assigned to it. Its state is a :class:`HierarchyState`. Random numbers come from the seeds
     of the scenes, which :meth:`start` is told; without it, row i is the scene with the seed i.
 
-    In ``dsn/Coordinator-v0`` the targets make their extra move between the decision and the first turn; here the
-    first turn is made on what the decision was made on.
+    In ``dsn/Coordinator-v0`` the executor looks after the extra move of a sub-step (the scenario's `extra_move_every`),
+    as in the released program; here it turns on what was observed before it, as every agent does.
 
     Args:
         scenario: what it plays; any n and m that the two policies take.

@@ -10,6 +10,7 @@ import numpy as np
 from agents.hierarchy import assignment_of
 from agents.policy import Policy, started
 from agents.registry import Agent, load_agent
+from envs.files import check_ending
 from envs.render import Picture, save_gif
 from envs.scenario import Scenario, load_scenario
 from envs.tasks import SUB_STEPS, CoverageTask
@@ -48,7 +49,11 @@ def save_film(
         sub_steps: length of the episode.
         every: sub-steps between two pictures.
         size: height and width, pixels.
+
+    Raises:
+        ValueError: `path` does not end in .gif.
     """
+    check_ending("path", path, ".gif")
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
     picture = Picture(scenario, size)

@@ -8,7 +8,8 @@ import gymnasium
 import numpy as np
 
 from envs import TASKS, load_scenario, presets
-from envs.render import Picture, save_gif, save_png
+from envs.files import check_ending
+from envs.render import Picture, check_display, save_gif, save_png
 
 _STEPS_SHOWN = 200
 
@@ -65,6 +66,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
+    if options.film:
+        check_ending("--film", options.film, ".gif")
+    if options.picture:
+        check_ending("--picture", options.picture, ".png")
     scenario = load_scenario(options.scenario or "hit-mac")
     if options.steps < 1:
         raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
@@ -75,6 +80,8 @@ def _show(options: argparse.Namespace) -> None:
         max_episode_steps=options.steps,
         render_mode=None if files else "human",
     )
+    if not files:
+        check_display()
     env.action_space.seed(options.seed)
     env.reset(seed=options.seed)
     task = env.unwrapped.task  # type: ignore[attr-defined]

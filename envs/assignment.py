@@ -12,7 +12,6 @@ from envs.compiled import compiled, inlined, kernel
 from envs.physics import LEFT, RIGHT, STAY
 from envs.random import draw_integer, draw_uniform
 from envs.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
-from envs.walks import move_targets
 
 
 @inlined
@@ -127,6 +126,7 @@ def executor_step(
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
         physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
         physics.sub_step(state, p, tracks, action, first, last)
         for b in range(first, last):
             executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
@@ -148,20 +148,20 @@ def executor_step_threads(
 
 
 @kernel(nogil=True)
-def begin_decision(state, parameters, tracks, chosen, low, high):
-    """The move of the targets with which a decision begins, in the chosen scenes."""
+def extra_moves(state, parameters, tracks, chosen, low, high):
+    """The extra move of the targets before a sub-step, in those of the chosen scenes in which it is due."""
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
-        move_targets(state, p, tracks, first, last)
+        physics.extra_moves(state, p, tracks, first, last)
         first, last = physics.next_scenes(chosen, last, high)
 
 
 @kernel(parallel=True)
-def begin_decision_threads(state, parameters, tracks, chosen, bounds):
-    """`begin_decision` on several threads."""
+def extra_moves_threads(state, parameters, tracks, chosen, bounds):
+    """`extra_moves` on several threads."""
     for c in prange(bounds.shape[0] - 1):
-        begin_decision(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
+        extra_moves(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
 
 
 @kernel(nogil=True)
@@ -182,10 +182,16 @@ def goal_sub_step(
     low,
     high,
 ):
-    """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes."""
+    """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes.
+
+    With the scripted executor it begins with the extra move that may be due; `action` was decided on after it.
+    """
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
+        if scripted:
+            physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
         for b in range(first, last):
             if scripted:
                 turn_to_mean(state, b, assigned, action)

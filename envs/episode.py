@@ -25,6 +25,7 @@ from envs.state import (
     SPEED,
     START_VIEW,
     TIME,
+    TIME_BEFORE,
     TURNED,
     VELOCITY_X,
     VIEW_AREA,
@@ -141,6 +142,7 @@ def begin(state, p, b):
     n = state.sensor.shape[0]
     m = state.target.shape[0]
     state.scene[TIME, b] = 0
+    state.scene[TIME_BEFORE, b] = -1
     state.scene[TURNED, b] = 0
     state.scene[NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
     state.scene[NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))

@@ -25,6 +25,12 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
+def check_ending(name: str, path: str | Path, ending: str) -> None:
+    """Raise a ValueError unless `path`, which the caller knows as `name`, ends in `ending`, as in ``.gif``."""
+    if Path(path).suffix.lower() != ending:
+        raise ValueError(f"{name} is {str(path)!r}; its name must end in {ending}")
+
+
 def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path`, whole or not at all."""
     with whole_file(path) as temporary:

@@ -110,14 +110,20 @@ class CoverageEnv(DirectionalSensorEnv):
     | `in_range` | 0 or 1 | the target is within the sensing range |
     | `visible` | 0 or 1 | the sensor sees the target |
     | `others_seeing` | 0 to n - 1 | how many other sensors see the target |
-    | `radial_velocity` | -1 to 1 | the target's speed away from the sensor / top speed, in its last move |
-    | `tangential_velocity` | -1 to 1 | its speed around the sensor, counter-clockwise / top speed |
+    | `radial_velocity` | -1 to 1 | the target's speed away from the sensor / top speed, in its last move (0 before) |
+    | `tangential_velocity` | -1 to 1 | the same around the sensor, counter-clockwise |
     | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
     | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
     | `turn` | 0 to 1 | how far the sensor turns in a sub-step / 180 deg |
 
     A scenario's `position_noise` errs in all that depends on the target's place, `missed_detections` in `visible` and
-    `others_seeing`; every pair and sub-step has its own errors, which are the same however often one looks.
+    `others_seeing`; every pair and sub-step has its own errors, which are the same however often one looks. With
+    `position_noise` a velocity is the difference of two places as observed, right before and right after the target's
+    last move, over `time_step`; in the first observation of an episode it is 0, as without. Its range is then wider by
+    ``18 * position_noise / (time_step * top speed)``.
+
+    The top speed is the scenario's, ``max_speed * (1 + speed_noise)``. A target that follows recorded tracks may be
+    faster: velocities out of their range are shown as its nearest end.
 
     ## Reward
 
@@ -240,8 +246,9 @@ class CoordinatorEnv(DirectionalSensorEnv):
 
     ## A decision
 
-    The targets move once. Then, ten times: every sensor turns by the executor, which acts on where the targets
-    stand; the targets move; the sub-step is rewarded. A sensor with nothing assigned turns at random.
+    Ten times: every sensor turns by the executor, which acts on where the targets stand; the targets move; the
+    sub-step is rewarded. A sensor with nothing assigned turns at random. The extra moves of the scenario
+    (`extra_move_every`) come before the executor looks: in `hit-mac` the targets move once as a decision begins.
 
     ## Start and end of an episode
 

@@ -19,10 +19,12 @@ from envs.state import (
     DIRECTION_X,
     DIRECTION_Y,
     DRAWS,
+    DRAWS_BEFORE,
     FIELD_OF_VIEW,
     KEY,
     RANGE_SQUARED,
     TIME,
+    TIME_BEFORE,
     TURN,
     VELOCITY_X,
     VELOCITY_Y,
@@ -102,9 +104,14 @@ class _Scales(NamedTuple):
 
     per_distance: float
     per_speed: float
+    per_time: float
+    most_speed: float  # as shown
     position_noise: float
     missed_detections: float
     all_there: bool  # no pair is ever masked
+
+
+_SCALES = np.dtype([(name, bool if name == "all_there" else float) for name in _Scales._fields], align=True)
 
 
 _NOISE = np.uint64(0x6E6F697365)  # sets the stream of the errors of observation apart from the scene's own
@@ -133,12 +140,23 @@ def _turns(y, x):
 
 
 @inlined
+def _key_at(state, b, draws, time):
+    """The key of the errors in what is observed of scene b when it has drawn so many numbers, at that time."""
+    return mix(mix(mix(state.stream[KEY, b] ^ _NOISE) + draws * GOLDEN) + np.uint64(time) * GOLDEN)
+
+
+@inlined
 def _noise_key(state, b):
     """The key of the errors in what is observed of scene b now: to look twice, or not to look, changes nothing."""
-    return mix(
-        mix(mix(state.stream[KEY, b] ^ _NOISE) + state.stream[DRAWS, b] * GOLDEN)
-        + np.uint64(state.scene[TIME, b]) * GOLDEN
-    )
+    return _key_at(state, b, state.stream[DRAWS, b], state.scene[TIME, b])
+
+
+@inlined
+def _error(scales, key, pair):
+    """The errors (x, y) in the position of a target, two independent normal numbers by Box and Muller."""
+    radius = scales.position_noise * math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOUR * pair)))
+    angle = 2.0 * math.pi * uniform(key, _FOUR * pair + _ONE)
+    return radius * math.cos(angle), radius * math.sin(angle)
 
 
 @inlined
@@ -160,12 +178,28 @@ def _offset(state, scales, i, j, first, last):
             state.work[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
     if scales.position_noise > 0.0:
         pair = np.uint64(i * state.target.shape[0] + j)
-        for b in range(first, last):  # two independent standard normal numbers by Box and Muller
-            key = _noise_key(state, b)
-            radius = math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOUR * pair)))
-            angle = 2.0 * math.pi * uniform(key, _FOUR * pair + _ONE)
-            state.work[0, b] += scales.position_noise * radius * math.cos(angle)
-            state.work[1, b] += scales.position_noise * radius * math.sin(angle)
+        for b in range(first, last):
+            error_x, error_y = _error(scales, _noise_key(state, b), pair)
+            state.work[0, b] += error_x
+            state.work[1, b] += error_y
+
+
+@compiled
+def _velocity(state, scales, i, j, first, last):
+    """Write the velocity of target j, as sensor i observes it, into the working rows 6 and 7.
+
+    ``(position - position before the last move) / time_step``, with the errors in both positions; 0 before the first.
+    """
+    pair = np.uint64(i * state.target.shape[0] + j)
+    for b in range(first, last):
+        state.work[6, b] = state.target[j, VELOCITY_X, b]
+        state.work[7, b] = state.target[j, VELOCITY_Y, b]
+        if state.scene[TIME_BEFORE, b] >= 0:
+            error_x, error_y = _error(scales, _noise_key(state, b), pair)
+            key = _key_at(state, b, state.stream[DRAWS_BEFORE, b], state.scene[TIME_BEFORE, b])
+            before_x, before_y = _error(scales, key, pair)
+            state.work[6, b] += (error_x - before_x) * scales.per_time
+            state.work[7, b] += (error_y - before_y) * scales.per_time
 
 
 @inlined
@@ -177,6 +211,10 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
         state.work[0], state.work[1], state.work[2], state.work[3], state.work[4], state.work[5],
     )  # fmt: skip
     noticed = state.flag
+    observe_velocity = False  # where it errs
+    for k in range(features.shape[0]):
+        moving = (features[k] == _RADIAL_VELOCITY) | (features[k] == _TANGENTIAL_VELOCITY)
+        observe_velocity |= moving & (scales.position_noise > 0.0)
     for j in range(m):
         for b in range(first, last):
             seeing[b] = 0.0
@@ -194,6 +232,10 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
                 east[b] = dx[b] / distance[b] if distance[b] > 0.0 else 1.0
             for b in range(first, last):
                 north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
+            velocity_x, velocity_y = target[j, VELOCITY_X], target[j, VELOCITY_Y]
+            if observe_velocity:
+                _velocity(state, scales, i, j, first, last)
+                velocity_x, velocity_y = state.work[6], state.work[7]
             for k in range(features.shape[0]):
                 feature = features[k]
                 out = pairs[:, i, j, k]
@@ -223,14 +265,12 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
                         out[b] = seeing[b] - noticed[b]
                 elif feature == _RADIAL_VELOCITY:
                     for b in range(first, last):
-                        out[b] = (
-                            target[j, VELOCITY_X, b] * east[b] + target[j, VELOCITY_Y, b] * north[b]
-                        ) * scales.per_speed
+                        speed = (velocity_x[b] * east[b] + velocity_y[b] * north[b]) * scales.per_speed
+                        out[b] = min(max(speed, -scales.most_speed), scales.most_speed)
                 elif feature == _TANGENTIAL_VELOCITY:
                     for b in range(first, last):
-                        out[b] = (
-                            target[j, VELOCITY_Y, b] * east[b] - target[j, VELOCITY_X, b] * north[b]
-                        ) * scales.per_speed
+                        speed = (velocity_y[b] * east[b] - velocity_x[b] * north[b]) * scales.per_speed
+                        out[b] = min(max(speed, -scales.most_speed), scales.most_speed)
                 elif feature == _FIELD_OF_VIEW:
                     for b in range(first, last):
                         out[b] = sensor[i, FIELD_OF_VIEW, b] / 360.0
@@ -254,8 +294,13 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
 
 @kernel(nogil=True)
 def _observe(state, scales, features, pairs, mask, low, high):
+    # An array, since a call is the faster the fewer arguments it has; and numbers, since the loops are faster on them.
+    s = scales[0]
+    own = _Scales(
+        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.all_there
+    )
     for block in range(low, high, BLOCK):
-        _observe_scenes(state, scales, features, pairs, mask, np.uint64(block), np.uint64(min(block + BLOCK, high)))
+        _observe_scenes(state, own, features, pairs, mask, np.uint64(block), np.uint64(min(block + BLOCK, high)))
 
 
 @kernel(parallel=True)
@@ -283,25 +328,32 @@ class Observer:
         self.features = check_features(features)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([FEATURES[name].code for name in self.features], np.int64)
-        self._scales = _Scales(
+        # The errors of a position have a bound: Box and Muller's numbers stay under 9. Those of a velocity are of two.
+        error = 9 * scenario.position_noise
+        fastest = 1 + 2 * error / scenario.time_step / scenario.top_speed
+        scales = _Scales(
             per_distance=1 / scenario.distance_scale,
             per_speed=1 / scenario.top_speed,
+            per_time=1 / scenario.time_step,
+            most_speed=fastest,
             position_noise=scenario.position_noise,
             missed_detections=scenario.missed_detections,
             all_there=not scenario.varies,
         )
-        # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors. The
-        # errors of position have one too: Box and Muller's numbers stay under 9.
+        self._scales = np.array([tuple(scales)], _SCALES)
+        # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors.
         reach = scenario.of_each_sensor("sensing_range")
         if scenario.zoom:
             reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
-        farthest = math.sqrt(8) * (scenario.arena + 9 * scenario.position_noise)
+        farthest = math.sqrt(8) * (scenario.arena + error)
         bounds = {
             "distance": farthest / scenario.distance_scale,
             "others_seeing": self._shape[0],
             "sensing_range": reach.max() / scenario.distance_scale,
+            "radial_velocity": fastest,
+            "tangential_velocity": fastest,
         }
-        low = np.array([FEATURES[name].low for name in self.features], np.float32)
+        low = np.array([FEATURES[name].low * bounds.get(name, 1) for name in self.features], np.float32)  # -high or 0
         high = np.array([bounds.get(name, FEATURES[name].high) for name in self.features], np.float32)
         self.space = spaces.Dict(
             pairs=spaces.Box(np.broadcast_to(low, self._shape), np.broadcast_to(high, self._shape), dtype=np.float32),

@@ -16,6 +16,8 @@ from envs.state import (
     COS_TURN,
     DIRECTION_X,
     DIRECTION_Y,
+    DRAWS,
+    DRAWS_BEFORE,
     FIELD_OF_VIEW,
     HEADING,
     NUM_COVERED,
@@ -23,6 +25,7 @@ from envs.state import (
     RANGE_SQUARED,
     SIN_TURN,
     TIME,
+    TIME_BEFORE,
     TURN,
     TURNED,
     X,
@@ -183,6 +186,18 @@ def see(state, first, last):
 
 
 @inlined
+def about_to_move(state, first, last):
+    """Keep what the errors of an observation depend on: a velocity observed after a move has those of before it too.
+
+    Called after the last look, and before anything is drawn.
+    """
+    for b in range(first, last):
+        state.stream[DRAWS_BEFORE, b] = state.stream[DRAWS, b]
+    for b in range(first, last):
+        state.scene[TIME_BEFORE, b] = state.scene[TIME, b]
+
+
+@inlined
 def extra_moves(state, p, tracks, first, last):
     """Move the targets once in those of the scenes in which an extra move is due."""
     if p.extra_move_every > 0:
@@ -191,6 +206,7 @@ def extra_moves(state, p, tracks, first, last):
         # The walk uses the flags itself, but only those of scenes already passed here.
         at, end = next_scenes(state.flag, first, last)
         while at < end:
+            about_to_move(state, at, end)
             move_targets(state, p, tracks, at, end)
             at, end = next_scenes(state.flag, end, last)
 

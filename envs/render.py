@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import math
+import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.files import whole_file
+from envs.files import check_ending, whole_file
 from envs.scenario import Scenario
 from envs.state import State
 
@@ -167,7 +169,8 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write an RGB picture."""
+    """Write an RGB picture; a ValueError if `path` does not end in .png."""
+    check_ending("path", path, ".png")
     from PIL import Image
 
     with whole_file(path) as temporary:
@@ -175,7 +178,8 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
-    """Write RGB pictures as an animated GIF that repeats."""
+    """Write RGB pictures as an animated GIF that repeats; a ValueError if `path` does not end in .gif."""
+    check_ending("path", path, ".gif")
     from PIL import Image
 
     # One palette for all frames: colours do not flicker, and the file is smaller.
@@ -246,3 +250,27 @@ class Viewer:
 
             pygame.display.quit()
             self._window = self._clock = None
+
+
+_DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+_UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
+
+
+def check_display() -> None:
+    """Raise an OSError that names the remedy where nobody would see a window; needs pygame.
+
+    An environment with ``render_mode="human"`` runs there all the same, as in gymnasium's own environments: SDL draws
+    into memory. Whoever asks for it by ``SDL_VIDEODRIVER`` gets that here too.
+    """
+    import pygame
+
+    try:
+        # The drivers are not asked where they would only complain on the terminal.
+        if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
+            raise pygame.error("DISPLAY is not set")
+        pygame.display.init()
+        if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
+            pygame.display.quit()
+            raise pygame.error("no screen found")
+    except pygame.error as error:
+        raise OSError(f"there is no display for a window ({error}); write a film instead: --film out.gif") from None

@@ -115,7 +115,7 @@ class Scenario:
     goal_patience: int = 100
     """A target takes a new goal after more moves than this; 1 or more."""
     extra_move_every: int = 10
-    """The targets make one extra move before the first of every so many sub-steps (0: never)."""
+    """The targets make one extra move before the first of every so many sub-steps, in all tasks; 0: never."""
     leave_rate: float = 0.0
     """The chance that a target leaves in a sub-step; what has left counts for nothing; 0 to 1."""
     return_rate: float = 0.0

@@ -39,6 +39,7 @@ def _sub_step(state, parameters, tracks, action, chosen, low, high):
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
         physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
         physics.sub_step(state, p, tracks, action, first, last)
         first, last = physics.next_scenes(chosen, last, high)
 
@@ -238,6 +239,7 @@ class Simulator:
             if name == "target_position":
                 self.state.places[chosen] = np.inf
                 self.state.velocity[chosen] = 0.0
+                self.state.time_before[chosen] = -1
         if checked:
             _look(self.rows, chosen)
 
@@ -264,12 +266,17 @@ class Simulator:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
 
+        An older state without `draws_before` and `time_before` is taken for one before the first move: until the next
+        move, the velocities observed have no errors.
+
         Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range;
         nothing is changed then.
         """
         own = self._whole_state()
-        if set(state) != set(own):
+        before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
+        if set(own) - set(before) - set(state) or set(state) - set(own):
             raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
+        state = {**before, **state}
         for name, array in own.items():
             given, shape = np.shape(state[name]), array.shape
             if name == "track_position" and len(given) == 4:  # of any length

@@ -17,8 +17,8 @@ from envs.scenario import PLACEMENTS, WALKS, Scenario
 AREAS, GRID, RANDOM = range(len(PLACEMENTS))
 GOALS, ANYWHERE, BOUNCE, STILL, EVADE = range(len(WALKS))
 
-KEY, DRAWS = range(2)  # of a random stream
-TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED = range(5)  # of a scene
+KEY, DRAWS, DRAWS_BEFORE = range(3)  # of a random stream; BEFORE: before the last move of the targets
+TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # of a scene
 X, Y, RADIUS = range(3)  # of a disc; every place begins with X, Y
 # Of a sensor: what changes, and after it what the scenario gives it once and for all.
 (
@@ -34,8 +34,8 @@ X, Y, RADIUS = range(3)  # of a disc; every place begins with X, Y
 class Rows(NamedTuple):
     """The state of a batch of B scenes with room for n sensors, m targets and k discs, as the kernels take it."""
 
-    stream: np.ndarray  # (2, B) uint64
-    scene: np.ndarray  # (5, B) int64
+    stream: np.ndarray  # (3, B) uint64
+    scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
     sensor: np.ndarray  # (n, 13, B)
     working: np.ndarray  # (n, B) bool
@@ -46,7 +46,7 @@ class Rows(NamedTuple):
     covered: np.ndarray  # (m, B) bool
     # Of no meaning between two calls:
     flag: np.ndarray  # (B,) bool
-    work: np.ndarray  # (6, B)
+    work: np.ndarray  # (8, B)
     # The scenario's, for all scenes alike:
     areas: np.ndarray  # (a, 4) that are dealt out to the sensors
     walls: np.ndarray  # (w, 4)
@@ -57,7 +57,9 @@ class State(NamedTuple):
 
     key: np.ndarray  # (B,) uint64: which random stream the scene draws from
     draws: np.ndarray  # (B,) uint64: numbers drawn from it so far
+    draws_before: np.ndarray  # (B,) uint64: how many before the last move of the targets
     time: np.ndarray  # (B,) int64: sub-steps since the reset
+    time_before: np.ndarray  # (B,) int64: the time at the last move of the targets; -1: they have not moved yet
     num_sensors: np.ndarray  # (B,) int64: this episode has the first so many
     num_targets: np.ndarray  # (B,) int64: likewise
     sensor_position: np.ndarray  # (B, n, 2)
@@ -159,8 +161,8 @@ def allocate(scenario: Scenario, num_envs: int) -> Rows:
     # few places in the processor's cache.
     b = 8 * (-(-num_envs // 8) | 1)
     rows = Rows(
-        stream=np.zeros((2, b), np.uint64),
-        scene=np.zeros((5, b), np.int64),
+        stream=np.zeros((3, b), np.uint64),
+        scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
         sensor=np.zeros((n, 13, b)),
         working=np.zeros((n, b), np.bool_),
@@ -170,7 +172,7 @@ def allocate(scenario: Scenario, num_envs: int) -> Rows:
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
         flag=np.zeros(b, np.bool_),
-        work=np.zeros((6, b)),
+        work=np.zeros((8, b)),
         areas=_areas(scenario),
         walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
     )
@@ -199,7 +201,9 @@ def scenes_first(rows: Rows, num_envs: int) -> State:
     named = State(
         key=rows.stream[KEY],
         draws=rows.stream[DRAWS],
+        draws_before=rows.stream[DRAWS_BEFORE],
         time=scene[TIME],
+        time_before=scene[TIME_BEFORE],
         num_sensors=scene[NUM_SENSORS],
         num_targets=scene[NUM_TARGETS],
         sensor_position=sensor[:, X : Y + 1],

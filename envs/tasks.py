@@ -245,9 +245,10 @@ class ExecutorTask(Task):
 class CoordinatorTask(Task):
     """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps; an executor turns the sensors.
 
-    A decision: the targets move once; then, ten times, every sensor turns by the executor, the targets move,
-    and the sub-step is rewarded by the coverage, or by -0.1 if no sensor sees a target assigned to it. The
-    reward is the mean of the ten.
+    A decision is ten sub-steps. In each, every sensor turns by the executor, the targets move, and the sub-step is
+    rewarded by the coverage, or by -0.1 if no sensor sees a target assigned to it. The reward of the decision is the
+    mean of the ten. The extra moves of the scenario (`extra_move_every` sub-steps, as in ``dsn/Coverage-v0``) come
+    before the executor looks: in `hit-mac` the targets move once at the beginning of a decision, as in the paper.
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
@@ -306,9 +307,9 @@ class CoordinatorTask(Task):
         actions = np.zeros((self.num_envs, len(turning_space(self.scenario).nvec)), np.int64)
         scripted = isinstance(self.executor, str)
         run = self.simulator.run
-        run(assignment.begin_decision, assignment.begin_decision_threads, chosen)
         for k in range(self.sub_steps):
             if not scripted:
+                run(assignment.extra_moves, assignment.extra_moves_threads, chosen)
                 actions[...] = self._executed()
             run(
                 assignment.goal_sub_step,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -123,7 +123,7 @@ def film(
     """Attention over time as an animated GIF of :func:`lines`; the file is written whole or not at all.
 
     Args:
-        path: the film's file.
+        path: the film's file, whose name ends in .gif.
         weights: (T, n, m).
         agents: (n, 2) or (T, n, 2).
         targets: (T, m, 2).
@@ -132,9 +132,10 @@ def film(
         frames_per_second: how fast.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes that do not fit, or another ending of the file's name.
         ModuleNotFoundError: matplotlib or Pillow is missing; the message names the extra to install.
     """
+    _check_ending(path, ["gif"])
     weights, agents, targets = _plain(weights), _plain(agents), _plain(targets)
     if weights.ndim != 3 or len(weights) != len(targets) or len(weights) == 0:
         raise ValueError(f"weights have shape {weights.shape}, targets {targets.shape}; both begin with the same time")
@@ -158,7 +159,8 @@ def film(
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as the file's ending says, whole or not at all."""
+    """Write a figure as the file's ending says, whole or not at all; a ValueError lists the endings there are."""
+    _check_ending(path, figure.canvas.get_supported_filetypes())
     with _whole(Path(path)) as temporary:
         figure.savefig(temporary, dpi=110)
 
@@ -211,6 +213,11 @@ def gallery(folder: str | Path) -> list[Path]:
 
 
 _MISSING = "plots need matplotlib and Pillow: pip install 'hitmac[plots]'"
+
+
+def _check_ending(path: str | Path, known: Iterable[str]) -> None:
+    if Path(path).suffix.lower().removeprefix(".") not in known:
+        raise ValueError(f"path is {str(path)!r}; its name must end in one of .{', .'.join(known)}")
 
 
 @contextmanager

@@ -3,17 +3,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+EXCERPTS = Path(__file__).parent / "data"
 RECORDINGS = Path(__file__).parents[2] / "shared" / "reference"
 
 
 @pytest.fixture
 def recording():
-    """Reads a recording of the released program, or skips where there is none."""
+    """Reads a whole recording of the released program, or skips where there is none."""
 
     def read(name):
         path = RECORDINGS / name
         if not path.is_file():
-            pytest.skip(f"the recording {name} is not beside the project")
+            pytest.skip(f"the whole recording {name} is not beside the project; tests/data has what may be shared")
         return dict(np.load(path))
 
     return read
+
+
+@pytest.fixture(params=["excerpt", "whole"])
+def trajectories(request, recording):
+    """Reads trajectories of the released program: the excerpt in tests/data, and the whole recording if it is there."""
+    return recording if request.param == "whole" else lambda name: dict(np.load(EXCERPTS / name))

@@ -5,6 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -54,3 +55,12 @@ def test_only_optional_libraries_are_imported_where_they_are_used():
             for name in node.names
         }
         assert not top & {"PIL", "matplotlib", "pygame", "safetensors", "tensordict", "pettingzoo"}
+
+
+def test_the_recordings_of_the_released_program_are_small_and_hold_no_weights():
+    files = sorted((ROOT / "tests" / "data").iterdir())
+    assert sum(path.stat().st_size for path in files) < 300_000
+    assert {path.suffix for path in files} == {".md", ".npz"}
+    for path in files:
+        if path.suffix == ".npz":
+            assert not [name for name in np.load(path) if "weight" in name or "bias" in name]

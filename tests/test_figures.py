@@ -14,6 +14,7 @@ from matplotlib.text import Text
 import agents.figures
 from agents.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from agents.labels import spread
+from agents.report import save_curve, save_film
 
 PLACES = {
     "random": (0.33, 0.67),
@@ -69,6 +70,20 @@ DRAW = {
     "over_time": lambda path, shown: save_over_time(path, shown, 1010),
     "heat_maps": lambda path, shown: save_heat_maps(path, {(4, 5): shown}, {(4, 5): 0.7}),
 }
+
+
+@pytest.mark.parametrize("path", ["curve", "curve.gif", "curve.pdf"])
+@pytest.mark.parametrize("figure", [*DRAW, "curve", "film"])
+def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draw = DRAW | {
+        "curve": lambda path, _: save_curve(path, np.ones(1), np.ones(1), np.ones(1), "coverage", {}),
+        "film": lambda path, _: save_film(path, None, None, seed=0),  # refused before it needs an agent
+    }
+    path, ending = (path.replace(".gif", ".mp4"), ".gif") if figure == "film" else (path, ".png")
+    with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in {ending}"):
+        draw[figure](path, evaluation(FEW))
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.fixture

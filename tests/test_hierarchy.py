@@ -278,8 +278,6 @@ def test_the_scripted_executor_is_that_of_the_coordinators_task():
     rng = np.random.default_rng(0)
     for _ in range(30):
         assignment = rng.integers(0, 2, (40, 20))
-        # The task's targets move once more before the first turn; a decision of one sub-step shows where they stood.
-        task.simulator.state.velocity[:] = 0
         shown = show_goals(task.observe(), assignment.reshape(40, 4, 5) != 0, "masked")
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         turns, _ = executor.policy.predict(rows)
@@ -348,8 +346,8 @@ def test_a_trained_pair_plays_other_scenes(tmp_path, scenario):
 
 
 def test_a_pair_turns_as_in_the_coordinators_task(tmp_path):
-    """With targets that stand still it makes no difference that they would move once more there."""
-    scenario = HIT_MAC.replace(walk="still", extra_move_every=0)
+    """Without extra moves, after which the task's executor looks, to the bit."""
+    scenario = HIT_MAC.replace(extra_move_every=0)
     saved(tmp_path / "e", "Executor")
     saved(tmp_path / "c", "Coordinator", options={"idle": "holds"})
     copy_executor(str(tmp_path / "e"), tmp_path / "c")

@@ -92,19 +92,19 @@ def test_unknown_features_are_named():
 
 
 @pytest.mark.parametrize("name", ["hitmac_coordinator_trajectories.npz", "hitmac_executor_trajectories.npz"])
-def test_the_first_observations_of_the_released_program(recording, name):
-    record = recording(name)
-    simulator = Simulator("hit-mac", 4, 0)
+def test_the_first_observations_of_the_released_program(trajectories, name):
+    record = trajectories(name)
+    simulator = Simulator("hit-mac", len(record["reward"]), 0)
     simulator.place(
         sensor_position=record["sensor_position"], heading=record["heading0"], target_position=record["target0"]
     )
     np.testing.assert_allclose(observed(simulator, *PAPER_FEATURES), record["obs0"], atol=1e-6)
 
 
-def test_observations_and_coverage_after_recorded_decisions(recording):
-    record = recording("hitmac_coordinator_trajectories.npz")
+def test_observations_and_coverage_after_recorded_decisions(trajectories):
+    record = trajectories("hitmac_coordinator_trajectories.npz")
     simulator = Simulator("hit-mac", 101, 0)
-    for episode in range(4):
+    for episode in range(len(record["reward"])):
         simulator.place(
             sensor_position=np.broadcast_to(record["sensor_position"][episode], (101, 4, 2)),
             heading=record["headings"][episode, :, -1],
@@ -114,9 +114,9 @@ def test_observations_and_coverage_after_recorded_decisions(recording):
         np.testing.assert_allclose(simulator.coverage, record["coverage"][episode])
 
 
-def test_our_targets_walk_like_the_released_ones(recording):
-    record = recording("hitmac_coordinator_trajectories.npz")
-    moves = record["target_moves"].reshape(4, -1, 5, 2)
+def test_our_targets_walk_like_the_released_ones(trajectories):
+    record = trajectories("hitmac_coordinator_trajectories.npz")
+    moves = record["target_moves"].reshape(len(record["reward"]), -1, 5, 2)
     theirs = np.linalg.norm(np.diff(moves, axis=1), axis=-1).mean(1)  # (episode, target) mean length of a step
     simulator = Simulator(Scenario(extra_move_every=0), 200, 0)
     ours, before = [], simulator.state.target_position.copy()

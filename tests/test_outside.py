@@ -208,6 +208,12 @@ def test_plots(tmp_path):
         assert shown.n_frames == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["film.gif", "map.png"]
     np.testing.assert_allclose(plots.received(weights), weights.mean((0, 1)), rtol=1e-6)
+    for path in ("film.mp4", "film", "film.png"):
+        with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in one of .gif"):
+            plots.film(path, attention[None], agents, moving, half_width=10)
+    for path in ("map", "map.mp4"):
+        with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in one of .*\\.png"):
+            plots.save(figure, path)
     with pytest.raises(ValueError, match=r"rows are 2 labels; the weights .* need 6"):
         plots.heat_map(weights, rows=["a", "b"])
     with pytest.raises(ValueError, match=r"weights have shape \(3,\)"):

@@ -1,5 +1,6 @@
 """Pictures, the window, and ``python -m envs``."""
 
+import os
 import pickle
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from PIL import Image
 
 import envs
 from envs.__main__ import main
-from envs.render import Picture
+from envs.render import Picture, check_display, save_gif, save_png
 from envs.tasks import CoordinatorTask, CoverageTask
 
 ROOT = Path(__file__).parents[1]
@@ -159,6 +160,10 @@ def test_the_command_line_films_and_draws(tmp_path, capsys):
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
         (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 or more"),
         (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),
+        # Before anything is made, or the scenario would be what is wrong.
+        (["nowhere", "--film", "out.mp4"], "--film is 'out.mp4'; its name must end in .gif"),
+        (["nowhere", "--film", "film"], "--film is 'film'; its name must end in .gif"),
+        (["nowhere", "--film", "x.gif", "--picture", "x.jpg"], "--picture is 'x.jpg'; its name must end in .png"),
     ],
 )
 def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path, monkeypatch):
@@ -170,6 +175,54 @@ def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path
     assert says in error
     assert error.count("\n") == 1
     assert not list(tmp_path.iterdir())
+
+
+def test_a_file_is_what_its_name_says(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    picture = np.zeros((64, 64, 3), np.uint8)
+    save_gif("FILM.GIF", [picture])
+    save_png("picture.PNG", picture)
+    for path in ("film.mp4", "film", "film.gif.png"):
+        with pytest.raises(ValueError, match=rf"path is '{path}'; its name must end in .gif"):
+            save_gif(path, [picture])
+    with pytest.raises(ValueError, match=r"path is 'picture.jpg'; its name must end in .png"):
+        save_png("picture.jpg", picture)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
+
+
+LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")
+
+
+def without_display(**variables):
+    names = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER")
+    return {name: value for name, value in os.environ.items() if name not in names} | variables
+
+
+@LINUX
+@pytest.mark.parametrize("driver", [None, "dummy"])
+def test_the_window_of_the_command_line(driver):
+    environment = without_display(**({"SDL_VIDEODRIVER": driver} if driver else {}))
+    command = [sys.executable, "-m", "envs", "hit-mac", "--steps", "2"]
+    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    if driver:
+        assert (ended.returncode, ended.stderr) == (0, "")
+    else:
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("error: there is no display for a window (DISPLAY is not set)")
+        assert ended.stderr.count("\n") == 1
+
+
+@LINUX
+@pytest.mark.parametrize(
+    "variables", [{"DISPLAY": ":987"}, {"SDL_VIDEODRIVER": "x11"}, {"SDL_VIDEODRIVER": "nonsense"}, {}]
+)
+def test_a_window_without_a_display_is_an_error(variables, tmp_path, monkeypatch):
+    for name in set(os.environ) - set(without_display()):
+        monkeypatch.delenv(name)
+    for name, value in {"XDG_RUNTIME_DIR": str(tmp_path), **variables}.items():
+        monkeypatch.setenv(name, value)
+    with pytest.raises(OSError, match=r"no display for a window \(.+\); write a film instead: --film out.gif"):
+        check_display()
 
 
 def test_every_preset_has_a_picture_that_the_readme_shows():

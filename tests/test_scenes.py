@@ -376,6 +376,7 @@ def test_properties_of_any_scene(scenario):
         shown = observer.observe(batch)
         assert observer.space.contains({key: value[2] for key, value in shown.items()})
         np.testing.assert_array_equal(shown["mask"], batch.there)
+        np.testing.assert_equal({key: value[4:] for key, value in shown.items()}, observer.observe(single))
         np.testing.assert_equal({k: v[4:] for k, v in batch.get_state().items()}, single.get_state())
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario
+from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario, presets
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 
 
@@ -21,9 +21,9 @@ def assert_same_angles(ours, theirs):
     np.testing.assert_allclose((ours - theirs + 180) % 360, 180, atol=1e-9)
 
 
-def test_the_executor_task_is_the_released_programs(recording):
-    record = recording("hitmac_executor_trajectories.npz")
-    task = ExecutorTask(num_envs=4, seed=0)
+def test_the_executor_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_executor_trajectories.npz")
+    task = ExecutorTask(num_envs=len(record["reward"]), seed=0)
     task.reset(options=start(record, record["targets"]))
     np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
     for step in range(101):
@@ -38,13 +38,14 @@ def test_the_executor_task_is_the_released_programs(recording):
         assert (task.time >= 101).tolist() == record["done"][:, step].tolist()
 
 
-def test_the_coordinator_task_is_the_released_programs(recording):
-    record = recording("hitmac_coordinator_trajectories.npz")
-    task = CoordinatorTask(num_envs=4, seed=0)
-    task.reset(options=start(record, record["target_moves"].reshape(4, -1, 5, 2)))
+def test_the_coordinator_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_coordinator_trajectories.npz")
+    episodes = len(record["reward"])
+    task = CoordinatorTask(num_envs=episodes, seed=0)
+    task.reset(options=start(record, record["target_moves"].reshape(episodes, -1, 5, 2)))
     np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
     for decision in range(101):
-        action = record["action"][:, decision].reshape(4, -1)
+        action = record["action"][:, decision].reshape(episodes, -1)
         reward = task.step(action)
         assert_same_angles(task.simulator.state.heading, record["headings"][:, decision, -1])
         np.testing.assert_allclose(task.sub_rewards, record["sub_reward"][:, decision], atol=1e-9)
@@ -56,6 +57,10 @@ def test_the_coordinator_task_is_the_released_programs(recording):
 
 
 ONE = Scenario(num_sensors=1, num_targets=2, start_heading="target", extra_move_every=0)
+ALIVE = Scenario(
+    name="alive", walk="evade", wander=20, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.1, return_rate=0.3,
+    position_noise=20, missed_detections=0.2, min_sensors=2, min_targets=2,
+)  # fmt: skip
 
 
 def placed(task, heading, targets, tracks=None):
@@ -172,10 +177,60 @@ def test_a_failed_sensor_has_no_reward():
     assert task.rewards.tolist() == [[0.0]]
 
 
-def test_a_decision_moves_the_targets_eleven_times():
+class Still:
+    """An executor that turns no sensor."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.zeros(len(observation["pairs"]), int), None
+
+
+@pytest.mark.parametrize("every", [None, 0, 3, 10])
+@pytest.mark.parametrize("decision", [1, 7, 10])
+@pytest.mark.parametrize("scenario", [*presets(), ALIVE], ids=lambda scenario: getattr(scenario, "name", scenario))
+def test_a_decision_is_its_sub_steps(scenario, decision, every):
+    """Extra moves, comings and goings, every number drawn: the coordinator's task is trained on what is evaluated."""
+    scenario = load_scenario(scenario)
+    scenario = scenario if every is None else scenario.replace(extra_move_every=every)
+    flat = CoverageTask(scenario, 3, 8, features=DEFAULT_FEATURES)
+    options = {"decision": decision, "idle": "holds"}
+    still = CoordinatorTask(scenario, 3, 8, features=DEFAULT_FEATURES, executor=Still(), **options)
+    scripted = CoordinatorTask(scenario, 3, 8, **options)
+    for step in range(24 // decision):
+        if step == 2:
+            for task in (flat, still, scripted):
+                task.reset(mask=np.array([True, False, True]))
+        still.step(np.ones((3, *still.action_space.shape), int))
+        scripted.step(np.ones((3, *still.action_space.shape), int))
+        for _ in range(decision):
+            flat.step(np.zeros((3, *flat.action_space.shape), int))
+        np.testing.assert_equal(still.simulator.get_state(), flat.simulator.get_state())
+        np.testing.assert_equal(still.observe(), flat.observe())
+        if scenario.walk != "evade":  # which the turns of the sensors change
+            for name in ("target_position", "velocity", "draws", "present"):
+                theirs = getattr(scripted.simulator.state, name)
+                np.testing.assert_array_equal(theirs, getattr(flat.simulator.state, name), err_msg=name)
+
+
+def test_an_executor_looks_after_the_extra_move():
     tracks = np.zeros((22, 2, 2))
     tracks[:, 0, 0] = np.arange(22)
-    task = placed(CoordinatorTask(ONE), 0, [(0, 0), (1, 1)], tracks)
+    seen = []
+
+    class Watching(Still):
+        def predict(self, observation, **options):
+            seen.append(observation["pairs"][0, 0, 0] * 2000)
+            return super().predict(observation)
+
+    task = CoordinatorTask(ONE.replace(extra_move_every=3), executor=Watching(), executor_features=("distance",))
+    placed(task, 0, [(0, 0), (1, 1)], tracks)
+    task.step([[1, 0]])
+    np.testing.assert_allclose(seen, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12], atol=1e-4)
+
+
+def test_a_decision_of_the_paper_moves_the_targets_eleven_times():
+    tracks = np.zeros((22, 2, 2))
+    tracks[:, 0, 0] = np.arange(22)
+    task = placed(CoordinatorTask(ONE.replace(extra_move_every=10)), 0, [(0, 0), (1, 1)], tracks)
     task.step([[1, 0]])
     assert task.simulator.state.target_position[0, 0, 0] == 10
     assert task.time.tolist() == [1]
