@@ -249,8 +249,10 @@ class CoordinatorTask(Task):
             program, or a policy whose ``predict`` is called in one batch for all sensors of all scenes: it
             is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (or as
             `padding` has it), and gives (B * n,) numbers 0, 1, 2.
-        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's.
-        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown.
+        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's. None: what
+            its attribute ``features`` lists, or else :data:`envs.PAPER_FEATURES`.
+        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown. None: what its attribute
+            ``padding`` says, or else ``"attended"``.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
         decision: sub-steps of a decision; 1 or more.
     """
@@ -263,8 +265,8 @@ class CoordinatorTask(Task):
         *,
         features: Sequence[str] = PAPER_FEATURES,
         executor: Any = "scripted",
-        executor_features: Sequence[str] = PAPER_FEATURES,
-        padding: str = "attended",
+        executor_features: Sequence[str] | None = None,
+        padding: str | None = None,
         idle: str = "random",
         decision: int = DECISION,
         num_threads: int | None = None,
@@ -272,7 +274,11 @@ class CoordinatorTask(Task):
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
             raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
         self.executor, self.idle = executor, check_idle(idle)
-        self.padding = check_padding(padding)
+        self.padding = check_padding(getattr(executor, "padding", "attended") if padding is None else padding)
+        if executor_features is None:
+            listed = getattr(executor, "features", None)  # which of a network may be something else
+            executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
+        self._executor_state: Any = None
         self.sub_steps = positive("decision", decision)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
         self.executor_observer = Observer(self.scenario, executor_features)
@@ -333,7 +339,8 @@ class CoordinatorTask(Task):
         row_id = features.index("target_id") if "target_id" in features else -1
         shown = show_goals(self.executor_observer.observe(self.simulator), self.assigned, self.padding, row_id)
         rows = by_sensor(shown)
-        action, _ = self.executor.predict(rows, deterministic=True)
+        carried = {} if self._executor_state is None else {"state": self._executor_state}
+        action, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
         action = np.asarray(action).reshape(-1)
         if (
             action.shape != (len(rows["pairs"]),)
