@@ -54,14 +54,8 @@ class Learned(Mine):
 
 def test_names_paths_and_objects_are_evaluated(tmp_path):
     run = saved(tmp_path / "run")
-    agents = [
-        "planner",
-        "assign-all:still",
-        run,
-        str(tmp_path / "run" / ".." / "run"),
-        Mine(),
-        load_agent("still", HIT_MAC),
-    ]
+    spelled = str(tmp_path / "run" / ".." / "run")
+    agents = ["planner", "assign-all:still", run, spelled, Mine(), load_agent("still", HIT_MAC)]
     result = evaluate(agents, "hit-mac", **SHORT)
     assert list(result["agents"]) == ["planner", "assign-all:still", str(run), spelled, "Mine", "still"]
     trainings = {name: found["trainings"] for name, found in result["agents"].items()}
