@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ import tyro
 from tqdm import tqdm
 
 from agents import figures
-from agents.custom import digest, has_learned
+from agents.custom import has_learned
 from agents.episodes import Record, parts, play
 from agents.hierarchy import Level
 from agents.policy import Policy
@@ -24,8 +23,10 @@ from agents.provenance import provenance
 from agents.references import KINDS, REFERENCES
 from agents.registry import Agent, load_agent, load_executor
 from agents.report import released_reward
+from agents.selection import name_and_size, named_agents, scenarios
 from agents.statistics import probability_of_improvement, summary
 from agents.tables import markdown, table
+from agents.trainings import check_runs, check_seeds, trainings, was_trained
 from envs.files import write_text
 from envs.goals import by_sensor
 from envs.scenario import Scenario, load_scenario
@@ -97,12 +98,12 @@ def evaluate(
     if not loaded:
         raise ValueError("agents is empty; give one or more")
     for agent in loaded:
-        _check_seeds(agent.name, agent.training_seeds, seeds)
+        check_seeds(agent.name, agent.training_seeds, seeds)
     groups: dict[str, list[Agent]] = {}
     for agent in loaded:
         groups.setdefault(agent.name, []).append(agent)
     for group in groups.values():
-        _check_runs(group)
+        check_runs(group)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
@@ -158,11 +159,11 @@ def evaluate_executors(
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     seeds = range(seed, seed + episodes)
-    _check_seeds("an executor", tuple(training_seeds), seeds)
+    check_seeds("an executor", tuple(training_seeds), seeds)
     named = executors if isinstance(executors, Mapping) else {name: name for name in executors}
     loaded = {name: load_executor(executor, scenario) for name, executor in named.items()}
     for name, (_, trained_on) in loaded.items():
-        _check_seeds(name, trained_on, seeds)
+        check_seeds(name, trained_on, seeds)
     results: dict[str, Any] = {}
     with _bar(len(loaded) * max_episode_steps, " steps", progress) as bar:
         for name, (level, trained_on) in loaded.items():
@@ -183,7 +184,7 @@ def evaluate_executors(
             of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))
             results[name] = {metric: summary(values[None]) for metric, values in of_episode.items()}
             results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
-            results[name] |= _trainings(int(bool(trained_on) or has_learned(level.policy)))
+            results[name] |= trainings(int(bool(trained_on) or has_learned(level.policy)))
     return _evaluation(scenario, seeds, results)
 
 
@@ -202,42 +203,6 @@ def _bar(total: int, unit: str, progress: bool) -> tqdm:
     return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
 
 
-def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
-    for first, last in trained_on:
-        if first <= seeds[-1] and seeds[0] <= last:
-            raise ValueError(
-                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
-                "trained on; choose others"
-            )
-
-
-def _check_runs(group: Sequence[Agent]) -> None:
-    """Refuse agents of one name that are not different trainings."""
-    if len(group) == 1:
-        return
-    name = group[0].name
-    if untrained := [agent for agent in group if not _trained(agent)]:
-        raise ValueError(
-            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so that they are no "
-            "trainings of one agent; leave out what is there twice, or give each its own name"
-        )
-    seen: dict[str, Agent] = {}
-    for agent in group:
-        same = seen.setdefault(digest(agent.policy), agent)
-        if same is not agent:
-            which = f"{same.run or name} and {agent.run or name}"
-            raise ValueError(f"two trainings of {name}, {which}, are the same run; leave one out")
-
-
-def _trained(agent: Agent) -> bool:
-    return agent.trained or bool(agent.training_seeds)
-
-
-def _trainings(number: int) -> dict[str, Any]:
-    """How many trainings a result is of, and what its intervals are over."""
-    return {"trainings": number, "interval": "episodes and trainings" if number > 1 else "episodes"}
-
-
 def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: Sequence[Agent]) -> dict[str, Any]:
     """What is reported of an agent's batches of episodes, those of every run."""
     result: dict[str, Any] = {}
@@ -251,7 +216,7 @@ def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: 
     return result | {
         "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
         "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
-        **_trainings(sum(map(_trained, group))),
+        **trainings(sum(map(was_trained, group))),
         "runs": [agent.run for agent in group if agent.run],
         "per_episode": per_episode,
     }
@@ -269,7 +234,7 @@ def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: i
         **{metric: summary(values[None]) for metric, values in metrics.items()},
         "reference": KINDS[name],
         "over_time": over_time.tolist(),
-        **_trainings(0),
+        **trainings(0),
         "runs": [],
         "per_episode": {
             metric: [None if np.isnan(value) else value for value in values.tolist()]
@@ -337,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, program, arguments)
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
-        teams = [_agents(options.agents, scenario) for scenario in scenes]
+        teams = [named_agents(options.agents, scenario) for scenario in scenes]
         evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
             evaluation = evaluate(
@@ -356,59 +321,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.pictures:
             of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
             for scenario, evaluation in zip(scenes, evaluations, strict=True):
-                name, n, m = _name_and_size(scenario)
+                name, n, m = name_and_size(scenario)
                 of_scene.setdefault(name, {})[n, m] = evaluation
             for name, by_size in of_scene.items():
                 folder = options.pictures / name if len(of_scene) > 1 else options.pictures
                 save_pictures(folder, by_size, options.max_episode_steps)
             print(f"tables and pictures: {options.pictures}/")
-
-
-def scenarios(names: str, sizes: str) -> list[Scenario]:
-    """The scenarios that `names` names, each in all of the `sizes` (or in its own)."""
-    chosen = []
-    for name in names.split(","):
-        scenario = load_scenario(name)
-        for size in sizes.split(",") if sizes else [""]:
-            numbers = size.split("x")
-            if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
-                raise ValueError(f"sizes has {size!r}; it must be like 4x5: sensors x targets")
-            chosen.append(
-                scenario.replace(
-                    name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
-                )
-                if size
-                else scenario
-            )
-    given = [_name_and_size(scenario) for scenario in chosen]
-    if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
-    return chosen
-
-
-def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:
-    """A scenario's name without its size, fit for a folder, then n and m."""
-    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
-    return name or "scene", scenario.num_sensors, scenario.num_targets
-
-
-def _agents(names: str, scenario: Scenario) -> list[Agent]:
-    """The agents of the command line; those of a group have its name."""
-    agents, given = [], set()
-    for name in filter(None, names.split(",")):
-        group, _, members = name.rpartition("=")
-        runs = members.split("+")
-        if len(runs) > 1 and not group:
-            raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
-        for run in runs:
-            if (group or run, run) in given:
-                raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
-            given.add((group or run, run))
-            agent = load_agent(run, scenario)
-            agents.append(agent._replace(name=group, run=run) if group else agent)
-    if not agents:
-        raise ValueError(f"agents is {names!r}; give one or more")
-    return agents
 
 
 if __name__ == "__main__":
