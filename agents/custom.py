@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
 import inspect
@@ -10,7 +11,7 @@ import re
 import sys
 from typing import Any
 
-from stable_baselines3.common.base_class import BaseAlgorithm
+import torch
 from torch import nn
 
 from agents.policy import Policy
@@ -57,8 +58,29 @@ def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[
 
 
 def has_learned(policy: Any) -> bool:
-    """Whether a policy was trained: what its attribute ``trained`` says, or else whether it is a network."""
-    return bool(getattr(policy, "trained", isinstance(policy, nn.Module | BaseAlgorithm)))
+    """Whether a policy was trained: what its attribute ``trained`` says, or else whether there is a network in it."""
+    return bool(getattr(policy, "trained", bool(_networks(policy))))
+
+
+def digest(policy: Any) -> str:
+    """What tells a trained policy from others: its class and the tensors of its networks, or which object it is."""
+    networks = _networks(policy)
+    if not networks:
+        return str(id(policy))
+    found = hashlib.sha256(type(policy).__qualname__.encode())
+    for network in networks:
+        for name, tensor in network.state_dict().items():
+            found.update(f"{name} {tuple(tensor.shape)} {tensor.dtype} ".encode())
+            found.update(tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes())
+    return found.hexdigest()
+
+
+def _networks(policy: Any, depth: int = 5) -> list[nn.Module]:
+    """The networks of a policy, those of its levels in order."""
+    if isinstance(policy, nn.Module):
+        return [policy]
+    parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
+    return [network for part in parts if part is not None for network in _networks(part, depth - 1)]
 
 
 def _module(module: str, name: str) -> Any:

@@ -4,25 +4,29 @@ from __future__ import annotations
 
 import itertools
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
-import torch
+import tyro
 from tqdm import tqdm
 
 from agents import figures
-from agents.bounds import BOUNDS
+from agents.custom import has_learned
 from agents.episodes import Record, parts, play
 from agents.hierarchy import Level
-from agents.registry import Agent, load_agent
+from agents.policy import Policy
+from agents.provenance import provenance
+from agents.references import KINDS, REFERENCES
+from agents.registry import Agent, load_agent, load_executor
 from agents.report import released_reward
+from agents.selection import name_and_size, named_agents, scenarios
 from agents.statistics import probability_of_improvement, summary
 from agents.tables import markdown, table
+from agents.trainings import check_runs, check_seeds, trainings, was_trained
 from envs.files import write_text
 from envs.goals import by_scene, by_sensor
 from envs.scenario import Scenario, load_scenario
@@ -34,13 +38,13 @@ SCENES_AT_ONCE = 256
 
 
 def evaluate(
-    agents: Sequence[Agent],
+    agents: Sequence[Agent | Policy | str | Path] | Agent | Policy | str | Path,
     scenario: Scenario | str | Path = "hit-mac",
     *,
     episodes: int = 200,
     seed: int = 0,
     max_episode_steps: int = SUB_STEPS,
-    bounds: bool = False,
+    references: bool = False,
     num_threads: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -57,40 +61,53 @@ def evaluate(
     - ``least_covered``: the share of its time for which the target that was covered least was covered.
 
     Args:
-        agents: what to compare. Those of the same name are trainings of one agent with different seeds.
-        scenario: on which scene.
+        agents: what to compare, or one alone, each as :func:`agents.registry.load_agent` takes it: a name, a directory,
+            an object with ``predict``, or an :class:`Agent`. Those of the same name are trainings of one agent with
+            different seeds.
+        scenario: on which scene: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E; scene k has the seed ``seed + k``.
         seed: first seed; with the episodes it must not overlap with the seeds that an agent was trained on.
         max_episode_steps: sub-steps of an episode.
-        bounds: add what could be reached at most, :data:`agents.bounds.BOUNDS`.
+        references: add what could be reached at most, :data:`agents.references.REFERENCES`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
     Returns:
-        ``{"scenario", "episodes", "seeds": [first, last], "agents": {name: result}}``. A result holds every metric as
-        :func:`agents.statistics.summary` has it; ``"runs"``, the trainings' names; ``"per_episode"``, of every metric
-        the values of all episodes, run after run; ``"over_time"``, the coverage in equal parts of the episodes;
+        ``{"scenario", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``. A result holds
+        every metric as :func:`agents.statistics.summary` has it; ``"trainings"``, how many there are, 0 for an agent
+        that was not trained; ``"interval"``, what the intervals are over, ``"episodes and trainings"`` or, of one
+        training or none, ``"episodes"``; ``"runs"``, the trainings' names; ``"per_episode"``, of every metric the
+        values of all episodes, run after run; ``"over_time"``, the coverage in equal parts of the episodes;
         ``"inference_ms"``, milliseconds per scene and sub-step that the decisions took, in batches; ``"improvement"``,
-        the probability that the first agent covers more (with its interval), None for itself.
+        the probability that the first agent covers more (with its interval), None for itself. That of a reference
+        has ``"reference"``, what it is. :func:`agents.provenance.provenance` says what made it all. Apart from that
+        and the time, the same arguments give the same.
 
     Raises:
-        ValueError: no agent, no episode, seeds that an agent was trained on, or a scene that has no bound.
+        ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
+            name that were not trained, or a scene that has no references.
+        TypeError: something that is no agent.
     """
     scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
     max_episode_steps = positive("max_episode_steps", max_episode_steps)
     seeds = range(seed, seed + episodes)
-    if not agents:
+    if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
+        agents = [agents]
+    loaded = [load_agent(agent, scenario) for agent in agents]
+    if not loaded:
         raise ValueError("agents is empty; give one or more")
-    for agent in agents:
-        _check_seeds(agent.name, agent.training_seeds, seeds)
+    for agent in loaded:
+        check_seeds(agent.name, agent.training_seeds, seeds)
     groups: dict[str, list[Agent]] = {}
-    for agent in agents:
+    for agent in loaded:
         groups.setdefault(agent.name, []).append(agent)
+    for group in groups.values():
+        check_runs(group)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
-    total = len(agents) * max_episode_steps * len(batches)
+    total = len(loaded) * max_episode_steps * len(batches)
     with _bar(total, " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
@@ -98,18 +115,18 @@ def evaluate(
                 [play(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
                 for agent in group
             ]
-            results[name] = _result(records, max_episode_steps, [agent.run for agent in group if agent.run])
+            results[name] = _result(records, max_episode_steps, group)
             scores[name] = np.stack([np.concatenate([record.metrics["coverage"] for record in run]) for run in records])
     first = next(iter(groups))
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
-    for name in BOUNDS if bounds else ():
-        results[name] = _bound(name, scenario, seeds, max_episode_steps, progress)
-    return {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "agents": results}
+    for name in REFERENCES if references else ():
+        results[name] = _reference(name, scenario, seeds, max_episode_steps, progress)
+    return _evaluation(scenario, seeds, results)
 
 
 def evaluate_executors(
-    executors: Mapping[str, Level],
+    executors: Mapping[str, Level | Policy | str | Path] | Sequence[str],
     scenario: Scenario | str | Path = "hit-mac-executor",
     *,
     training_seeds: Sequence[tuple[int, int]] = (),
@@ -125,9 +142,9 @@ def evaluate_executors(
     share of (sensor, step) in which a sensor turned, ``coverage`` the share of targets seen.
 
     Args:
-        executors: by name.
+        executors: by name, each as :func:`agents.registry.load_executor` takes it; or names alone.
         scenario: on which scene.
-        training_seeds: on which the evaluation must not be.
+        training_seeds: more, beside the executors' own, on which the evaluation must not be.
         episodes: E; scene k has the seed ``seed + k``.
         seed: first seed.
         max_episode_steps: of an episode.
@@ -142,10 +159,14 @@ def evaluate_executors(
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     seeds = range(seed, seed + episodes)
-    _check_seeds("an executor", tuple(training_seeds), seeds)
+    check_seeds("an executor", tuple(training_seeds), seeds)
+    named = executors if isinstance(executors, Mapping) else {name: name for name in executors}
+    loaded = {name: load_executor(executor, scenario) for name, executor in named.items()}
+    for name, (_, trained_on) in loaded.items():
+        check_seeds(name, trained_on, seeds)
     results: dict[str, Any] = {}
-    with _bar(len(executors) * max_episode_steps, " steps", progress) as bar:
-        for name, level in executors.items():
+    with _bar(len(loaded) * max_episode_steps, " steps", progress) as bar:
+        for name, (level, trained_on) in loaded.items():
             bar.set_description(f"evaluating {name}", refresh=False)
             task = ExecutorTask(
                 scenario, episodes, list(seeds), features=level.features, goals_every=goals_every,
@@ -164,7 +185,18 @@ def evaluate_executors(
             of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))
             results[name] = {metric: summary(values[None]) for metric, values in of_episode.items()}
             results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
-    return {"scenario": scenario.name, "episodes": episodes, "seeds": [seeds[0], seeds[-1]], "agents": results}
+            results[name] |= trainings(int(bool(trained_on) or has_learned(level.policy)))
+    return _evaluation(scenario, seeds, results)
+
+
+def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "episodes": len(seeds),
+        "seeds": [seeds[0], seeds[-1]],
+        "provenance": provenance(),
+        "agents": results,
+    }
 
 
 def _bar(total: int, unit: str, progress: bool) -> tqdm:
@@ -172,16 +204,7 @@ def _bar(total: int, unit: str, progress: bool) -> tqdm:
     return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
 
 
-def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
-    for first, last in trained_on:
-        if first <= seeds[-1] and seeds[0] <= last:
-            raise ValueError(
-                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
-                "trained on; choose others"
-            )
-
-
-def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, runs: list[str]) -> dict[str, Any]:
+def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: Sequence[Agent]) -> dict[str, Any]:
     """What is reported of an agent's batches of episodes, those of every run."""
     result: dict[str, Any] = {}
     per_episode = {}
@@ -194,23 +217,25 @@ def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, runs: l
     return result | {
         "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
         "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
-        "runs": runs,
+        **trainings(sum(map(was_trained, group))),
+        "runs": [agent.run for agent in group if agent.run],
         "per_episode": per_episode,
     }
 
 
-def _bound(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
-    """The same of a bound."""
+def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
+    """The same of a reference."""
     with _bar(len(seeds), " episodes", progress) as bar:
-        bar.set_description(f"bound: {name}", refresh=False)
-        bound = BOUNDS[name](scenario, seeds, max_episode_steps, bar.update)
-    metrics = {"coverage": bound.coverage, "rotation": bound.rotation}
+        bar.set_description(f"reference: {name}", refresh=False)
+        found = REFERENCES[name](scenario, seeds, max_episode_steps, bar.update)
+    metrics = {"coverage": found.coverage, "rotation": found.rotation}
     part, lengths = parts(max_episode_steps)
-    over_time = np.bincount(part, bound.sub_step_coverage) / lengths
+    over_time = np.bincount(part, found.sub_step_coverage) / lengths
     return {
         **{metric: summary(values[None]) for metric, values in metrics.items()},
-        "bound": True,
+        "reference": KINDS[name],
         "over_time": over_time.tolist(),
+        **trainings(0),
         "runs": [],
         "per_episode": {
             metric: [None if np.isnan(value) else value for value in values.tolist()]
@@ -249,10 +274,11 @@ class Options:
 
     agents: str = "random,still,nearest"
     """Comma-separated: random, still, nearest, greedy, exact, planner; folders of runs or checkpoints; assign-all,
-    assign-in-range or assign-randomly, alone or with an executor, as in assign-all:runs/x; released:FILE:FILE. Several
-    trainings of one agent: NAME=runs/a+runs/b."""
+    assign-in-range or assign-randomly, alone or with an executor, as in assign-all:runs/x; released:FILE:FILE;
+    MODULE:CLASS, an agent of your own. Several trainings of one agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
-    """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file; several comma-separated."""
+    """A preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or its config.yaml; several
+    comma-separated."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
     episodes: int = 200
@@ -261,8 +287,8 @@ class Options:
     """Seed of the first episode; the k-th has seed + k."""
     max_episode_steps: int = SUB_STEPS
     """Length of an episode, sub-steps."""
-    bounds: bool = False
-    """Show also what could be reached at most."""
+    references: Annotated[bool, tyro.conf.arg(aliases=["--bounds"])] = False
+    """Show also an upper bound of what could be reached, and a lower estimate of what a clairvoyant could."""
     json: Path | None = None
     """Write every episode's figures to this file."""
     pictures: Path | None = None
@@ -277,17 +303,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, program, arguments)
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
-        teams = [_agents(options.agents, scenario) for scenario in scenes]
+        teams = [named_agents(options.agents, scenario) for scenario in scenes]
         evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
-            torch.manual_seed(0)
             evaluation = evaluate(
                 agents,
                 scenario,
                 episodes=options.episodes,
                 seed=options.seed,
                 max_episode_steps=options.max_episode_steps,
-                bounds=options.bounds,
+                references=options.references,
             )
             evaluations.append(evaluation)
             print(f"{table(evaluation)}\n")
@@ -297,56 +322,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.pictures:
             of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
             for scenario, evaluation in zip(scenes, evaluations, strict=True):
-                name, n, m = _name_and_size(scenario)
+                name, n, m = name_and_size(scenario)
                 of_scene.setdefault(name, {})[n, m] = evaluation
             for name, by_size in of_scene.items():
                 folder = options.pictures / name if len(of_scene) > 1 else options.pictures
                 save_pictures(folder, by_size, options.max_episode_steps)
             print(f"tables and pictures: {options.pictures}/")
-
-
-def scenarios(names: str, sizes: str) -> list[Scenario]:
-    """The scenarios that `names` names, each in all of the `sizes` (or in its own)."""
-    chosen = []
-    for name in names.split(","):
-        scenario = load_scenario(name)
-        for size in sizes.split(",") if sizes else [""]:
-            numbers = size.split("x")
-            if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
-                raise ValueError(f"sizes has {size!r}; it must be like 4x5: sensors x targets")
-            chosen.append(
-                scenario.replace(
-                    name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
-                )
-                if size
-                else scenario
-            )
-    given = [_name_and_size(scenario) for scenario in chosen]
-    if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
-    return chosen
-
-
-def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:
-    """A scenario's name without its size, fit for a folder, then n and m."""
-    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
-    return name or "scene", scenario.num_sensors, scenario.num_targets
-
-
-def _agents(names: str, scenario: Scenario) -> list[Agent]:
-    """The agents of the command line; those of a group have its name."""
-    agents = []
-    for name in filter(None, names.split(",")):
-        group, _, members = name.rpartition("=")
-        runs = members.split("+")
-        if len(runs) > 1 and not group:
-            raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
-        for run in runs:
-            agent = load_agent(run, scenario)
-            agents.append(agent._replace(name=group, run=run) if group else agent)
-    if not agents:
-        raise ValueError(f"agents is {names!r}; give one or more")
-    return agents
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """A comparison of agents at a glance: bars, coverage against turning, the course of an episode, other sizes.
 
 Every function takes evaluations as :func:`agents.evaluate.evaluate` gives them, and writes one PNG. An agent has the
-same colour in all of them: a scripted one its own, any other that of its place among the others. A bound (an entry
-with ``"bound": True``: what an agent with more freedom reaches) is grey.
+same colour in all of them: a scripted one its own, any other that of its place among the others. A reference (an
+entry with ``"reference"``: what is reached with more knowledge than an agent has) is grey, and named with what it is.
+An agent of one training seed is named so, since its intervals are over episodes only.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from agents.labels import Value, name_points, spread
+from agents.tables import note, one_seed
 from envs.files import check_ending, whole_file
 
 if TYPE_CHECKING:
@@ -35,7 +37,7 @@ _SCRIPTED = {
     "planner": "#228b4a",
 }
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
-_BOUND = "#7d7d7d"
+_GREY = "#7d7d7d"
 _INK = "#333333"
 _LONGEST = 26  # characters of a name
 
@@ -44,7 +46,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw a bar for every agent, best coverage first, with a panel for each of four metrics.
 
     They are coverage, decision reward, rotation and least covered, as far as the evaluation has them. Whiskers are
-    95 % intervals; bounds are hatched.
+    95 % intervals; references are hatched.
 
     Args:
         path: the picture's file.
@@ -64,11 +66,13 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         ends = [0.0]
         for row, name in enumerate(ranked):
-            value, bound = _value(agents[name], metric), _is_bound(agents[name])
+            value, reference = _value(agents[name], metric), _is_reference(agents[name])
             if value is None:
-                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=_BOUND)
+                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=_GREY)
                 continue
-            look = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"} if bound else {"color": colours[name]}
+            look = (
+                {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"} if reference else {"color": colours[name]}
+            )
             axis.barh(row, value.mean, height=0.66, lw=0, **look)
             axis.plot((value.low, value.high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
             ends += [value.mean, value.low, value.high]
@@ -92,7 +96,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         axis.set_xticks(ticks)  # without one whose number would meet the next panel's
         _plain(axis, "x", keep=("left",))
         axis.tick_params(axis="y", length=0)
-    _title(figure, evaluation, "whiskers: 95 % intervals")
+    _title(figure, evaluation, f"whiskers: 95 % intervals{one_seed(agents)}")
     _write(path, figure)
 
 
@@ -100,8 +104,8 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw coverage against rotation, with both 95 % intervals of every agent and the Pareto front.
 
     The front joins the agents that no other beats: none covers as much or more with as little turning or less,
-    but for an equal. The beaten are fainter. What has no rotation is a dashed line at its coverage; a bound that
-    has one is a hollow diamond and takes no part in the front.
+    but for an equal. The beaten are fainter. What has no rotation is a dashed line at its coverage; a reference
+    that has one is a hollow diamond and takes no part in the front.
 
     Args:
         path: the picture's file.
@@ -120,13 +124,17 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
             points[name] = rotation, coverage
         elif coverage is not None:
             levels[name] = coverage.mean
-    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not _is_bound(agents[name])})
+    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not _is_reference(agents[name])})
     for name, (x, y) in points.items():
-        bound = _is_bound(agents[name])
-        look: dict[str, Any] = {"color": colours[name], "alpha": 1.0 if bound or name in front else 0.5, "zorder": 3}
+        reference = _is_reference(agents[name])
+        look: dict[str, Any] = {
+            "color": colours[name],
+            "alpha": 1.0 if reference or name in front else 0.5,
+            "zorder": 3,
+        }
         axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
         axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
-        axis.plot(x.mean, y.mean, "D" if bound else "o", ms=7, mfc="white" if bound else colours[name], **look)
+        axis.plot(x.mean, y.mean, "D" if reference else "o", ms=7, mfc="white" if reference else colours[name], **look)
     for name, level in levels.items():
         axis.axhline(level, ls="--", lw=1.2, color=colours[name])
     axis.margins(x=0.08, y=0.1)
@@ -140,14 +148,14 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     axis.set_xlabel("rotation: share of sensors that turn, on average (less is better)")
     axis.set_ylabel("coverage")
     _plain(axis, "both")
-    _title(figure, evaluation, "crosses: 95 % intervals, stairs: the Pareto front")
+    _title(figure, evaluation, f"crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front")
     labels = {name: (_label(name, agents[name]), colours[name]) for name in agents}
     name_points(figure, axis, labels, points, levels, stairs)
     _write(path, figure)
 
 
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: int) -> None:
-    """Draw the coverage in the course of an episode, a line for each agent; bounds are dashed.
+    """Draw the coverage in the course of an episode, a line for each agent; references are dashed.
 
     Args:
         path: the picture's file.
@@ -167,14 +175,14 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     axis = figure.subplots()
     ends = {}
     for name, line in lines.items():
-        bound = _is_bound(agents[name])
+        reference = _is_reference(agents[name])
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each slice
         axis.plot(
             time,
             line,
             color=colours[name],
-            ls="--" if bound else "-",
-            lw=1.4 if bound else 2,
+            ls="--" if reference else "-",
+            lw=1.4 if reference else 2,
             marker="" if len(line) > 1 else "o",
         )
         last = np.flatnonzero(~np.isnan(line))[-1]
@@ -222,7 +230,7 @@ def save_heat_maps(
     colours = _colours(agents)
     rows, columns = (sorted({size[place] for size in evaluations}) for place in (0, 1))
     maps: dict[str, np.ndarray] = {}
-    for name in sorted(agents, key=lambda name: _is_bound(agents[name])):
+    for name in sorted(agents, key=lambda name: _is_reference(agents[name])):
         values = np.full((len(rows), len(columns)), np.nan)
         for (n, m), evaluation in evaluations.items():
             value = _value(evaluation["agents"].get(name, {}), "decision_reward")
@@ -295,8 +303,8 @@ def _write(path: str | Path, figure: Figure) -> None:
         figure.savefig(temporary, format="png")
 
 
-def _is_bound(result: Mapping[str, Any]) -> bool:
-    return bool(result.get("bound"))
+def _is_reference(result: Mapping[str, Any]) -> bool:
+    return bool(result.get("reference"))
 
 
 def _value(result: Mapping[str, Any], metric: str) -> Value | None:
@@ -309,15 +317,15 @@ def _value(result: Mapping[str, Any], metric: str) -> Value | None:
 
 
 def _colours(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    others = [name for name, result in agents.items() if name not in _SCRIPTED and not _is_bound(result)]
+    others = [name for name, result in agents.items() if name not in _SCRIPTED and not _is_reference(result)]
     own = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(others)}
-    return {name: _BOUND if _is_bound(result) else {**own, **_SCRIPTED}[name] for name, result in agents.items()}
+    return {name: _GREY if _is_reference(result) else {**own, **_SCRIPTED}[name] for name, result in agents.items()}
 
 
 def _label(name: str, result: Mapping[str, Any]) -> str:
-    """The end of a long name, since that of a folder says most; a dollar is no mathematics."""
+    """The end of a long name, since that of a folder says most; then what to know of it. A dollar is no mathematics."""
     short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
-    return short.replace("$", r"\$") + (" (bound)" if _is_bound(result) else "")
+    return short.replace("$", r"\$") + note(result)
 
 
 def _title(figure: Figure, evaluation: Mapping[str, Any], legend: str) -> None:
@@ -331,10 +339,10 @@ def _plain(axis: Axes, grid: str, keep: Sequence[str] = ("left", "bottom")) -> N
     """A thin grid behind what is drawn, and no frame but what is kept."""
     axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
     axis.set_axisbelow(True)
-    axis.tick_params(labelsize=9, color=_BOUND)
+    axis.tick_params(labelsize=9, color=_GREY)
     for side, spine in axis.spines.items():
         spine.set_visible(side in keep)
-        spine.set_color(_BOUND)
+        spine.set_color(_GREY)
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:

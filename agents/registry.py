@@ -137,7 +137,7 @@ def as_agent(
     if config.task == "Coordinator":
         coordinator = Level(policy, config.features), seeds
         turns = executor or load_executor("scripted", scenario)
-        return _hierarchy(name, scenario, coordinator, turns, True, **config.options)
+        return _hierarchy(name, scenario, coordinator, turns, **config.options)
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.task == "Executor":
@@ -266,13 +266,11 @@ def _hierarchy(
     scenario: Scenario,
     coordinator: tuple[Level, Seeds],
     executor: Executor,
-    trained: bool = False,
     **options: Any,
 ) -> Agent:
     policy = HierarchicalAgent(scenario, coordinator[0], executor[0], **options)
     seeds = (*coordinator[1], *executor[1])
-    trained = trained or bool(seeds) or has_learned(executor[0].policy)
-    return Agent(name, policy, policy.features, seeds, trained=trained)
+    return Agent(name, policy, policy.features, seeds, trained=has_learned(policy))
 
 
 def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
@@ -283,8 +281,8 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
     turns = Level(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
     if coordinator in COORDINATORS:
         rule = COORDINATORS[coordinator]
-        return _hierarchy(name, scenario, (Level(rule(), rule.features), ()), turns, True)
+        return _hierarchy(name, scenario, (Level(rule(), rule.features), ()), turns)
     assigns = load_released(coordinator)
     if not isinstance(assigns, ReleasedCoordinator):
         raise ValueError(f"{coordinator} is not the released coordinator but its executor")
-    return _hierarchy(name, scenario, (Level(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns, True)
+    return _hierarchy(name, scenario, (Level(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)

@@ -46,18 +46,34 @@ _EXECUTORS = (
 )
 
 
-def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> list[list[str]]:
-    """The table's cells, titles first, then the agents, the best first."""
+_ONE_SEED = "one training seed: the interval is over episodes only, another training would differ"
+
+
+def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
+    """The table's cells, titles first, then the agents, the best first; and those of one training seed apart."""
     agents = evaluation["agents"]
     leading = _EXECUTORS if all("reward" in result for result in agents.values()) else _COVERAGE
     columns = [column for column in leading if column.terminal or not terminal]
-    cells = [["agent", *(column.title for column in columns)]]
+    many = [["agent", *(column.title for column in columns)]]
+    one: list[list[str]] = []
     for name, result in sorted(agents.items(), key=lambda item: -item[1][leading[0].metric]["mean"]):
-        shown = f"{name} (bound)" if result.get("bound") else name
-        if len(result.get("runs", ())) > 1:
-            shown += f" ({len(result['runs'])} seeds)"
-        cells.append([shown, *(c.show(result[c.metric]) if c.metric in result else "-" for c in columns)])
-    return cells
+        shown = f"{name} *" if terminal and result.get("reference") else name + note(result)
+        cells = [shown, *(c.show(result[c.metric]) if c.metric in result else "-" for c in columns)]
+        (one if result.get("trainings") == 1 else many).append(cells)
+    return many, one
+
+
+def note(result: Mapping[str, Any]) -> str:
+    """What stands in brackets behind a name: what a reference is, or how many training seeds an agent has."""
+    if result.get("reference"):
+        return f" ({result['reference']})"
+    trainings = result.get("trainings", 0)
+    return f" ({trainings} seed{'s' if trainings > 1 else ''})" if trainings else ""
+
+
+def one_seed(agents: Mapping[str, Mapping[str, Any]]) -> str:
+    """What a legend of intervals says of agents with one training seed; nothing where there are none."""
+    return ", with 1 seed over episodes only" if any(one.get("trainings") == 1 for one in agents.values()) else ""
 
 
 def title(evaluation: Mapping[str, Any]) -> str:
@@ -68,18 +84,35 @@ def title(evaluation: Mapping[str, Any]) -> str:
 
 def table(evaluation: Mapping[str, Any]) -> str:
     """The evaluation as a table for the terminal, the best agent first."""
-    cells = rows(evaluation, terminal=True)
-    widths = [max(len(row[column]) for row in cells) for column in range(len(cells[0]))]
-    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in cells]
-    text = [title(evaluation), "", lines[0], "  ".join("-" * width for width in widths), *lines[1:]]
-    if "P" in cells[0]:
+    many, one = rows(evaluation, terminal=True)
+    widths = [max(len(row[column]) for row in (*many, *one)) for column in range(len(many[0]))]
+
+    def line(row: list[str]) -> str:
+        return "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+
+    lines = [line(many[0]), "  ".join("-" * width for width in widths), *map(line, many[1:])]
+    if one:
+        lines += [f"{_ONE_SEED}:", *map(line, one)]
+    text = [title(evaluation), "", *lines]
+    references = [
+        f"* {name}: {result['reference']} of what is reached with the future known."
+        for name, result in evaluation["agents"].items()
+        if result.get("reference")
+    ]
+    if "P" in many[0]:
         first = next(iter(evaluation["agents"]))
-        text += ["", f"reward: HiT-MAC's decision reward. P: how likely {first} is to cover more."]
-    return "\n".join(text)
+        references.append(f"reward: HiT-MAC's decision reward. P: how likely {first} is to cover more.")
+    return "\n".join([*text, *([""] if references else []), *references])
 
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
-    """The evaluation as a table in Markdown, with all columns."""
-    cells = rows(evaluation)
-    lines = [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(cells[0]), *cells[1:])]
-    return "\n".join([f"{title(evaluation)}:", "", *lines])
+    """The evaluation as a table in Markdown, with all columns; agents of one training seed have their own."""
+    many, one = rows(evaluation)
+    parts = [f"{title(evaluation)}:", "", *_markdown(many)] if len(many) > 1 else [f"{title(evaluation)}:"]
+    if one:
+        parts += ["", f"{_ONE_SEED[0].upper()}{_ONE_SEED[1:]}:", "", *_markdown([many[0], *one])]
+    return "\n".join(parts)
+
+
+def _markdown(cells: list[list[str]]) -> list[str]:
+    return [f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(cells[0]), *cells[1:])]

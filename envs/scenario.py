@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import math
 import re
 from collections.abc import Mapping
@@ -252,7 +253,8 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
     Args:
         scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file.
+            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file. That of a training run, its
+            ``config.yaml`` or its directory, or a checkpoint's, gives the scenario that was trained on.
 
     Raises:
         ValueError: the name is unknown (the known ones are listed), or the file is not a scenario.
@@ -270,19 +272,25 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
         return _read(SCENES / f"{sized[1]}.yaml").replace(
             name=name, num_sensors=int(sized[2]), num_targets=int(sized[3])
         )
-    if name.endswith((".yaml", ".yml")):
+    if name.endswith((".yaml", ".yml", ".json")):
         return _read(Path(name))
+    for file in ("config.yaml", "config.json", "checkpoint/config.json"):
+        if (Path(name) / file).is_file():
+            return _read(Path(name) / file)
     raise ValueError(
         f"unknown scenario {name!r}: known are {', '.join(presets())}, "
-        f"each also with sizes as in {presets()[0]}-6x9, and paths of YAML files"
+        f"each also with sizes as in {presets()[0]}-6x9, paths of YAML files, and runs"
     )
 
 
 def _read(path: Path) -> Scenario:
+    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", yaml.safe_load)
     try:
-        parameters = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ValueError(f"{path} is not a YAML file: {' '.join(str(error).split())}") from None
+        parameters = load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
+    if isinstance(parameters, dict) and "scenario" in parameters:  # what is written of a run, or of a checkpoint
+        parameters = parameters["scenario"]
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:

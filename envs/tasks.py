@@ -257,8 +257,10 @@ class CoordinatorTask(Task):
             is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (or as
             `padding` has it), and gives (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Lenses that zoom keep
             their field of view without zooms, and the zooms are left out where lenses do not zoom.
-        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's.
-        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown.
+        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's. None: what
+            its attribute ``features`` lists, or else :data:`envs.PAPER_FEATURES`.
+        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown. None: what its attribute
+            ``padding`` says, or else ``"attended"``.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
         decision: sub-steps of a decision; 1 or more.
     """
@@ -271,8 +273,8 @@ class CoordinatorTask(Task):
         *,
         features: Sequence[str] = PAPER_FEATURES,
         executor: Any = "scripted",
-        executor_features: Sequence[str] = PAPER_FEATURES,
-        padding: str = "attended",
+        executor_features: Sequence[str] | None = None,
+        padding: str | None = None,
         idle: str = "random",
         decision: int = DECISION,
         num_threads: int | None = None,
@@ -280,7 +282,12 @@ class CoordinatorTask(Task):
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
             raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
         self.executor, self.idle = executor, check_idle(idle)
-        self.padding = check_padding(padding)
+        self.padding = check_padding(getattr(executor, "padding", "attended") if padding is None else padding)
+        if executor_features is None:
+            listed = getattr(executor, "features", None)  # which of a network may be something else
+            executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
+        self._executor_state: Any = None
+        self._executor_starts = np.ones(self.num_envs, np.bool_)  # the scenes whose episode it has not seen yet
         self.sub_steps = positive("decision", decision)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
         self.executor_observer = Observer(self.scenario, executor_features)
@@ -293,6 +300,7 @@ class CoordinatorTask(Task):
 
     def begin(self, chosen: np.ndarray) -> None:
         """Nothing is assigned."""
+        self._executor_starts[chosen] = True
         self.assigned[chosen] = False
         self.sub_rewards[chosen] = 0.0
         self.marginal[chosen] = 0.0
@@ -340,7 +348,12 @@ class CoordinatorTask(Task):
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
         rows = by_sensor(show_goals(shown, self.assigned, self.padding, row_id))
-        chosen, _ = self.executor.predict(rows, deterministic=True)
+        carried: dict[str, Any] = {}
+        if self._executor_state is not None:
+            starts = np.repeat(self._executor_starts, self.scenario.num_sensors)
+            carried = {"state": self._executor_state, "episode_start": starts}
+        chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
+        self._executor_starts[:] = False
         return executed(chosen, self.assigned, shown["mask"], bool(self.scenario.zoom))
 
     def info(self) -> dict[str, np.ndarray]:

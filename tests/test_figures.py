@@ -44,7 +44,7 @@ def entry(mean, half=0.01):
     return {"mean": mean, "std": 0.1, "ci95": interval, "iqm": mean, "iqm_ci95": interval}
 
 
-def evaluation(places=PLACES, bounds=("free turning",), scale=1.0):
+def evaluation(places=PLACES, references=("free turning",), scale=1.0):
     """As agents.evaluate gives it, without the episodes themselves."""
     results = {
         name: {
@@ -58,7 +58,7 @@ def evaluation(places=PLACES, bounds=("free turning",), scale=1.0):
             "runs": [],
             "per_episode": {},
         }
-        | ({"bound": True} if name in bounds else {})
+        | ({"reference": "upper bound"} if name in references else {})
         for name, (coverage, rotation) in places.items()
     }
     return {"scenario": "hit-mac", "episodes": 200, "seeds": [0, 199], "agents": results}
@@ -160,8 +160,8 @@ def unusual():
     names = {"runs/" + 9 * "very-" + "long": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "_x": (0.65, 0.1), "": (0.5, 0)}
     return {
         "one agent, and all is zero": zero,
-        "only a bound": evaluation({"free": (0.9, None)}, ("free",)),
-        "a bound that turns": evaluation(FEW, bounds=("hit-mac", "free turning")),
+        "only a reference": evaluation({"free": (0.9, None)}, ("free",)),
+        "a reference that turns": evaluation(FEW, references=("hit-mac", "free turning")),
         "null": null,
         "names": evaluation(names),
         "more than there are colours": evaluation({f"{k}": (0.8 + 0.001 * k, 0.2 + 0.001 * k) for k in range(9)}),
@@ -194,7 +194,7 @@ def test_an_agent_has_one_colour(drawn):
 def test_bars_are_sorted_and_say_their_values(drawn):
     shown = evaluation({"low": (0.2, 0.5), "high": (0.8, 0.6), "free": (0.9, None), "middle": (0.5, 0.7)}, ("free",))
     coverage, reward, rotation, least = drawn(save_bars, shown).axes
-    assert [label.get_text() for label in coverage.get_yticklabels()] == ["low", "middle", "high", "free (bound)"]
+    assert [label.get_text() for label in coverage.get_yticklabels()] == ["low", "middle", "high", "free (upper bound)"]
     assert [text.get_text() for text in coverage.texts] == ["0.200", "0.500", "0.800", "0.900"]
     assert [text.get_text() for text in rotation.texts] == ["0.500", "0.700", "0.600", "\u2013"]
     assert [bar.get_width() for bar in reward.patches] == pytest.approx([0.18, 0.48, 0.78, 0.88])
@@ -219,7 +219,7 @@ def test_the_pareto_front_by_hand():
 
 
 def test_the_pareto_figure(drawn):
-    places = PLACES | {"roaming": (0.85, 0.1)}  # which would be of the front, were it no bound
+    places = PLACES | {"roaming": (0.85, 0.1)}  # which would be of the front, were it no reference
     axis = drawn(save_pareto, evaluation(places, ("free turning", "roaming"))).axes[0]
     stairs = [line for line in axis.lines if line.get_drawstyle() == "steps-post"]
     assert len(stairs) == 1
@@ -283,7 +283,7 @@ def test_the_course_of_an_episode(drawn):
     axis = drawn(save_over_time, shown, 1000).axes[0]
     assert axis.lines[0].get_xydata().tolist() == [[125, 0.25], [375, 0.5], [625, 0.75], [875, 0.5]]
     assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
-    assert list(texts(axis)) == ["a", "free (bound)"]
+    assert list(texts(axis)) == ["a", "free (upper bound)"]
     assert axis.get_xlim() == (0, 1000)
     for result in shown["agents"].values():
         result["over_time"] = [None]
@@ -298,7 +298,7 @@ def test_heat_maps_have_a_number_in_every_cell_that_is_known(drawn):
     grid[4, 5]["agents"]["greedy"]["decision_reward"] = None
     figure = drawn(save_heat_maps, grid, {(4, 9): 0.6003, (6, 9): 0.57451, (9, 9): 0.1})
     shown = {axis.get_title(): axis for axis in figure.axes if axis.get_title()}
-    assert list(shown) == ["still", "greedy", "trained", "hit-mac", "free turning (bound)"]
+    assert list(shown) == ["still", "greedy", "trained", "hit-mac", "free turning (upper bound)"]
     greedy = shown["greedy"]
     assert [label.get_text() for label in greedy.get_yticklabels()] == ["3", "4", "6"]
     assert [label.get_text() for label in greedy.get_xticklabels()] == ["5", "9"]

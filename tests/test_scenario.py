@@ -1,4 +1,7 @@
+import json
+
 import pytest
+import yaml
 
 from envs import Scenario, load_scenario, presets
 
@@ -56,3 +59,26 @@ def test_unknown_names_and_broken_files(tmp_path):
     (tmp_path / "code.yaml").write_text("!!python/object/apply:os.system ['false']")
     with pytest.raises(ValueError, match="is not a YAML file"):
         load_scenario(tmp_path / "code.yaml")
+
+
+@pytest.mark.parametrize("name", ["run", "12:30", "planner"])
+def test_a_run_or_checkpoint_names_its_scenario(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    scenario = load_scenario("hit-mac-6x9").replace(name="mine", speed_noise=1e-5)
+    run, checkpoint = tmp_path / name, tmp_path / "other" / "checkpoint"
+    run.mkdir()
+    checkpoint.mkdir(parents=True)
+    written = {"job": "coverage", "options": {"scenario": "hit-mac"}, "scenario": scenario.to_dict()}
+    (run / "config.yaml").write_text(yaml.safe_dump(written))
+    (checkpoint / "config.json").write_text(json.dumps({"format": "hitmac-policy", "scenario": scenario.to_dict()}))
+    for path in (f"{name}/config.yaml", name, run, "other", checkpoint, checkpoint / "config.json"):
+        assert load_scenario(path) == scenario, path
+    (run / "config.yaml").write_text("scenario: hit-mac")
+    with pytest.raises(ValueError, match=r"config\.yaml is not a scenario: it must hold a mapping of parameters"):
+        load_scenario(run)
+    (checkpoint / "config.json").write_text("{")
+    with pytest.raises(ValueError, match=r"config\.json is not a JSON file"):
+        load_scenario(checkpoint)
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="unknown scenario 'empty'"):
+        load_scenario("empty")

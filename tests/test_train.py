@@ -124,10 +124,10 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     assert wrong.returncode == 2
     assert "whole is a run of the job hit-mac; coverage cannot go on with it" in wrong.stderr
 
-    # Two trainings of one agent, an assignment with the executor, two sizes, and everything that is left.
-    agents = "ours=whole+whole/coordinator,assign-all:whole,whole:scripted,still"
+    # Two that count as trainings of one agent, an assignment with the executor, two sizes, and everything that is left.
+    agents = "ours=whole+whole:scripted,assign-all:whole,whole:scripted,still"
     command = ["-m", "agents.evaluate", "--agents", agents, "--sizes", "4x5,2x3", "--episodes", "3"]
-    command += ["--max-episode-steps", "30", "--bounds", "--json", "all.json", "--pictures", "pictures"]
+    command += ["--max-episode-steps", "30", "--references", "--json", "all.json", "--pictures", "pictures"]
     done = subprocess.run(
         [sys.executable, *command],
         cwd=tmp_path,
@@ -139,7 +139,7 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     first, second = json.loads((tmp_path / "all.json").read_text())
     assert (first["scenario"], second["scenario"]) == ("hit-mac-4x5", "hit-mac-2x3")
     ours = first["agents"]["ours"]
-    assert ours["runs"] == ["whole", "whole/coordinator"]
+    assert ours["runs"] == ["whole", "whole:scripted"]
     assert len(ours["per_episode"]["coverage"]) == 6
     assert ours["per_episode"]["coverage"][:3] != [None] * 3
     assert first["agents"]["free turning"]["coverage"]["mean"] >= ours["coverage"]["mean"]

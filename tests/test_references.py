@@ -1,4 +1,4 @@
-"""The exact agent and the bounds: by hand, against enumeration, and against what agents reach."""
+"""The exact agent and the references: by hand, against enumeration, and against what agents reach."""
 
 import itertools
 import sys
@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import bounds, covering, scripted_agent
-from agents.bounds import BOUNDS, clairvoyant_bound, free_turning_bound
+from agents import covering, references, scripted_agent
 from agents.exact import ExactAgent
+from agents.references import REFERENCES, clairvoyant_estimate, free_turning_bound
 from envs import Scenario
 from envs.simulator import Simulator
 from envs.tasks import CoverageTask
@@ -159,7 +159,7 @@ def test_it_plays_any_scenario(scene):
     assert not scenario.zoom or not action[:, scenario.num_sensors :].any()
 
 
-# --- the bounds ---
+# --- the references ---
 
 
 def freely(bearing, view):
@@ -167,7 +167,7 @@ def freely(bearing, view):
     bearing, view = np.asarray(bearing, float), np.asarray(view, float)
     covered = np.zeros((1, 1), np.int64)
     covering.cover_freely(bearing[None, None], view, covered)
-    assert covered[0, 0] == bounds._most_covered(bearing, view)
+    assert covered[0, 0] == references._most_covered(bearing, view)
     return covered[0, 0]
 
 
@@ -210,7 +210,7 @@ def test_targets_are_to_be_seen_as_the_simulator_says():
         whole_numbers=False, disc_radius=(100, 200), walls=((-600, -600, 600, 500),), failure_rate=0.1,
         recovery_rate=0.5, leave_rate=0.1, return_rate=0.3, sensing_range=(500, 900, 2000), time_step=1,
     )  # fmt: skip
-    record = bounds._record(scenario, list(range(20)), 15)
+    record = references._record(scenario, list(range(20)), 15)
     task = CoverageTask(scenario.replace(field_of_view=360), 20, list(range(20)))
     seen = 0
     for t in range(15):
@@ -227,7 +227,7 @@ def test_targets_are_to_be_seen_as_the_simulator_says():
 
 
 def bounded(scenario):
-    """The scenario with what nothing bounds left out, and with no target exactly on the edge of a view."""
+    """The scenario with what has no references left out, and with no target exactly on the edge of a view."""
     walk = "bounce" if scenario.walk == "evade" else scenario.walk
     return scenario.replace(zoom=(), walk=walk, whole_numbers=False)
 
@@ -246,8 +246,8 @@ def test_no_agent_beats_the_free_bound_and_the_foreseen_turns_are_worth_what_the
             task.step(turns if name == "random" else agent.predict(task.observe())[0])
             assert (task.simulator.coverage <= [one[t] + 1e-12 for one in most]).all()
 
-    record = bounds._record(scenario, seeds, sub_steps)
-    turns, value = bounds._foreseen_turns(scenario, seeds, record, 2, 0, cost)
+    record = references._record(scenario, seeds, sub_steps)
+    turns, value = references._foreseen_turns(scenario, seeds, record, 2, 0, cost)
     task = CoverageTask(scenario, 2, seeds, turn_cost=cost)
     reward = covered = 0.0
     for t in range(sub_steps):
@@ -256,9 +256,9 @@ def test_no_agent_beats_the_free_bound_and_the_foreseen_turns_are_worth_what_the
         covered += task.simulator.coverage / sub_steps
     nobody = (record.present == 0).sum(-1)  # then the coverage is 1, for which no turn is worth anything
     np.testing.assert_allclose(value + nobody, reward, atol=1e-5)
-    bound = clairvoyant_bound(scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
-    np.testing.assert_allclose(bound.rotation, task_rotation(scenario, seeds, turns), atol=1e-12)
-    np.testing.assert_allclose(bound.coverage, covered, atol=1e-12)
+    found = clairvoyant_estimate(scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
+    np.testing.assert_allclose(found.rotation, task_rotation(scenario, seeds, turns), atol=1e-12)
+    np.testing.assert_allclose(found.coverage, covered, atol=1e-12)
     assert (covered <= np.mean(most, -1) + 1e-12).all()
 
 
@@ -297,17 +297,17 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, changes, cost):
     for seed in range(4):
         coverage, rotation = everything(scenario, seed, 7)
         worth = np.round(coverage - cost * rotation, 9)
-        bound = clairvoyant_bound(scenario, [seed], 7, restarts=1, turn_cost=cost)
-        assert bound.coverage[0] - cost * bound.rotation[0] == pytest.approx(worth.max())
-        assert bound.rotation[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
+        found = clairvoyant_estimate(scenario, [seed], 7, restarts=1, turn_cost=cost)
+        assert found.coverage[0] - cost * found.rotation[0] == pytest.approx(worth.max())
+        assert found.rotation[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
 
 
 def test_several_sensors_come_close_to_the_best_of_all_sequences():
     scenario = LIVELY.replace(num_sensors=2, turn=(40, 30))
     gaps = []
     for seed in range(12):
-        bound = clairvoyant_bound(scenario, [seed], 4, restarts=10).coverage[0]
-        gaps.append(everything(scenario, seed, 4)[0].max() - bound)
+        found = clairvoyant_estimate(scenario, [seed], 4, restarts=10).coverage[0]
+        gaps.append(everything(scenario, seed, 4)[0].max() - found)
     assert min(gaps) > -1e-12
     assert np.mean(np.abs(gaps) < 1e-12) > 0.8
 
@@ -316,13 +316,13 @@ def test_no_sensor_alone_finds_a_better_sequence():
     scenario, sub_steps = LIVELY.replace(num_sensors=2, turn=(40, 30)), 5
     alone = np.array(list(itertools.product(range(3), repeat=sub_steps)))  # (243, T)
     for seed in range(8):
-        record = bounds._record(scenario, [seed], sub_steps)
-        found = bounds._foreseen_turns(scenario, [seed], record, 1, 0, 0.0)[0]
-        covered = bounds._replay(scenario, [seed], found)[0].mean()
+        record = references._record(scenario, [seed], sub_steps)
+        found = references._foreseen_turns(scenario, [seed], record, 1, 0, 0.0)[0]
+        covered = references._replay(scenario, [seed], found)[0].mean()
         for i in range(2):
             turns = found.repeat(len(alone), 0)
             turns[:, :, i] = alone
-            coverage, _ = bounds._replay(scenario, [seed] * len(alone), turns)
+            coverage, _ = references._replay(scenario, [seed] * len(alone), turns)
             assert coverage.mean(-1).max() == pytest.approx(covered)
 
 
@@ -331,8 +331,8 @@ def test_of_two_ways_the_one_that_needs_fewer_turns_later_is_taken():
     scenario = Scenario(num_sensors=1, num_targets=2, field_of_view=250, turn=60)
     bearing = np.full((1, 4, 1, 2), np.nan)
     bearing[0, 0, 0, 0], bearing[0, 3, 0, 1] = 180, -126
-    record = bounds._Record(bearing, np.full((1, 4), 2.0), np.ones((1, 4, 1), bool), np.zeros((1, 1)), np.ones(1))
-    turns, value = bounds._foreseen_turns(scenario, [0], record, 1, 0, 0.0)
+    record = references._Record(bearing, np.full((1, 4), 2.0), np.ones((1, 4, 1), bool), np.zeros((1, 1)), np.ones(1))
+    turns, value = references._foreseen_turns(scenario, [0], record, 1, 0, 0.0)
     assert turns[0, :, 0].tolist() == [2, 0, 0, 0]
     assert value[0] == pytest.approx(1.0, abs=1e-5)
 
@@ -341,7 +341,7 @@ def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
     seeds, sub_steps = [10**7, 10**7 + 5, 10**7 + 11], 300
     progress = []
     free = free_turning_bound("hit-mac", seeds, sub_steps, progress.append)
-    clairvoyant = clairvoyant_bound("hit-mac", seeds, sub_steps, progress.append)
+    clairvoyant = clairvoyant_estimate("hit-mac", seeds, sub_steps, progress.append)
     assert progress == [3, 3]
     agent = scripted_agent("planner", CoverageTask("hit-mac").scenario)
     task = CoverageTask("hit-mac", 3, seeds, features=agent.features)
@@ -354,21 +354,21 @@ def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
     assert (clairvoyant.sub_step_coverage <= free.sub_step_coverage + 1e-12).all()
     assert np.isnan(free.rotation).all()
     assert ((clairvoyant.rotation > 0.05) & (clairvoyant.rotation < 0.3)).all()
-    for bound in (free, clairvoyant):
-        assert bound.sub_step_coverage.shape == (sub_steps,)
-        assert bound.sub_step_coverage.mean() == pytest.approx(bound.coverage.mean())
+    for found in (free, clairvoyant):
+        assert found.sub_step_coverage.shape == (sub_steps,)
+        assert found.sub_step_coverage.mean() == pytest.approx(found.coverage.mean())
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", REFERENCES)
 def test_an_episode_is_the_same_in_any_company(name, monkeypatch):
-    together = BOUNDS[name]("random", [3, 4, 5, 6, 7], 30)
-    monkeypatch.setattr(bounds, "_EPISODES_AT_ONCE", 2)
+    together = REFERENCES[name]("random", [3, 4, 5, 6, 7], 30)
+    monkeypatch.setattr(references, "_EPISODES_AT_ONCE", 2)
     progress = []
-    parts = BOUNDS[name]("random", [3, 4, 5, 6, 7], 30, progress.append)
+    parts = REFERENCES[name]("random", [3, 4, 5, 6, 7], 30, progress.append)
     assert progress == [2, 2, 1]
     for one, other in zip(together, parts, strict=True):
         np.testing.assert_array_equal(one, other)
-    alone = BOUNDS[name]("random", [5], 30)
+    alone = REFERENCES[name]("random", [5], 30)
     assert alone.coverage[0] == together.coverage[2]
     np.testing.assert_array_equal(alone.rotation, together.rotation[2:3])
 
@@ -379,19 +379,19 @@ def test_where_there_is_nothing_to_gain_nobody_turns():
         ONE.replace(num_sensors=3, leave_rate=1),  # no target is left
     ):
         assert free_turning_bound(scenario, [0, 1], 5).coverage.tolist() == [1, 1]
-        bound = clairvoyant_bound(scenario, [0, 1], 5, restarts=2)
-        assert (bound.coverage.tolist(), bound.rotation.tolist()) == ([1, 1], [0, 0])
-    assert bounds._views(ONE.replace(field_of_view=360)).tolist() == [np.inf]  # exactly behind as well
+        found = clairvoyant_estimate(scenario, [0, 1], 5, restarts=2)
+        assert (found.coverage.tolist(), found.rotation.tolist()) == ([1, 1], [0, 0])
+    assert references._views(ONE.replace(field_of_view=360)).tolist() == [np.inf]  # exactly behind as well
     blind = ONE.replace(failure_rate=1)
     assert free_turning_bound(blind, [0], 5).coverage.tolist() == [0]
-    assert clairvoyant_bound(blind, [0], 5).coverage.tolist() == [0]
+    assert clairvoyant_estimate(blind, [0], 5).coverage.tolist() == [0]
 
 
 def test_many_targets():
     scenario = LIVELY.replace(num_sensors=2, num_targets=70, field_of_view=120)  # more than bits of a word
-    free, clairvoyant = (bound(scenario, [0], 20) for bound in BOUNDS.values())
+    free, clairvoyant = (reference(scenario, [0], 20) for reference in REFERENCES.values())
     assert 0.2 < clairvoyant.coverage[0] <= free.coverage[0] < 0.9
-    _, value = bounds._foreseen_turns(scenario, [0], bounds._record(scenario, [0], 20), 8, 0, 0.0)
+    _, value = references._foreseen_turns(scenario, [0], references._record(scenario, [0], 20), 8, 0, 0.0)
     assert value[0] / 20 == pytest.approx(clairvoyant.coverage[0], abs=1e-6)
     for size in (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF):
         with np.errstate(over="ignore"):  # compiled, a product that is too large wraps
@@ -400,10 +400,10 @@ def test_many_targets():
 
 @pytest.mark.parametrize(("turn", "count"), [(5, 72), (50, 36), (180, 2), (47.3, 201), (0.1, 201), (7.2, 50)])
 def test_different_headings(turn, count):
-    assert bounds._different_headings(turn, 100) == count
+    assert references._different_headings(turn, 100) == count
 
 
-@pytest.mark.parametrize("name", BOUNDS)
+@pytest.mark.parametrize("name", REFERENCES)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -415,9 +415,9 @@ def test_different_headings(turn, count):
         (("nowhere", [0], 5), "unknown scenario 'nowhere'"),
     ],
 )
-def test_what_nothing_bounds(name, arguments, says):
+def test_what_has_no_reference(name, arguments, says):
     with pytest.raises(ValueError, match=says):
-        BOUNDS[name](*arguments)
+        REFERENCES[name](*arguments)
 
 
 def test_bad_options():
@@ -426,7 +426,7 @@ def test_bad_options():
             ExactAgent(ONE, **options)
     for options, says in [({"restarts": 0}, "restarts is 0"), ({"turn_cost": -1}, "turn_cost is -1")]:
         with pytest.raises(ValueError, match=says):
-            clairvoyant_bound(ONE, [0], 5, **options)
+            clairvoyant_estimate(ONE, [0], 5, **options)
 
 
 def test_without_scipy(monkeypatch):

@@ -1,7 +1,8 @@
-"""How well could anyone do: two bounds that know more than an agent may.
+"""References for what could be reached at most: solutions that know more than an agent may.
 
-What an agent may miss has two causes: it does not know where the targets will go, and its sensors turn slowly. The
-first bound takes both away, the second only the first.
+What an agent may miss has two causes: it does not know where the targets will go, and its sensors turn slowly. Free
+turning takes both away, and is an upper bound. The clairvoyant takes only the first away. Its optimum would be the
+tighter upper bound, and what is computed is a lower estimate of that optimum.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from envs.simulator import Simulator, positive
 from envs.tasks import check_cost
 
 _MOST_IN_A_TABLE = 16  # targets; for more, a table of all sets of them is slower than integer programming
-_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # what a bound records before it looks for the best
+_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # what is recorded before it looks for the best
 _TIE = 1e-7  # what a turn costs at the least, in units of coverage: too little to change more than ties
 _PACE = 20  # sub-steps for which a sensor does the same at a random start: long enough to get somewhere
 
 
-class Bound(NamedTuple):
-    """What a bound says of E episodes of T sub-steps."""
+class Reference(NamedTuple):
+    """What a reference reaches in E episodes of T sub-steps."""
 
     coverage: np.ndarray  # (E,) share of the targets present that are covered, mean over the sub-steps
     rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN where that has no meaning
@@ -48,7 +49,7 @@ class _Record(NamedTuple):
 
 def free_turning_bound(
     scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
-) -> Bound:
+) -> Reference:
     """The most that sensors could cover if they turned at once, to any heading; no agent covers more at any sub-step.
 
     Exact: of the sets of targets that a view can hold, the largest begin at the bearing of one of them. It has no
@@ -79,10 +80,10 @@ def free_turning_bound(
         coverage = np.where(record.present > 0, covered / np.maximum(record.present, 1), 1.0)
         return coverage, np.full(len(seeds), np.nan)
 
-    return _bound(solve, scenario, seeds, sub_steps, progress)
+    return _solved(solve, scenario, seeds, sub_steps, progress)
 
 
-def clairvoyant_bound(
+def clairvoyant_estimate(
     scenario: Scenario | str | Path,
     seeds: Sequence[int],
     sub_steps: int,
@@ -91,13 +92,13 @@ def clairvoyant_bound(
     restarts: int = 8,
     seed: int = 0,
     turn_cost: float = 0.0,
-) -> Bound:
-    """What sensors that know the whole future and turn no faster than they can would cover.
+) -> Reference:
+    """A lower estimate of the most that sensors could cover if they knew the whole future and turned as they can.
 
     Sensor by sensor takes its best sequence of turns, given what the others cover, by dynamic programming over its
     headings; again and again, until none finds a better one. This is coordinate ascent from random starts, of which the
-    best counts. So what it gives can be reached, turn by turn, and is a lower estimate of the best that a clairvoyant
-    could do: an agent may, if hardly, cover more. Of equally good sequences the one with the fewest turns is taken. It
+    best counts. What it gives can be reached, turn by turn. It is no bound, since the ascent may end below the optimum:
+    in rare episodes an agent may cover more. Of equally good sequences the one with the fewest turns is taken. It
     takes longer where 360 degrees are not a whole number of turns.
 
     Args:
@@ -119,25 +120,32 @@ def clairvoyant_bound(
         turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
         return _replay(scenario, seeds, turns)
 
-    return _bound(solve, scenario, seeds, sub_steps, progress)
+    return _solved(solve, scenario, seeds, sub_steps, progress)
 
 
-BOUNDS: dict[str, Callable[..., Bound]] = {"free turning": free_turning_bound, "clairvoyant": clairvoyant_bound}
-"""The bounds, by name; each takes the scenario, the seeds, the sub-steps and whom to tell of the progress."""
+REFERENCES: dict[str, Callable[..., Reference]] = {
+    "free turning": free_turning_bound,
+    "clairvoyant": clairvoyant_estimate,
+}
+"""The references, by name; each takes the scenario, the seeds, the sub-steps and whom to tell of the progress."""
+
+KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate"}
+"""What each is of the best that could be reached: no agent covers more than an upper bound in any episode; a lower
+estimate of the clairvoyant optimum can be reached, and in rare episodes an agent may cover more."""
 
 
-def _bound(
+def _solved(
     solve: Callable[[list[int], _Record], tuple[np.ndarray, np.ndarray]],
     scenario: Scenario,
     seeds: Sequence[int],
     sub_steps: int,
     progress: Progress | None,
-) -> Bound:
+) -> Reference:
     """Record some episodes at a time and `solve` them: coverage (E, T) and rotation (E,)."""
     sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
-        raise ValueError(f"scenario {scenario.name!r}: {what} with what the sensors do, so that nothing bounds it")
+        raise ValueError(f"scenario {scenario.name!r}: {what} with what the sensors do, so that it has no references")
     if not seeds:
         raise ValueError("seeds is empty; give one for every episode")
     at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
@@ -149,7 +157,7 @@ def _bound(
         if progress is not None:
             progress(len(some))
     coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Bound(coverage.mean(-1), rotation, coverage.mean(0))
+    return Reference(coverage.mean(-1), rotation, coverage.mean(0))
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
@@ -180,7 +188,7 @@ def _views(scenario: Scenario) -> np.ndarray:
 def _foreseen_turns(
     scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, seed: int, turn_cost: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best turns found (E, T, n), and what they are worth (E,): see :func:`clairvoyant_bound`."""
+    """The best turns found (E, T, n), and what they are worth (E,): see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
     half_view, turn = _views(scenario) / 2, scenario.of_each_sensor("turn")
     count = np.array([_different_headings(one, sub_steps) for one in turn])

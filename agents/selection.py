@@ -1,0 +1,55 @@
+"""What the command line of the evaluation names: agents and scenarios."""
+
+from __future__ import annotations
+
+import re
+
+from agents.registry import Agent, load_agent
+from envs.scenario import Scenario, load_scenario
+
+
+def scenarios(names: str, sizes: str) -> list[Scenario]:
+    """The scenarios that `names` names, each in all of the `sizes` (or in its own)."""
+    chosen = []
+    for name in names.split(","):
+        scenario = load_scenario(name)
+        for size in sizes.split(",") if sizes else [""]:
+            numbers = size.split("x")
+            if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
+                raise ValueError(f"sizes has {size!r}; it must be like 4x5: sensors x targets")
+            chosen.append(
+                scenario.replace(
+                    name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
+                )
+                if size
+                else scenario
+            )
+    given = [name_and_size(scenario) for scenario in chosen]
+    if twice := next((one for one in given if given.count(one) > 1), None):
+        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
+    return chosen
+
+
+def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
+    """A scenario's name without its size, fit for a folder, then n and m."""
+    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
+    return name or "scene", scenario.num_sensors, scenario.num_targets
+
+
+def named_agents(names: str, scenario: Scenario) -> list[Agent]:
+    """The agents of the command line; those of a group have its name."""
+    agents, given = [], set()
+    for name in filter(None, names.split(",")):
+        group, _, members = name.rpartition("=")
+        runs = members.split("+")
+        if len(runs) > 1 and not group:
+            raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
+        for run in runs:
+            if (group or run, run) in given:
+                raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
+            given.add((group or run, run))
+            agent = load_agent(run, scenario)
+            agents.append(agent._replace(name=group, run=run) if group else agent)
+    if not agents:
+        raise ValueError(f"agents is {names!r}; give one or more")
+    return agents
