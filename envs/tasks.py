@@ -286,11 +286,11 @@ class CoordinatorTask(Task):
         if executor_features is None:
             listed = getattr(executor, "features", None)  # which of a network may be something else
             executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
-        self._executor_state: Any = None
-        self._executor_starts = np.ones(self.num_envs, np.bool_)  # the scenes whose episode it has not seen yet
         self.sub_steps = positive("decision", decision)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
         self.executor_observer = Observer(self.scenario, executor_features)
+        self._executor_state: Any = None
+        self._executor_starts = np.ones(self.num_envs, np.bool_)  # the scenes whose episode it has not seen yet
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.action_space = spaces.MultiBinary(n * m)
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
