@@ -102,7 +102,7 @@ def probability_of_improvement(
     :func:`summary`, from the runs of X, those of Y and the episodes. It stays within 0 to 1.
 
     In simulations as there it contains the truth in 93 % of cases or more where runs differ at most half as much as
-    one run's scores do in what the episode does not explain. Where they differ more, it can be much too short (70 %
+    one run's scores do in what the episode does not explain. Where they differ more, it can be much too short (57 %
     at worst) if few runs win almost every comparison: they show nothing of rarer runs that lose. If one agent is
     better in all comparisons, the interval is over episodes only.
 

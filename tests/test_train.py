@@ -69,7 +69,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     for path in left:
         assert path in whole.stdout
     result = json.loads((tmp_path / "whole" / "evaluation.json").read_text())
-    assert set(result) >= {"scenario", "episodes", "seeds", "agents"}
+    assert set(result) == {"scenario", "episodes", "seeds", "provenance", "agents"}
     assert set(result["agents"]) == {"trained", "random", "still", "nearest", "greedy", "planner"}
     assert {"coverage", "rotation", "average_gain", "per_episode"} <= set(result["agents"]["trained"])
     assert len(result["agents"]["trained"]["per_episode"]["coverage"]) == 2
