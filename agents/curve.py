@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from agents import figures
 from agents.evaluate import evaluate, evaluate_executors
 from agents.hierarchy import Level
 from agents.labels import spread
 from agents.registry import Agent
 from agents.resume import Progress
+from agents.style import colours_of, label_of, new_figure, plain_axis, write_figure
 from envs.scenario import Scenario
 
 CURVE_SEED = 2**41
@@ -98,8 +98,8 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
     exploring, deterministic = (
         np.array(points, np.float64).reshape(-1, 5) for points in (progress.curve, progress.evaluations)
     )
-    figure = figures._figure((11, 6.4))
-    colours = figures._colours({"trained": {}, **references})
+    figure = new_figure((11, 6.4))
+    colours = colours_of({"trained": {}, **references})
     axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3, 2))
     for row, shown in zip(axes, (metric, "rotation"), strict=True):
         levels = {name: result[shown]["mean"] for name, result in references.items() if _has(result, shown)}
@@ -112,14 +112,14 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
             for name, level in levels.items():
                 axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1)
             axis.set_xlim(left=0)
-            figures._plain(axis, "both")
+            plain_axis(axis, "both")
         row[0].set_ylabel(shown)
         _name_levels(figure, row[1], levels, colours)
     axes[1, 0].set_xlabel("million environment steps")
     axes[1, 1].set_xlabel("minutes of training")
     title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
-    figures._write(path, figure)
+    write_figure(path, figure)
 
 
 def _has(result: Mapping[str, Any], metric: str) -> bool:
@@ -135,7 +135,7 @@ def _name_levels(figure: Any, axis: Any, levels: Mapping[str, float], colours: M
     places = axis.transData.inverted().transform(np.stack((pixels, apart), -1).reshape(-1, 2))[:, 1]
     for (name, level), place in zip(levels.items(), places, strict=True):
         axis.annotate(
-            f"{figures._label(name, {})} {level:.3f}",
+            f"{label_of(name, {})} {level:.3f}",
             (1, level),
             xytext=(1.02, place),
             xycoords=axis.get_yaxis_transform(),

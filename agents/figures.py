@@ -1,25 +1,23 @@
 """A comparison of agents at a glance: bars, coverage against turning, the course of an episode, other sizes.
 
-Every function takes evaluations as :func:`agents.evaluate.evaluate` gives them, and writes one PNG. An agent has the
-same colour in all of them: a scripted one its own, any other that of its place among the others. A reference (an
+Every function takes evaluations as :func:`agents.evaluate.evaluate` gives them, and writes one PNG. A reference (an
 entry with ``"reference"``: what is reached with more knowledge than an agent has) is grey, and named with what it is.
 An agent of one training seed is named so, since its intervals are over episodes only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from agents.labels import Value, name_points, spread
-from agents.tables import note, one_seed
-from envs.files import check_ending, whole_file
+from agents.style import GREY, INK, colours_of, is_reference, label_of, new_figure, plain_axis, write_figure
+from agents.tables import one_seed
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 _PANELS = {
@@ -28,18 +26,6 @@ _PANELS = {
     "rotation": "rotation (less is better)",
     "least_covered": "least covered",
 }
-_SCRIPTED = {
-    "random": "#8c613c",
-    "still": "#a3a02c",
-    "nearest": "#e08a2e",
-    "greedy": "#2aa3a3",
-    "exact": "#4f6d7a",
-    "planner": "#228b4a",
-}
-_OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
-_GREY = "#7d7d7d"
-_INK = "#333333"
-_LONGEST = 26  # characters of a name
 
 
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
@@ -56,25 +42,25 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         ValueError: none of the metrics is there.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
-    agents, colours = evaluation["agents"], _colours(evaluation["agents"])
+    agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     coverage = {name: _value(result, "coverage") for name, result in agents.items()}
     ranked = sorted(agents, key=lambda name: -np.inf if (value := coverage[name]) is None else value.mean)  # upwards
     panels = [metric for metric in _PANELS if any(_value(result, metric) for result in agents.values())]
     if not panels:
         raise ValueError(f"no agent has any of {', '.join(_PANELS)}")
-    figure = _figure((10, 1.3 + 0.36 * len(agents)))
+    figure = new_figure((10, 1.3 + 0.36 * len(agents)))
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         ends = [0.0]
         for row, name in enumerate(ranked):
-            value, reference = _value(agents[name], metric), _is_reference(agents[name])
+            value, reference = _value(agents[name], metric), is_reference(agents[name])
             if value is None:
-                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=_GREY)
+                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=GREY)
                 continue
             look = (
                 {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"} if reference else {"color": colours[name]}
             )
             axis.barh(row, value.mean, height=0.66, lw=0, **look)
-            axis.plot((value.low, value.high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
+            axis.plot((value.low, value.high), (row, row), color=INK, lw=1.1, marker="|", ms=5)
             ends += [value.mean, value.low, value.high]
             axis.annotate(
                 f"{value.mean:.3f}",
@@ -83,21 +69,21 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
-                color=_INK,
+                color=INK,
             )
         width = (max(ends) - min(ends)) or 1.0
         axis.set_xlim(min(ends) - 0.06 * width * (min(ends) < 0), max(ends) + 0.34 * width)  # room for the numbers
         axis.set_ylim(-0.6, len(ranked) - 0.4)
-        axis.set_yticks(range(len(ranked)), [_label(name, agents[name]) for name in ranked])
+        axis.set_yticks(range(len(ranked)), [label_of(name, agents[name]) for name in ranked])
         axis.set_title(_PANELS[metric], fontsize=10, loc="left")
         axis.locator_params(axis="x", nbins=4)
         left, right = axis.get_xlim()
         ticks = [tick for tick in axis.get_xticks() if left <= tick < right - 0.1 * width]
         axis.set_xticks(ticks)  # without one whose number would meet the next panel's
-        _plain(axis, "x", keep=("left",))
+        plain_axis(axis, "x", keep=("left",))
         axis.tick_params(axis="y", length=0)
     _title(figure, evaluation, f"whiskers: 95 % intervals{one_seed(agents)}")
-    _write(path, figure)
+    write_figure(path, figure)
 
 
 def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
@@ -114,8 +100,8 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     Raises:
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
-    agents, colours = evaluation["agents"], _colours(evaluation["agents"])
-    figure = _figure((10, 6.2))
+    agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
+    figure = new_figure((10, 6.2))
     axis = figure.subplots()
     points, levels = {}, {}
     for name, result in agents.items():
@@ -124,9 +110,9 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
             points[name] = rotation, coverage
         elif coverage is not None:
             levels[name] = coverage.mean
-    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not _is_reference(agents[name])})
+    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not is_reference(agents[name])})
     for name, (x, y) in points.items():
-        reference = _is_reference(agents[name])
+        reference = is_reference(agents[name])
         look: dict[str, Any] = {
             "color": colours[name],
             "alpha": 1.0 if reference or name in front else 0.5,
@@ -144,14 +130,14 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     right = axis.get_xlim()[1]
     steps = np.array([(points[name][0].mean, points[name][1].mean) for name in front]).reshape(-1, 2)
     stairs = np.concatenate((steps, [(right, steps[-1, 1])])) if len(steps) else steps
-    axis.step(*stairs.T, where="post", color=_INK, lw=1.1, alpha=0.5, zorder=2)
+    axis.step(*stairs.T, where="post", color=INK, lw=1.1, alpha=0.5, zorder=2)
     axis.set_xlabel("rotation: share of sensors that turn, on average (less is better)")
     axis.set_ylabel("coverage")
-    _plain(axis, "both")
+    plain_axis(axis, "both")
     _title(figure, evaluation, f"crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front")
-    labels = {name: (_label(name, agents[name]), colours[name]) for name in agents}
+    labels = {name: (label_of(name, agents[name]), colours[name]) for name in agents}
     name_points(figure, axis, labels, points, levels, stairs)
-    _write(path, figure)
+    write_figure(path, figure)
 
 
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: int) -> None:
@@ -166,16 +152,16 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
         ValueError: no agent has ``over_time``.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
-    agents, colours = evaluation["agents"], _colours(evaluation["agents"])
+    agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
     lines = {name: line for name, line in lines.items() if not np.isnan(line).all()}
     if not lines:
         raise ValueError("no agent has its coverage over_time")
-    figure = _figure((10, 5.2))
+    figure = new_figure((10, 5.2))
     axis = figure.subplots()
     ends = {}
     for name, line in lines.items():
-        reference = _is_reference(agents[name])
+        reference = is_reference(agents[name])
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each slice
         axis.plot(
             time,
@@ -190,7 +176,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     axis.set_xlim(0, sub_steps)
     axis.set_xlabel("sub-step")
     axis.set_ylabel("coverage")
-    _plain(axis, "both")
+    plain_axis(axis, "both")
     _title(figure, evaluation, "in the course of an episode")
     figure.draw_without_rendering()
     pixels = axis.transData.transform([(0, level) for _, level in ends.values()])[:, 1]
@@ -198,7 +184,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     levels = axis.transData.inverted().transform(np.stack((pixels, apart), -1))[:, 1]
     for (name, end), level in zip(ends.items(), levels, strict=True):
         axis.annotate(
-            _label(name, agents[name]),
+            label_of(name, agents[name]),
             end,
             xytext=(1.015, level),
             textcoords=axis.get_yaxis_transform(),
@@ -207,7 +193,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
             color=colours[name],
             arrowprops={"arrowstyle": "-", "lw": 0.7, "color": colours[name], "alpha": 0.6, "shrinkA": 0, "shrinkB": 2},
         )
-    _write(path, figure)
+    write_figure(path, figure)
 
 
 def save_heat_maps(
@@ -227,10 +213,10 @@ def save_heat_maps(
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents = {name: result for evaluation in evaluations.values() for name, result in evaluation["agents"].items()}
-    colours = _colours(agents)
+    colours = colours_of(agents)
     rows, columns = (sorted({size[place] for size in evaluations}) for place in (0, 1))
     maps: dict[str, np.ndarray] = {}
-    for name in sorted(agents, key=lambda name: _is_reference(agents[name])):
+    for name in sorted(agents, key=lambda name: is_reference(agents[name])):
         values = np.full((len(rows), len(columns)), np.nan)
         for (n, m), evaluation in evaluations.items():
             value = _value(evaluation["agents"].get(name, {}), "decision_reward")
@@ -239,11 +225,11 @@ def save_heat_maps(
             maps[name] = values
     if not maps:
         raise ValueError("no agent has a decision reward")
-    longest = max(len(_label(name, agents[name])) for name in maps)
+    longest = max(len(label_of(name, agents[name])) for name in maps)
     wide, tall = max(0.66 * len(columns) + 0.6, 0.09 * longest + 0.3), 0.5 * len(rows) + 0.75
     across = max(1, min(len(maps), 4, int(9.5 / wide)))
     down = -(-len(maps) // across)
-    figure = _figure((max(4.6, across * wide + 1.2), down * tall + 0.6))
+    figure = new_figure((max(4.6, across * wide + 1.2), down * tall + 0.6))
     axes = figure.subplots(down, across, squeeze=False).ravel()
     low, high = (float(end) for end in (np.nanmin(list(maps.values())), np.nanmax(list(maps.values()))))
     span = (high - low) or 1.0
@@ -253,7 +239,7 @@ def save_heat_maps(
         for (i, j), number in np.ndenumerate(values):
             if np.isnan(number):
                 continue
-            ink = "white" if image.norm(number) > 0.55 else _INK
+            ink = "white" if image.norm(number) > 0.55 else INK
             size = rows[i], columns[j]
             other = None if reference is None else reference.get(size)
             axis.text(j, i - (0.15 if other is not None else 0), f"{number:.3f}", ha="center", va="center", color=ink)
@@ -271,7 +257,7 @@ def save_heat_maps(
         axis.set_yticks(range(len(rows)), rows)
         axis.tick_params(length=0)
         axis.spines[:].set_visible(False)
-        axis.set_title(_label(name, agents[name]), fontsize=10, color=colours[name])
+        axis.set_title(label_of(name, agents[name]), fontsize=10, color=colours[name])
     for axis in axes[len(maps) :]:
         axis.set_visible(False)
     figure.supxlabel("targets", fontsize=9)
@@ -286,25 +272,7 @@ def save_heat_maps(
         bar = figure.colorbar(image, ax=axes, aspect=30, pad=0.02)
         bar.outline.set_visible(False)
         bar.ax.set_ylim(low - 0.05 * span, high + 0.05 * span)
-    _write(path, figure)
-
-
-def _figure(size: tuple[float, float]) -> Figure:
-    try:
-        from matplotlib.figure import Figure
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("figures need matplotlib: pip install 'hitmac[train]'") from None
-    return Figure(figsize=size, dpi=110, layout="constrained")
-
-
-def _write(path: str | Path, figure: Figure) -> None:
-    check_ending("path", path, ".png")
-    with whole_file(path) as temporary:
-        figure.savefig(temporary, format="png")
-
-
-def _is_reference(result: Mapping[str, Any]) -> bool:
-    return bool(result.get("reference"))
+    write_figure(path, figure)
 
 
 def _value(result: Mapping[str, Any], metric: str) -> Value | None:
@@ -316,33 +284,11 @@ def _value(result: Mapping[str, Any], metric: str) -> Value | None:
     return Value(entry["mean"], low, high)
 
 
-def _colours(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    others = [name for name, result in agents.items() if name not in _SCRIPTED and not _is_reference(result)]
-    own = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(others)}
-    return {name: _GREY if _is_reference(result) else {**own, **_SCRIPTED}[name] for name, result in agents.items()}
-
-
-def _label(name: str, result: Mapping[str, Any]) -> str:
-    """The end of a long name, since that of a folder says most; then what to know of it. A dollar is no mathematics."""
-    short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
-    return short.replace("$", r"\$") + note(result)
-
-
 def _title(figure: Figure, evaluation: Mapping[str, Any], legend: str) -> None:
     scenario = str(evaluation["scenario"]).replace("$", r"\$")
     first, last = evaluation["seeds"]
     text = f"{scenario}: {evaluation['episodes']} episodes, seeds {first} to {last}; {legend}"
-    figure.suptitle(text, fontsize=10, x=0.01, ha="left", color=_INK)
-
-
-def _plain(axis: Axes, grid: str, keep: Sequence[str] = ("left", "bottom")) -> None:
-    """A thin grid behind what is drawn, and no frame but what is kept."""
-    axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
-    axis.set_axisbelow(True)
-    axis.tick_params(labelsize=9, color=_GREY)
-    for side, spine in axis.spines.items():
-        spine.set_visible(side in keep)
-        spine.set_color(_GREY)
+    figure.suptitle(text, fontsize=10, x=0.01, ha="left", color=INK)
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from perception.functional import attend
 from perception.encoder import AgentTargetEncoder
+from perception.functional import attend
 from perception.scores import ScaledDot
 
 if TYPE_CHECKING:

@@ -12,9 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import agents.figures
+from agents.curve import save_curve
 from agents.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from agents.labels import spread
-from agents.report import save_curve, save_film
+from agents.report import save_film
+from agents.resume import Progress
 
 PLACES = {
     "random": (0.33, 0.67),
@@ -77,7 +79,7 @@ DRAW = {
 def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     draw = DRAW | {
-        "curve": lambda path, _: save_curve(path, np.ones(1), np.ones(1), np.ones(1), "coverage", {}),
+        "curve": lambda path, _: save_curve(path, Progress(1.0, [(1.0,) * 5]), "coverage", {}),
         "film": lambda path, _: save_film(path, None, None, seed=0),  # refused before it needs an agent
     }
     path, ending = (path.replace(".gif", ".mp4"), ".gif") if figure == "film" else (path, ".png")
@@ -90,7 +92,7 @@ def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
 def drawn(monkeypatch):
     """Draws, and gives the figure instead of writing it."""
     kept = []
-    monkeypatch.setattr(agents.figures, "_write", lambda path, figure: kept.append(figure))
+    monkeypatch.setattr(agents.figures, "write_figure", lambda path, figure: kept.append(figure))
 
     def draw(function, *arguments):
         function("unused.png", *arguments)
