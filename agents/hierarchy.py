@@ -7,9 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from agents.custom import declared
 from agents.policy import Policy, started
 from agents.scripted import BatchRandom, Randomly, ScriptedAgent, due
 from envs.goals import by_sensor, check_padding, executed, place_of_row_id, show_goals
+from envs.observation import PAPER_FEATURES
 from envs.physics import LEFT, RIGHT, STAY
 from envs.random import stream_keys
 from envs.scenario import Scenario
@@ -30,6 +32,21 @@ class Level(NamedTuple):
     row_id: bool = True
     """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
     :class:`envs.tasks.ExecutorTask`."""
+
+    @classmethod
+    def of(cls, policy: Level | Policy) -> Level:
+        """A policy as a level; a level is returned as it is.
+
+        The attributes ``features`` and ``padding`` of a policy say what it is shown, or else
+        :data:`envs.PAPER_FEATURES` and ``"attended"``.
+
+        Raises ``TypeError`` for an object without ``predict``.
+        """
+        if isinstance(policy, Level):
+            return policy
+        if not callable(getattr(policy, "predict", None)):
+            raise TypeError(f"{policy!r} is no level of a hierarchy; it must be a Level or an object with predict()")
+        return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
         """The policy's state at the start of scenes with these seeds (B,); see :func:`agents.policy.started`."""
@@ -78,8 +95,9 @@ class HierarchicalAgent(ScriptedAgent):
 
     Args:
         scenario: what it plays; any n and m that the two policies take.
-        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i.
-        executor: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and gives (B * n,) turns.
+        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see :meth:`Level.of`.
+        executor: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and gives turns (B * n,), or turns and zooms
+            (B * n, 2), which count where lenses zoom; see :meth:`Level.of`.
         decision: sub-steps for which an assignment holds; 1 or more.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
         seed: of those random turns.
@@ -91,15 +109,15 @@ class HierarchicalAgent(ScriptedAgent):
     def __init__(
         self,
         scenario: Scenario,
-        coordinator: Level,
-        executor: Level,
+        coordinator: Level | Policy,
+        executor: Level | Policy,
         *,
         decision: int = DECISION,
         idle: str = "random",
         seed: int = 0,
     ) -> None:
         super().__init__(scenario, seed)
-        self.coordinator, self.executor = coordinator, executor
+        self.coordinator, self.executor = coordinator, executor = Level.of(coordinator), Level.of(executor)
         self.decision, self.idle = positive("decision", decision), check_idle(idle)
         check_padding(executor.padding)
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))  # type: ignore[misc]

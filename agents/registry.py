@@ -158,7 +158,7 @@ def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | st
         executor: a name out of :data:`agents.hierarchy.EXECUTORS`, the directory of a run or checkpoint (a ``Path``
             always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.Level`, or an object with ``predict``.
             Attributes ``features`` and ``padding`` of an object say what it is shown, or else
-            :data:`envs.PAPER_FEATURES`, ``"masked"``.
+            :data:`envs.PAPER_FEATURES`, ``"attended"``.
         scenario: what it plays.
 
     Raises:
@@ -179,13 +179,11 @@ def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | st
                 "or runs, or MODULE:CLASS"
             )
         executor = import_policy(executor, scenario)
-    if isinstance(executor, Level):
-        return executor, ()
-    if not callable(getattr(executor, "predict", None)):
+    if not isinstance(executor, Level) and not callable(getattr(executor, "predict", None)):
         raise TypeError(
             f"executor is {executor!r}; it must be a name, a directory, a Level or an object with predict()"
         )
-    return Level(executor, declared(executor, PAPER_FEATURES), getattr(executor, "padding", "masked")), ()
+    return Level.of(executor), ()
 
 
 def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Executor:

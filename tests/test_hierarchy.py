@@ -25,7 +25,7 @@ from agents.policy import PerSensor, ReleasedPolicy
 from agents.registry import Agent, load_agent, load_executor
 from agents.report import save_film
 from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
-from envs.goals import show_goals
+from envs.goals import by_sensor, show_goals
 from envs.render import Picture
 from envs.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
@@ -511,3 +511,35 @@ def test_a_film_shows_what_is_assigned(tmp_path, monkeypatch):
     in_range = CoverageTask("hit-mac", 1, 0, features=["in_range"]).observe()["pairs"][0, ..., 0]
     np.testing.assert_array_equal(drawn[0], in_range)
     assert drawn[2:] == [None, None]
+
+
+@pytest.mark.parametrize("padding", ["attended", "masked", "unfiltered"])
+def test_an_executor_is_trained_on_the_rows_that_it_is_used_on(padding):
+    """What the executor's task shows with `row_id` is what a coordinator's executor is shown of the same goals."""
+
+    class Watched(Recorder):
+        features, padding = PAPER_FEATURES, "attended"
+
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            self.calls.append(observation)
+            return np.zeros(len(observation["mask"]), int), None
+
+    scenario = load_scenario("hit-mac-4x6")
+    options = {"features": PAPER_FEATURES, "padding": padding, "goals_every": 1, "goal_share": 0.5}
+    task, released = (ExecutorTask(scenario, 5, 0, row_id=row_id, **options) for row_id in (True, False))
+    for _ in range(3):
+        for one in (task, released):
+            one.step(np.zeros((5, 4), int))
+    assert 0 < task.assigned.mean() < 0.9
+    watched = Watched()
+    watched.padding = padding
+    assigns = type("Assigns", (Recorder,), {"predict": lambda *_, **__: (task.assigned.reshape(5, -1), None)})()
+    agent = HierarchicalAgent(scenario, assigns, watched)  # any objects with predict
+    agent.predict(task.observer.observe(task.simulator))
+    shown = by_sensor(task.observe())
+    assert np.array_equal(watched.calls[0]["pairs"], shown["pairs"])
+    assert np.array_equal(watched.calls[0]["mask"], shown["mask"])
+    by_target = by_sensor(released.observe())["pairs"]
+    assert np.array_equal(by_target, shown["pairs"]) == (padding == "unfiltered")  # which leaves rows where they are
+    with pytest.raises(TypeError, match="is no level of a hierarchy; it must be a Level or an object with predict"):
+        HierarchicalAgent(scenario, None, watched)

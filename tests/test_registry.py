@@ -114,7 +114,7 @@ def test_an_object_with_predict_is_an_agent():
     plain = type("Plain", (), {"predict": Left.predict})()
     assert load_agent(plain, "hit-mac").features == DEFAULT_FEATURES
     level, seeds = load_executor(plain, "hit-mac")
-    assert (level.features, level.padding, seeds) == (PAPER_FEATURES, "masked", ())
+    assert (level.features, level.padding, seeds) == (PAPER_FEATURES, "attended", ())
     assert load_executor(level, "hit-mac") == (level, ())
     with pytest.raises(TypeError, match=r"agent is 3; it must be a name, a directory, an Agent or an object"):
         load_agent(3, "hit-mac")
