@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from perception import AMCCritic, AttentionLayer
+from perception import AMCCritic, AttentionLayer, MultiHeadAttention
 
 WIDTH = 128
 
@@ -43,6 +43,11 @@ def forms() -> dict[str, Form]:
     """What is compared, with the same tensors where they have the same."""
     torch.manual_seed(0)
     layer, multi_head = AttentionLayer(WIDTH, WIDTH), nn.MultiheadAttention(WIDTH, 1, batch_first=True)
+    ours = MultiHeadAttention(WIDTH)
+
+    def causal(x: Tensor) -> tuple[Tensor, Tensor]:
+        z, _ = ours(x, causal=True)
+        return z, z.sum(1)
 
     def theirs(x: Tensor) -> tuple[Tensor, Tensor]:
         z, _ = multi_head(x, x, x, need_weights=False)
@@ -53,6 +58,7 @@ def forms() -> dict[str, Form]:
         "written out": lambda x: written_out(layer, x),
         "nn.MultiheadAttention": theirs,
         "global feature alone": lambda x: (layer.global_feature(x),),
+        "causal MultiHeadAttention": causal,
     }
 
 
@@ -107,7 +113,8 @@ def attention() -> None:
         compare(f"the same, masked, {batch} x 20", milliseconds(masked, 100), "written out", 20)
     print("  time and peak memory over that of 20 pairs, forward and backward, one scene:")
     for length in (20, 320, 3000, 6000, 12000):
-        print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in ("AttentionLayer", "written out")))
+        names = ("AttentionLayer", "written out", "causal MultiHeadAttention")
+        print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in names))
 
 
 def peak(name: str, length: int) -> str:
