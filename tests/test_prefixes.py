@@ -151,9 +151,7 @@ def test_vmap_over_scenes(masked, monkeypatch):
         torch.func.grad(lambda x: made(x, mask).sum())(z),
     )
     if masked:  # one scene, several masks
-        torch.testing.assert_close(
-            torch.func.vmap(made, (None, 0))(z[0], mask), made(z[:1].expand(4, 5, 6), mask)
-        )
+        torch.testing.assert_close(torch.func.vmap(made, (None, 0))(z[0], mask), made(z[:1].expand(4, 5, 6), mask))
 
 
 def test_a_sequence_gives_the_same_in_every_batch():
