@@ -14,7 +14,7 @@ from perception.recurrent import Recurrence
 
 
 class RecurrentLayer(nn.Module):
-    """A bidirectional GRU or LSTM with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
+    """A bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
 
     ``z`` is what both directions say of each token, ``global_feature`` the sum of z. It depends on the order of
     the tokens; masked tokens are skipped.
@@ -27,7 +27,8 @@ class RecurrentLayer(nn.Module):
         num_layers: number of recurrent layers; each further one reads both directions of the one before.
 
     Attributes:
-        gru or lstm: the :class:`perception.recurrent.Recurrence`, with the parameters of ``nn.GRU`` or ``nn.LSTM``.
+        gru, lstm: one of the two, by `cell`: the :class:`perception.recurrent.Recurrence`, whose parameters have the
+            names of those of ``nn.GRU`` and ``nn.LSTM``.
 
     Raises:
         ValueError: an option out of its range.

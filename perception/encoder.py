@@ -42,16 +42,21 @@ class Weights(NamedTuple):
 class _Waves(nn.Module):
     """Features (..., d) with their sines and cosines behind them, (..., d * (1 + 2 K))."""
 
-    multiples: Tensor
-
     def __init__(self, frequencies: int) -> None:
         super().__init__()
-        self.register_buffer("multiples", math.pi * torch.arange(1, frequencies + 1), persistent=False)
+        self.frequencies = frequencies
 
     def forward(self, x: Tensor) -> Tensor:
         """X, then all sin(pi k x), then all cos(pi k x)."""
-        angles = (x.unsqueeze(-1) * self.multiples).flatten(-2)  # (..., d * K)
-        return torch.cat((x, angles.sin(), angles.cos()), -1)
+        # No buffer that a change of type could round, and a load of tensors leave empty.
+        wide = torch.promote_types(x.dtype, torch.float32)
+        multiples = math.pi * torch.arange(1, self.frequencies + 1, dtype=wide, device=x.device)
+        angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
+        return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
+
+    def extra_repr(self) -> str:
+        """What ``print`` shows."""
+        return f"frequencies={self.frequencies}"
 
 
 class AgentTargetEncoder(nn.Module):

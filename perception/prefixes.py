@@ -24,7 +24,8 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
 
     Args:
-        query, key: q and k (..., L, d).
+        query: q (..., L, d).
+        key: k (..., L, d).
         added: u (..., L).
         mask: bool (..., L), True where a token is there; the others are skipped. None: all are.
         bound: the largest absolute value that a score can have; any number will do.
@@ -129,7 +130,8 @@ def _levels(
         scores = scores + there.log().unsqueeze(-2)  # minus infinity where no token is
         within = within * there[..., block].unsqueeze(-1)
     limit = _LIMIT[double]
-    levels, passed = max(1, math.ceil(bound / limit)), 1.0  # passed: 1 where a prefix has a score of this level or more
+    levels = max(1, math.ceil(bound / limit))
+    passed: Tensor | float = 1.0  # 1 for the prefixes that have a score of this level or a higher one
     for level in range(levels):
         powers, reached = scores, within
         if levels > 1:

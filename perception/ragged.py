@@ -37,11 +37,10 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
-    """The features (n_b, m_b, f) of each scene of a padded batch (B, n, m, f), by the mask of :func:`pad_scenes`.
+    """The features (n_b, m_b, f) of each scene of a padded batch (B, n, m, f).
 
-    A scene without agents or without targets comes back as (0, 0, f), since nothing of it is left in the mask.
+    By the mask (B, n, m), of 0 and 1 in any dtype, the agents of a scene are the rows that hold any 1, its targets the
+    columns that do, wherever they stand. A scene without agents or without targets comes back as (0, 0, f), since
+    nothing of it is left in the mask.
     """
-    scenes = []
-    for row, there in zip(per_target, mask, strict=True):
-        scenes.append(row[: int(there.any(1).sum()), : int(there.any(0).sum())])
-    return scenes
+    return [row[there.any(1)][:, there.any(0)] for row, there in zip(per_target, mask != 0, strict=True)]

@@ -116,8 +116,8 @@ def _states(
 ) -> Tensor:
     """The first part of the state after each token; the inputs have the tokens on their first axis."""
     if _exporting():
-        # A loop is exported for one length only. The compiler gets it nevertheless: Inductor of PyTorch 2.13 gives wrong
-        # gradients of scan (its issue 153679).
+        # A loop is exported for one length only. torch.compile gets it nevertheless, one for each length, since
+        # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
         from torch._higher_order_ops import scan
 
         def advance_and_show(state: list[Tensor], token: list[Tensor]) -> tuple[list[Tensor], Tensor]:

@@ -76,6 +76,9 @@ class Bilinear(Score):
 class Additive(Score):
     """``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), starting Xavier-uniform, without biases.
 
+    Others call it the concat score (Luong, Pham, Manning, EMNLP 2015), as ``W_q q + W_k k = [W_q W_k] [q; k]``, or the
+    MLP score, as a network with one hidden layer computes it.
+
     Args:
         query_dim: width of a query.
         key_dim: width of a key; None: the query's.

@@ -19,20 +19,23 @@ class TokenEmbedding(nn.Module):
     Args:
         num_tokens: how many there are.
         embed_dim: d.
+        scaled: whether there is the factor sqrt(d). Without it ``E[token]`` alone. The vectors start with variance 1
+            either way.
 
     Raises:
         ValueError: a number under 1.
     """
 
-    def __init__(self, num_tokens: int, embed_dim: int) -> None:
+    def __init__(self, num_tokens: int, embed_dim: int, *, scaled: bool = True) -> None:
         super().__init__()
         check_widths(num_tokens=num_tokens, embed_dim=embed_dim)
+        self.factor = embed_dim**0.5 if scaled else 1.0
         self.table = nn.Embedding(num_tokens, embed_dim)
-        nn.init.normal_(self.table.weight, std=embed_dim**-0.5)
+        nn.init.normal_(self.table.weight, std=embed_dim**-0.5 if scaled else 1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """(..., L) whole numbers under num_tokens -> (..., L, embed_dim)."""
-        return self.table(tokens) * self.table.embedding_dim**0.5
+        return self.table(tokens) * self.factor
 
 
 class PositionalEncoding(nn.Module):
@@ -48,25 +51,33 @@ class PositionalEncoding(nn.Module):
         ValueError: an option out of its range.
     """
 
-    frequencies: Tensor
-
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
         check_widths(embed_dim=embed_dim)
         check_share("dropout", dropout)
         self.embed_dim = embed_dim
-        frequencies = torch.exp(-math.log(10000.0) * torch.arange(0, embed_dim, 2) / embed_dim)
-        self.register_buffer("frequencies", frequencies, persistent=False)
+        # The frequency and the phase of every column, where cos(x) = sin(x + pi / 2).
+        self._waves = [
+            (10000.0 ** -((column - column % 2) / embed_dim), column % 2 * math.pi / 2) for column in range(embed_dim)
+        ]
         self.dropout = nn.Dropout(dropout)
 
-    def encoding(self, length: int) -> Tensor:
-        """The encoding (length, embed_dim) alone."""
-        angles = torch.arange(length, device=self.frequencies.device)[:, None] * self.frequencies
-        return torch.stack((angles.sin(), angles.cos()), -1).flatten(-2)[:, : self.embed_dim]
+    def encoding(
+        self, length: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
+    ) -> Tensor:
+        """The encoding (length, embed_dim) alone, of PyTorch's default type and device unless named."""
+        # In double precision up to the last step, since angles grow with the place and half types have 8 to 11 bits.
+        # There is no buffer that a change of type could round, and a load of tensors leave empty.
+        device = torch.get_default_device() if device is None else torch.device(device)
+        maker = torch.device("cpu") if device.type == "mps" else device  # MPS has no double precision
+        frequencies, phases = torch.tensor(self._waves, dtype=torch.float64, device=maker).unbind(-1)
+        places = torch.arange(length, dtype=torch.float64, device=maker).unsqueeze(-1)
+        waves = torch.sin(places * frequencies + phases)
+        return waves.to(torch.get_default_dtype() if dtype is None else dtype).to(device)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., L, embed_dim) -> the same with the encoding of its places added."""
-        return self.dropout(x + self.encoding(x.shape[-2]).to(x.dtype))
+        return self.dropout(x + self.encoding(x.shape[-2], dtype=x.dtype, device=x.device))
 
 
 class EncoderBlock(nn.Module):

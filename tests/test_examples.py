@@ -1,0 +1,63 @@
+"""The examples print what they say, and what they say is right."""
+
+import runpy
+import textwrap
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from perception import MultiHeadAttention
+
+EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+
+
+@pytest.fixture
+def printed(capsys):
+    def run(path):
+        said = runpy.run_path(str(path), run_name="__main__")["__doc__"]
+        return textwrap.dedent(said.split("prints::\n\n")[1]), capsys.readouterr().out
+
+    return run
+
+
+@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+def test_an_example_prints_what_it_says(path, printed):
+    said, found = printed(path)
+    assert found == said
+
+
+def numbers(lines, name, occurrence=0):
+    """The matrix printed under a name, for the given time."""
+    starts = [number for number, line in enumerate(lines) if line.startswith(f"{name} ")]
+    rows = [lines[starts[occurrence]].removeprefix(name).split()]
+    for line in lines[starts[occurrence] + 1 :]:
+        if not line.startswith("        "):
+            break
+        rows.append(line.split())
+    return np.array(rows, dtype=float)
+
+
+def test_the_numbers_are_those_of_the_worked_examples(printed):
+    """Three inputs of width 4 and a picture of 8 x 8 pixels, as worked out on paper."""
+    lines = printed(EXAMPLES[0])[1].splitlines()
+    expected = [
+        ("queries", 0, [[1, 0, 2], [2, 2, 2], [2, 1, 3]]),
+        ("keys", 0, [[0, 1, 1], [4, 4, 0], [2, 3, 1]]),
+        ("values", 0, [[1, 2, 3], [2, 8, 0], [2, 6, 3]]),
+        ("scores", 0, [[2, 4, 4], [4, 16, 12], [4, 12, 10]]),
+        ("outputs", 1, [[2, 7, 1.5], [2, 8, 0], [2, 7.8, 0.3]]),
+        ("scores", 1, [[1.1547, 2.3094, 2.3094], [2.3094, 9.2376, 6.9282], [2.3094, 6.9282, 5.7735]]),
+        ("weights", 1, [[0.13613, 0.43194, 0.43194], [8.9045e-4, 0.90884, 0.090267], [7.4449e-3, 0.75471, 0.23785]]),
+        ("outputs", 2, [[1.8639, 6.3194, 1.7042], [1.9991, 7.8141, 0.2735], [1.9926, 7.4796, 0.7359]]),
+        ("counts", 0, [[4, 4, 4, 4], [4, 6, 4, 6]] * 2),
+        ("scores", 2, [[1, 1, 1, 1], [1, 1.5, 1, 1.5]] * 2),
+    ]
+    for name, occurrence, matrix in expected:
+        np.testing.assert_allclose(numbers(lines, name, occurrence), matrix, atol=5.1e-5, err_msg=name)
+
+
+def test_shapes_of_several_heads():
+    made = MultiHeadAttention(16, 2, query_dim=10, key_dim=10, value_dim=10)
+    assert made(torch.randn(32, 20, 10))[0].shape == (32, 20, 16)
