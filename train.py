@@ -14,19 +14,20 @@ from pathlib import Path
 
 from stable_baselines3.common.logger import configure
 
-from agents.checkpoint import PolicyConfig, save_policy
+from agents.baselines.levels import COORDINATORS
 from agents.command_line import parse, stop_on_bad_input
-from agents.curve import CurveEvaluation, save_curve
 from agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
-from agents.hierarchy import COORDINATORS, Level
-from agents.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Learner, Options, build
-from agents.progress import TrainingProgress, stop_on_signal
+from agents.evaluate.film import released_reward, save_film
+from agents.evaluate.tables import table
+from agents.hierarchy import LevelPolicy
+from agents.learned.checkpoint import PolicyConfig, save_policy
 from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_executor_run, load_run
-from agents.report import released_reward, save_film
-from agents.resume import Progress, load_training, save_training
-from agents.runs import prepare
-from agents.tables import table
-from envs.sb3_env import DirectionalSensorVecEnv
+from agents.training.callback import TrainingProgress, stop_on_signal
+from agents.training.curve import CurveEvaluation, save_curve
+from agents.training.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Learner, Options, build
+from agents.training.resume import Progress, load_training, save_training
+from agents.training.run_directory import prepare
+from envs.apis.sb3_env import DirectionalSensorVecEnv
 from envs.scenario import Scenario
 
 PROGRAM = "train.py"
@@ -83,10 +84,10 @@ def train_hit_mac(arguments: Sequence[str]) -> Path:
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)
-    for level in options.parts(run_dir):
+    for level in options.level_jobs(run_dir):
         assert level.run_dir is not None
         print(f"{level.job}:")
-        _, stopped = run_job(level.going_on() if level.run_dir.exists() else level, scenario=scenario)
+        _, stopped = run_job(level.resumed() if level.run_dir.exists() else level, scenario=scenario)
         if stopped:
             print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
             break
@@ -156,7 +157,7 @@ def train(
     return stop.is_set()
 
 
-def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Agent | Level:
+def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Agent | LevelPolicy:
     """The policy that is trained, as what it is evaluated as."""
     if isinstance(options, ExecutorOptions):
         return as_level(model.policy, config)

@@ -1,9 +1,9 @@
 """Agents for directional sensor networks: learned and scripted ones, checkpoints, evaluation."""
 
-from agents.attention_policy import AttentionPolicy
-from agents.checkpoint import PolicyConfig, load_policy, save_policy
-from agents.extractor import AttentionExtractor
-from agents.hierarchy import HierarchicalAgent, Level
+from agents.hierarchy import HierarchicalAgent, LevelPolicy
+from agents.learned.attention_policy import AttentionPolicy
+from agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
+from agents.learned.extractor import AttentionExtractor
 from agents.policy import Policy
 from agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 
@@ -13,7 +13,7 @@ __all__ = [
     "AttentionExtractor",
     "AttentionPolicy",
     "HierarchicalAgent",
-    "Level",
+    "LevelPolicy",
     "Policy",
     "PolicyConfig",
     "load_agent",

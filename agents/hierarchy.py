@@ -3,38 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from agents.baselines.rule import BatchRandom, needs_replanning
 from agents.custom import declared
 from agents.policy import Policy, started
-from agents.scripted import BatchRandom, Randomly, ScriptedAgent, due
-from envs.goals import by_sensor, check_padding, executed, place_of_row_id, show_goals
+from envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from envs.kernels.streams import stream_keys
 from envs.observation import PAPER_FEATURES
-from envs.physics import LEFT, RIGHT, STAY
-from envs.random import stream_keys
-from envs.scenario import Scenario
+from envs.scenario import Scenario, load_scenario
 from envs.simulator import positive
-from envs.tasks import DECISION, check_idle
+from envs.tasks import SUB_STEPS_PER_DECISION, check_idle
 
 LevelState = tuple[np.ndarray, ...] | None
 
 
-class Level(NamedTuple):
+class LevelPolicy(NamedTuple):
     """One level of the hierarchy: a policy and what it is shown."""
 
     policy: Policy
     features: tuple[str, ...]
     """The observation features that it reads, in order."""
     padding: str = "masked"
-    """How an executor is shown the targets assigned to a sensor; see :func:`envs.goals.show_goals`."""
+    """How an executor is shown the targets assigned to a sensor; see :func:`envs.assigned_observation.mask_unassigned`."""
     row_id: bool = True
     """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
     :class:`envs.tasks.ExecutorTask`."""
 
     @classmethod
-    def of(cls, policy: Level | Policy) -> Level:
+    def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:
         """A policy as a level; a level is returned as it is.
 
         The attributes ``features`` and ``padding`` of a policy say what it is shown, or else
@@ -42,10 +42,12 @@ class Level(NamedTuple):
 
         Raises ``TypeError`` for an object without ``predict``.
         """
-        if isinstance(policy, Level):
+        if isinstance(policy, LevelPolicy):
             return policy
         if not callable(getattr(policy, "predict", None)):
-            raise TypeError(f"{policy!r} is no level of a hierarchy; it must be a Level or an object with predict()")
+            raise TypeError(
+                f"{policy!r} is no level of a hierarchy; it must be a LevelPolicy or an object with predict()"
+            )
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
@@ -82,7 +84,7 @@ class HierarchyState(NamedTuple):
     """The executor's own, a row for each sensor."""
 
 
-class HierarchicalAgent(ScriptedAgent):
+class HierarchicalAgent:
     """A coordinator and an executor as one agent, for every task in which the sensors turn.
 
     Every `decision` sub-steps, and when an episode begins, the coordinator assigns targets to sensors (Xu, Zhong, Wang,
@@ -95,9 +97,9 @@ class HierarchicalAgent(ScriptedAgent):
 
     Args:
         scenario: what it plays; any n and m that the two policies take.
-        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see :meth:`Level.of`.
+        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see :meth:`LevelPolicy.of`.
         executor: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and gives turns (B * n,), or turns and zooms
-            (B * n, 2), which count where lenses zoom; see :meth:`Level.of`.
+            (B * n, 2), which count where lenses zoom; see :meth:`LevelPolicy.of`.
         decision: sub-steps for which an assignment holds; 1 or more.
         idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
         seed: of those random turns.
@@ -108,19 +110,19 @@ class HierarchicalAgent(ScriptedAgent):
 
     def __init__(
         self,
-        scenario: Scenario,
-        coordinator: Level | Policy,
-        executor: Level | Policy,
+        scenario: Scenario | str | Path,
+        coordinator: LevelPolicy | Policy,
+        executor: LevelPolicy | Policy,
         *,
-        decision: int = DECISION,
+        decision: int = SUB_STEPS_PER_DECISION,
         idle: str = "random",
         seed: int = 0,
     ) -> None:
-        super().__init__(scenario, seed)
-        self.coordinator, self.executor = coordinator, executor = Level.of(coordinator), Level.of(executor)
+        self.scenario, self.seed = load_scenario(scenario), seed
+        self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
         self.decision, self.idle = positive("decision", decision), check_idle(idle)
         check_padding(executor.padding)
-        self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))  # type: ignore[misc]
+        self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
         self._of_coordinator = [self.features.index(name) for name in coordinator.features]
         self._of_executor = [self.features.index(name) for name in executor.features]
         self._row_id = place_of_row_id(executor.features)
@@ -152,7 +154,7 @@ class HierarchicalAgent(ScriptedAgent):
         assigned, age, random, coordinator, executor = now
         assigned, age = assigned.copy(), age.copy()
         started = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
-        anew = due(age, self.decision, episode_start)
+        anew = needs_replanning(age, self.decision, episode_start)
         if anew.any():
             seen = {"pairs": pairs[anew][..., self._of_coordinator], "mask": mask[anew]}
             own = None if coordinator is None else tuple(array[anew] for array in coordinator)
@@ -161,7 +163,7 @@ class HierarchicalAgent(ScriptedAgent):
             coordinator = _put(coordinator, own, anew)
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
-        rows = by_sensor(show_goals(seen, assigned, self.executor.padding, self._row_id))
+        rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, executor, started.repeat(n), deterministic=True)
         actions = executed(chosen, assigned, mask, bool(self.scenario.zoom))
         if self.idle == "random":
@@ -184,103 +186,3 @@ def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
 def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
     """The assignment (B, n, m) that is in force in a policy's state; None for a policy that assigns nothing."""
     return state[0] if state is not None and isinstance(policy, HierarchicalAgent) else None
-
-
-class _Rule:
-    """A level that decides by rule and keeps nothing."""
-
-    features: ClassVar[tuple[str, ...]] = ("distance",)
-
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """See :class:`agents.policy.Policy`."""
-        return self.decide(observation["pairs"], observation["mask"] != 0), None
-
-
-class AssignAll(_Rule):
-    """Every target to every sensor."""
-
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(B, n * m), all 1."""
-        return np.ones((len(mask), mask[0].size), np.int8)
-
-
-class AssignInRange(_Rule):
-    """To every sensor the targets within its range."""
-
-    features: ClassVar[tuple[str, ...]] = ("in_range",)
-
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(B, n * m), 1 where the target is in range."""
-        return ((pairs[..., 0] != 0) & mask).reshape(len(mask), -1).astype(np.int8)
-
-
-class AssignRandomly(Randomly, _Rule):
-    """Every target to every sensor or not, by the toss of a coin."""
-
-    high: ClassVar[int] = 2
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def decisions(self, mask: np.ndarray) -> int:
-        """One for every pair, (B, n * m) in all."""
-        return mask[0].size
-
-
-class ScriptedExecutor(_Rule):
-    """The scripted executor of ``dsn/Coordinator-v0``: towards the mean position of the assigned targets.
-
-    ``turn * clip(floor(bearing / turn), -1, 1)``, where the bearing is that of the mean position.
-    """
-
-    features: ClassVar[tuple[str, ...]] = ("bearing_sin", "bearing_cos", "distance", "turn")
-
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The turns (R,) of rows (R, m, d) with the mask (R, m); stay where nothing is assigned."""
-        sin, cos, distance, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
-        aside = (sin * distance * mask).sum(-1)
-        ahead = (cos * distance * mask).sum(-1)
-        step = np.where(mask, turn, 0.0).max(-1) * 180.0  # of masked rows all features are 0
-        bearing = np.degrees(np.arctan2(aside, ahead))
-        turns = np.floor(bearing / np.where(step > 0, step, np.inf))
-        return np.where(mask.any(-1), np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY)), STAY)
-
-
-COORDINATORS: dict[str, type[_Rule]] = {
-    "assign-all": AssignAll,
-    "assign-in-range": AssignInRange,
-    "assign-randomly": AssignRandomly,
-}
-"""The coordinators without learning, by name."""
-
-
-class RandomExecutor(Randomly, _Rule):
-    """Every sensor takes one of the three actions at random."""
-
-    def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
-
-    def decisions(self, mask: np.ndarray) -> int:
-        """One for every row, (R, 1) in all."""
-        return 1
-
-
-class StillExecutor(_Rule):
-    """No sensor ever turns."""
-
-    def decide(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """(R,) stay."""
-        return np.full(len(mask), STAY)
-
-
-EXECUTORS: dict[str, type[_Rule]] = {"scripted": ScriptedExecutor, "random": RandomExecutor, "still": StillExecutor}
-"""The executors without learning, by name."""

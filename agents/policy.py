@@ -8,7 +8,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from envs.goals import by_scene, by_sensor
+from envs.assigned_observation import flatten_sensors, unflatten_sensors
 from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
@@ -66,8 +66,8 @@ class PerSensor:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
         """See :class:`Policy`; the actions are (B, n), or (B, 2 n), all turns before all zooms."""
-        actions, _ = self.policy.predict(by_sensor(observation), deterministic=deterministic)
-        return by_scene(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
+        actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
+        return unflatten_sensors(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
 
 
 class ReleasedPolicy:

@@ -6,18 +6,21 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
+from agents.baselines.exact import ExactAgent
+from agents.baselines.greedy import GreedyAgent
+from agents.baselines.levels import COORDINATORS, EXECUTORS
+from agents.baselines.planner import PlannerAgent
+from agents.baselines.rule import RulePolicy
+from agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from agents.custom import declared, has_learned, import_policy, is_import
-from agents.exact import ExactAgent
-from agents.hierarchy import COORDINATORS, EXECUTORS, HierarchicalAgent, Level
-from agents.planner import PlannerAgent
+from agents.hierarchy import HierarchicalAgent, LevelPolicy
+from agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from agents.policy import PerSensor, Policy, ReleasedPolicy
-from agents.scripted import GreedyAgent, NearestAgent, RandomAgent, ScriptedAgent, StillAgent
 from envs.observation import PAPER_FEATURES
 from envs.scenario import Scenario, load_scenario
 from perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
-SCRIPTED: dict[str, type[ScriptedAgent]] = {
+SCRIPTED: dict[str, type[RulePolicy]] = {
     "random": RandomAgent,
     "still": StillAgent,
     "nearest": NearestAgent,
@@ -45,11 +48,11 @@ class Agent(NamedTuple):
     """Whether it was trained, so that another training seed would have given another policy."""
 
 
-Executor = tuple[Level, Seeds]
+Executor = tuple[LevelPolicy, Seeds]
 """An executor with the seeds of the scenes that it was trained on; () for one that was not."""
 
 
-def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> ScriptedAgent:
+def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
     """The scripted agent of that name; an unknown one is a ValueError that lists the known."""
     if name not in SCRIPTED:
         raise ValueError(f"unknown agent {name!r}: known are {', '.join(SCRIPTED)}")
@@ -62,7 +65,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ============================== ===========================================================================
     ``planner``                    one without learning, see :data:`SCRIPTED`
     ``runs/x``                     the policy of a run or checkpoint; a coordinator comes with its executor
-    ``assign-all``                 a coordinator of :data:`agents.hierarchy.COORDINATORS`, the scripted executor
+    ``assign-all``                 a coordinator of :data:`agents.baselines.levels.COORDINATORS`, the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
     ``runs/x:scripted``            a trained coordinator with another executor
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
@@ -135,7 +138,7 @@ def as_agent(
     """
     seeds: Seeds = (config.training_seeds,)
     if config.task == "Coordinator":
-        coordinator = Level(policy, config.features), seeds
+        coordinator = LevelPolicy(policy, config.features), seeds
         turns = executor or load_executor("scripted", scenario)
         return _hierarchy(name, scenario, coordinator, turns, **config.options)
     if executor is not None:
@@ -146,18 +149,18 @@ def as_agent(
     return Agent(name, agent, config.features, seeds, trained=True)
 
 
-def as_level(policy: Policy, config: PolicyConfig) -> Level:
+def as_level(policy: Policy, config: PolicyConfig) -> LevelPolicy:
     """A trained executor as a level of the hierarchy."""
-    return Level(policy, config.features, config.options["padding"], config.options["row_id"])
+    return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
 
 
-def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
+def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
     """The executor that `executor` names or is, and the seeds of the scenes that it was trained on.
 
     Args:
-        executor: a name out of :data:`agents.hierarchy.EXECUTORS`, the directory of a run or checkpoint (a ``Path``
-            always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.Level`, or an object with ``predict``.
-            Attributes ``features`` and ``padding`` of an object say what it is shown, or else
+        executor: a name out of :data:`agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint (a
+            ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.LevelPolicy`, or an object with
+            ``predict``. Attributes ``features`` and ``padding`` of an object say what it is shown, or else
             :data:`envs.PAPER_FEATURES`, ``"attended"``.
         scenario: what it plays.
 
@@ -170,7 +173,7 @@ def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | st
         return load_executor_run(executor, scenario)
     if isinstance(executor, str):
         if executor in EXECUTORS:
-            return Level(EXECUTORS[executor](), EXECUTORS[executor].features), ()
+            return LevelPolicy(EXECUTORS[executor](), EXECUTORS[executor].features), ()
         if Path(executor).is_dir():
             return load_executor_run(executor, scenario)
         if not is_import(executor):
@@ -179,11 +182,11 @@ def load_executor(executor: Level | Policy | str | Path, scenario: Scenario | st
                 "or runs, or MODULE:CLASS"
             )
         executor = import_policy(executor, scenario)
-    if not isinstance(executor, Level) and not callable(getattr(executor, "predict", None)):
+    if not isinstance(executor, LevelPolicy) and not callable(getattr(executor, "predict", None)):
         raise TypeError(
-            f"executor is {executor!r}; it must be a name, a directory, a Level or an object with predict()"
+            f"executor is {executor!r}; it must be a name, a directory, a LevelPolicy or an object with predict()"
         )
-    return Level.of(executor), ()
+    return LevelPolicy.of(executor), ()
 
 
 def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Executor:
@@ -212,7 +215,7 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
         return Agent(name, scripted, scripted.features)
     first, _, rest = name.partition(":")
     if first in COORDINATORS and not (rest and executor):
-        coordinator = Level(COORDINATORS[first](), COORDINATORS[first].features)
+        coordinator = LevelPolicy(COORDINATORS[first](), COORDINATORS[first].features)
         return _hierarchy(name, scenario, (coordinator, ()), executor or load_executor(rest or "scripted", scenario))
     if Path(name).is_dir():
         return load_run(name, scenario, executor=executor)
@@ -262,7 +265,7 @@ def _custom(name: str, policy: Any) -> Agent:
 def _hierarchy(
     name: str,
     scenario: Scenario,
-    coordinator: tuple[Level, Seeds],
+    coordinator: tuple[LevelPolicy, Seeds],
     executor: Executor,
     **options: Any,
 ) -> Agent:
@@ -276,11 +279,11 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
     net = load_released(executor)
     if not isinstance(net, ReleasedExecutor):
         raise ValueError(f"{executor} is not the released executor but its coordinator")
-    turns = Level(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
+    turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
     if coordinator in COORDINATORS:
         rule = COORDINATORS[coordinator]
-        return _hierarchy(name, scenario, (Level(rule(), rule.features), ()), turns)
+        return _hierarchy(name, scenario, (LevelPolicy(rule(), rule.features), ()), turns)
     assigns = load_released(coordinator)
     if not isinstance(assigns, ReleasedCoordinator):
         raise ValueError(f"{coordinator} is not the released coordinator but its executor")
-    return _hierarchy(name, scenario, (Level(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)
+    return _hierarchy(name, scenario, (LevelPolicy(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)

@@ -1,7 +1,7 @@
 """Directional sensor networks: a fast batched simulator and its environments.
 
 ``import envs`` registers ``dsn/Coverage-v0``, ``dsn/Executor-v0`` and ``dsn/Coordinator-v0`` with gymnasium, for
-``gymnasium.make`` and ``gymnasium.make_vec``. The Stable-Baselines3 shells are in :mod:`envs.sb3_env` and are
+``gymnasium.make`` and ``gymnasium.make_vec``. The Stable-Baselines3 shells are in :mod:`envs.apis.sb3_env` and are
 imported from there, since Stable-Baselines3 brings torch.
 """
 
@@ -14,13 +14,13 @@ from gymnasium.envs.registration import register
 from envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from envs.scenario import Scenario, load_scenario, presets
 from envs.simulator import Simulator
-from envs.tasks import DECISIONS, SUB_STEPS, TASKS
+from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS
 
 if TYPE_CHECKING:
-    from envs.pettingzoo_env import DirectionalSensorParallelEnv
+    from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 
 __all__ = [
-    "DECISIONS",
+    "DECISIONS_PER_EPISODE",
     "DEFAULT_FEATURES",
     "FEATURES",
     "PAPER_FEATURES",
@@ -36,8 +36,8 @@ __all__ = [
 for _task, (_, _steps) in TASKS.items():
     register(
         id=f"dsn/{_task}-v0",
-        entry_point=f"envs.gym_env:{_task}Env",
-        vector_entry_point=f"envs.vector_env:{_task}VectorEnv",
+        entry_point=f"envs.apis.gym_env:{_task}Env",
+        vector_entry_point=f"envs.apis.vector_env:{_task}VectorEnv",
         max_episode_steps=_steps,
     )
 
@@ -57,7 +57,7 @@ def parallel_env(
         ValueError: an unknown task (the known are listed) or an option out of its range.
         ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
     """
-    from envs.pettingzoo_env import DirectionalSensorParallelEnv
+    from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: known are {', '.join(TASKS)}")

@@ -22,7 +22,7 @@ _TASKS = {
 
 
 def _listing() -> str:
-    lines = ["environments (their specification: the docstrings of envs.gym_env)"]
+    lines = ["environments (their specification: the docstrings of envs.apis.gym_env)"]
     lines += [f"  dsn/{name + '-v0':<15} {steps:>4} steps; {_TASKS[name]}" for name, (_, steps) in TASKS.items()]
     lines += ["", "scenarios (any also with sizes, as in hit-mac-6x9)"]
     for name in presets():

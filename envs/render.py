@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from envs.files import check_ending, whole_file
+from envs.kernels.state import State
 from envs.scenario import Scenario
-from envs.state import State
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw as Draw

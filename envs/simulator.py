@@ -10,12 +10,12 @@ import numba
 import numpy as np
 from numba import prange
 
-from envs import physics
-from envs.compiled import kernel
-from envs.episode import begin, open_view, point
-from envs.random import stream_keys
+from envs.kernels import physics
+from envs.kernels.compiled import kernel
+from envs.kernels.episode import begin, set_field_of_view, set_heading
+from envs.kernels.state import FIELD_OF_VIEW, HEADING, Tracks, allocate, parameters, scenes_first
+from envs.kernels.streams import stream_keys
 from envs.scenario import Scenario, load_scenario
-from envs.state import FIELD_OF_VIEW, HEADING, Tracks, allocate, parameters, scenes_first
 
 # Below this many scenes per thread, waking a second thread costs more than it saves.
 SCENES_PER_THREAD = 128
@@ -55,8 +55,8 @@ def _look(state, chosen):
     for b in range(chosen.shape[0]):
         if chosen[b]:
             for i in range(state.sensor.shape[0]):
-                point(state, b, i, state.sensor[i, HEADING, b])
-                open_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
+                set_heading(state, b, i, state.sensor[i, HEADING, b])
+                set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
             physics.see(state, np.uint64(b), np.uint64(b + 1))
 
 
@@ -74,10 +74,10 @@ class Simulator:
         num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
 
     Attributes:
-        state: the :class:`~envs.state.State`, the live arrays with the scenes along the first axis: ``heading``
+        state: the :class:`~envs.kernels.state.State`, the live arrays with the scenes along the first axis: ``heading``
             (B, n), ``target_position`` (B, m, 2), ... (read them; copy what you keep).
         rows: the same arrays as the kernels take them, with the scenes along the last axis.
-        tracks: the :class:`~envs.state.Tracks` that scenes follow; None if none does.
+        tracks: the :class:`~envs.kernels.state.Tracks` that scenes follow; None if none does.
 
     Raises:
         ValueError: num_envs or num_threads under 1, a negative seed, seeds that are not num_envs many.
@@ -126,7 +126,7 @@ class Simulator:
         return self.state.turned / self.state.num_sensors
 
     @property
-    def there(self) -> np.ndarray:
+    def valid_pairs(self) -> np.ndarray:
         """(B, n, m) bool: sensor i is part of the episode and works, and target j is part of it and present."""
         return self.state.working[:, :, None] & self.state.present[:, None, :]
 
@@ -256,7 +256,7 @@ class Simulator:
         self.tracks = Tracks(merged, old.track_length, old.track_moves)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """A copy of the whole state, by name: :class:`~envs.state.State` and :class:`~envs.state.Tracks`."""
+        """Return a copy of the whole state, by name; see :class:`~envs.kernels.state.State`, and ``Tracks`` there."""
         return {name: array.copy() for name, array in self._whole_state().items()}
 
     def _whole_state(self) -> dict[str, np.ndarray]:

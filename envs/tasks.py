@@ -10,22 +10,29 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs import assignment
-from envs.goals import by_sensor, check_padding, executed, goals_space, place_of_row_id, show_goals
+from envs.assigned_observation import (
+    check_padding,
+    executed,
+    flatten_sensors,
+    goals_space,
+    mask_unassigned,
+    place_of_row_id,
+)
+from envs.kernels import assignment
 from envs.observation import DEFAULT_FEATURES, PAPER_FEATURES, Observer
 from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
 
-DECISION = 10
+SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two of its executor's new goals."""
 
-DECISIONS = 101
+DECISIONS_PER_EPISODE = 101
 """The length of an episode of HiT-MAC, decisions (of the coordinator) or steps (of the executor)."""
 
-SUB_STEPS = DECISION * DECISIONS
+SUB_STEPS = SUB_STEPS_PER_DECISION * DECISIONS_PER_EPISODE
 """The same in sub-steps."""
 
-IDLE_PENALTY = -0.1
+UNSEEN_PENALTY = -0.1
 """The coordinator's reward of a sub-step in which no sensor sees a target assigned to it."""
 
 
@@ -176,7 +183,7 @@ class ExecutorTask(Task):
         goal_share: the chance with which a target in range becomes a goal, 0 to 1; the paper's is 1, though a
             coordinator does not assign all that is in range.
         padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
-            :func:`envs.goals.show_goals`.
+            :func:`envs.assigned_observation.mask_unassigned`.
         row_id: the feature `target_id` holds the number of the goal's row / m, as it does where the executor is used;
             false: the target's own, j / m, as in the released program, which trains its executor on these and uses it
             on the others.
@@ -191,7 +198,7 @@ class ExecutorTask(Task):
         features: Sequence[str] = PAPER_FEATURES,
         turn_cost: float = 0.01,
         centring: float = 1.0,
-        goals_every: int = DECISION,
+        goals_every: int = SUB_STEPS_PER_DECISION,
         goal_share: float = 1.0,
         padding: str = "attended",
         row_id: bool = False,
@@ -214,7 +221,7 @@ class ExecutorTask(Task):
 
     def begin(self, chosen: np.ndarray) -> None:
         """Every target is a goal of every sensor again."""
-        self.assigned[chosen] = self.simulator.there[chosen]
+        self.assigned[chosen] = self.simulator.valid_pairs[chosen]
         self.rewards[chosen] = 0.0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
@@ -235,7 +242,7 @@ class ExecutorTask(Task):
 
     def observe(self) -> dict[str, np.ndarray]:
         """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
-        return show_goals(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
+        return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
         """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
@@ -276,7 +283,7 @@ class CoordinatorTask(Task):
         executor_features: Sequence[str] | None = None,
         padding: str | None = None,
         idle: str = "random",
-        decision: int = DECISION,
+        decision: int = SUB_STEPS_PER_DECISION,
         num_threads: int | None = None,
     ) -> None:
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
@@ -324,7 +331,7 @@ class CoordinatorTask(Task):
                 assignment.goal_sub_step_threads,
                 scripted,
                 self.idle == "random",
-                IDLE_PENALTY,
+                UNSEEN_PENALTY,
                 k,
                 self.assigned,
                 actions,
@@ -335,7 +342,7 @@ class CoordinatorTask(Task):
             )
         return self.sub_rewards.mean(-1)
 
-    def marginal_rewards(self) -> np.ndarray:
+    def difference_rewards(self) -> np.ndarray:
         """(B, n) what each sensor added to the last decision's coverage: the share of the targets that it alone saw.
 
         This is the difference reward, coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal payoff
@@ -347,7 +354,7 @@ class CoordinatorTask(Task):
         """The actions (B, n), or (B, 2 n) with zooms, that the executor chooses for where the targets stand now."""
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
-        rows = by_sensor(show_goals(shown, self.assigned, self.padding, row_id))
+        rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
         carried: dict[str, Any] = {}
         if self._executor_state is not None:
             starts = np.repeat(self._executor_starts, self.scenario.num_sensors)
@@ -371,8 +378,8 @@ class CoordinatorTask(Task):
 
 TASKS: dict[str, tuple[Callable[..., Task], int]] = {
     "Coverage": (CoverageTask, SUB_STEPS),
-    "Executor": (ExecutorTask, DECISIONS),
-    "Coordinator": (CoordinatorTask, DECISIONS),
+    "Executor": (ExecutorTask, DECISIONS_PER_EPISODE),
+    "Coordinator": (CoordinatorTask, DECISIONS_PER_EPISODE),
 }
 """The tasks by the names that they have in the environments' ids, each with the length of an episode, steps."""
 

@@ -10,7 +10,7 @@ from perception.functional import zero_masked
 from perception.prefixes import prefix_sums
 from perception.tanh_attention import AttentionLayer
 
-KINDS = ("amc", "no_prefix", "value_head")
+CRITICS = ("amc", "no_prefix", "value_head")
 """The critic of the paper and its two ablations."""
 
 
@@ -43,7 +43,7 @@ class AMCCritic(nn.Module):
         super().__init__()
         weight_dim = feature_dim if weight_dim is None else weight_dim
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
-        check_choice("kind", kind, KINDS)
+        check_choice("kind", kind, CRITICS)
         self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
         self.attention = AttentionLayer(feature_dim, weight_dim) if kind == "amc" else None
         self.linear = nn.Linear(feature_dim + weight_dim if kind == "amc" else feature_dim, 1)

@@ -39,7 +39,7 @@ class Weights(NamedTuple):
     """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""
 
 
-class _Waves(nn.Module):
+class FourierFeatures(nn.Module):
     """Features (..., d) with their sines and cosines behind them, (..., d * (1 + 2 K))."""
 
     def __init__(self, frequencies: int) -> None:
@@ -115,7 +115,7 @@ class AgentTargetEncoder(nn.Module):
         self.attend_over, self.pooling = attend_over, pooling
         self.embed = nn.Sequential()
         if check_count(frequencies=frequencies):
-            self.embed.append(_Waves(frequencies))
+            self.embed.append(FourierFeatures(frequencies))
         for width in (feature_dim * (1 + 2 * frequencies), *[weight_dim] * (embed_layers - 1)):
             linear = nn.Linear(width, weight_dim)
             nn.init.xavier_uniform_(linear.weight)

@@ -31,7 +31,7 @@ def attend(
     causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
-    keyless: bool = True,
+    allow_empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """``softmax(score(query, key)) value``; leading axes broadcast.
 
@@ -45,7 +45,7 @@ def attend(
         dropout: chance that a weight is set to 0 (the others grow to make up for it); 0 when not training.
         need_weights: return the weights too. Without them memory grows with L + S instead of L * S where the score
             is a dot product and the sequences are long.
-        keyless: whether there may be queries without any key whose output matters. If not, a product is saved.
+        allow_empty_rows: whether there may be queries without any key whose output matters. If not, a product is saved.
 
     Returns:
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A key that is masked out has weight exactly
@@ -63,7 +63,7 @@ def attend(
         key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
     return attend_finite(
         query, key, value, score=score, mask=mask, causal=causal, dropout=dropout, need_weights=need_weights,
-        keyless=keyless,
+        allow_empty_rows=allow_empty_rows,
     )  # fmt: skip
 
 
@@ -77,7 +77,7 @@ def attend_finite(
     causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
-    keyless: bool = True,
+    allow_empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """:func:`attend` for a bool mask of two axes or more, and finite keys and values."""
     if not need_weights and is_long(query, key):
@@ -91,23 +91,23 @@ def attend_finite(
         triangle = causal_mask(query.shape[-2], query.device)
         mask = triangle if mask is None else mask & triangle
     scores = product(query, key.mT) if score is None else score(query, key)
-    weights = masked_softmax(scores, mask, keyless=keyless)
+    weights = masked_softmax(scores, mask, allow_empty_rows=allow_empty_rows)
     if dropout > 0.0:
         weights = functional.dropout(weights, dropout)
     return product(weights, value), weights if need_weights else None
 
 
-def masked_softmax(scores: Tensor, mask: Tensor | None, *, keyless: bool = True) -> Tensor:
+def masked_softmax(scores: Tensor, mask: Tensor | None, *, allow_empty_rows: bool = True) -> Tensor:
     """Softmax over the last axis (..., L, S) of what the bool mask leaves; zeros where it leaves nothing.
 
-    Without `keyless` a row of which it leaves nothing has equal weights instead.
+    Without `allow_empty_rows` a row of which it leaves nothing has equal weights instead.
     """
     if mask is None:
         return scores.softmax(-1)
     # The lowest finite number rather than -inf: a row without keys then stays free of NaN, and the product
     # with the mask makes its weights exact zeros.
     weights = torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights * mask if keyless else weights
+    return weights * mask if allow_empty_rows else weights
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:

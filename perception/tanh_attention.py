@@ -181,7 +181,7 @@ class AttentionLayer(nn.Module):
             mask=_over_keys(mask, self.num_heads),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
-            keyless=False,  # only where no token is there at all, and then all of z is dropped
+            allow_empty_rows=False,  # only where no token is there at all, and then all of z is dropped
         )
         z = self._finish(join_heads(z, self.num_heads), x, mask)
         global_feature = self._pool(z, mask)
@@ -202,7 +202,7 @@ class AttentionLayer(nn.Module):
             return self(x, mask)[1]
         query, key, value = self.project(zero_masked(x, mask))
         keys = _over_keys(mask, self.num_heads)
-        weights = masked_softmax(product(query, key.mT), keys, keyless=False)
+        weights = masked_softmax(product(query, key.mT), keys, allow_empty_rows=False)
         # Pooling the weights before the values is pooling z: sum_i z_i = (sum_i w_i) v.
         pooled = weights.sum(-2, keepdim=True) if keys is None else product(keys.to(x.dtype), weights)
         total = join_heads(product(pooled, value), self.num_heads).squeeze(-2)

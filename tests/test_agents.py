@@ -7,12 +7,13 @@ import torch
 from stable_baselines3 import PPO
 
 from agents import AttentionPolicy, PolicyConfig, load_policy, save_policy, scripted_agent
-from agents.checkpoint import build_policy
-from agents.evaluate import evaluate, main
+from agents.evaluate import evaluate
+from agents.evaluate.__main__ import main
+from agents.evaluate.tables import markdown, table
+from agents.learned.checkpoint import build_policy
 from agents.registry import Agent, load_agent
-from agents.tables import markdown, table
 from envs import DEFAULT_FEATURES, Scenario, load_scenario
-from envs.sb3_env import CoverageVecEnv
+from envs.apis.sb3_env import CoverageVecEnv
 from envs.tasks import CoverageTask
 
 HIT_MAC = load_scenario("hit-mac")
@@ -180,7 +181,7 @@ def test_evaluation_by_hand():
 def test_evaluation_does_not_depend_on_the_batch(monkeypatch):
     nearest = [load_agent("nearest", HIT_MAC)]
     whole = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
-    monkeypatch.setattr("agents.evaluate.SCENES_AT_ONCE", 3)
+    monkeypatch.setattr("agents.evaluate.comparison.SCENES_AT_ONCE", 3)
     parts = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
     for evaluation in (whole, parts):
         del evaluation["agents"]["nearest"]["inference_ms"]

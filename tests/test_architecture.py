@@ -31,6 +31,33 @@ def test_packages_import_only_what_they_may(package, allowed):
     assert imported(package) & OURS <= allowed | {package}
 
 
+ROOMS = {
+    "envs": [
+        {"files"}, {"scenario"}, {"kernels"}, {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
+        {"render"}, {"apis"}, {"sb3_env", "__init__", "__main__"},
+    ],
+    "agents": [
+        {"policy", "provenance", "command_line"}, {"custom"}, {"baselines", "learned"}, {"hierarchy"}, {"registry"},
+        {"evaluate"}, {"training"}, {"__init__"},
+    ],
+}  # fmt: skip
+"""Of the rooms of a package, each may import those before it."""
+
+
+@pytest.mark.parametrize("package", ROOMS)
+def test_inside_a_package_imports_run_one_way(package):
+    floor = {room: number for number, rooms in enumerate(ROOMS[package]) for room in rooms}
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert {path.relative_to(ROOT / package).with_suffix("").parts[0] for path in files} == set(floor)
+    for path in files:
+        own = path.relative_to(ROOT / package).with_suffix("").parts[0]
+        for node in ast.walk(ast.parse(path.read_text())):
+            module = node.module if isinstance(node, ast.ImportFrom) else None
+            if module and module.startswith(f"{package}."):
+                room = module.split(".")[1]
+                assert room == own or floor[room] < floor[own], f"{path.relative_to(ROOT)} imports {module}"
+
+
 def test_perception_and_envs_keep_to_their_libraries():
     optional = {"matplotlib", "safetensors", "tensordict"}  # imported where they are used, see the last test
     assert imported("perception") - set(sys.stdlib_module_names) - optional <= {"torch", "numpy", "perception"}
@@ -47,7 +74,7 @@ def test_an_import_brings_no_more_than_it_needs(module, absent):
 
 
 def test_only_optional_libraries_are_imported_where_they_are_used():
-    for path in [*(ROOT / "envs").glob("*.py"), *(ROOT / "perception").glob("*.py")]:
+    for path in [*(ROOT / "envs").rglob("*.py"), *(ROOT / "perception").glob("*.py")]:
         top = {
             name.name.split(".")[0]
             for node in ast.parse(path.read_text()).body

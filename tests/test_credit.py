@@ -7,9 +7,9 @@ from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 
 from agents import AttentionPolicy
-from agents.credit import ActingRolloutBuffer, SensorRolloutBuffer
+from agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from envs import load_scenario
-from envs.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
+from envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
 
 # Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
 SCENE = load_scenario("random").replace(

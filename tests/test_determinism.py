@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 import torch
 
+from agents.baselines.levels import COORDINATORS, EXECUTORS, ScriptedExecutor
+from agents.baselines.rule import BatchRandom
 from agents.evaluate import evaluate, evaluate_executors
-from agents.hierarchy import COORDINATORS, EXECUTORS, HierarchicalAgent, Level, ScriptedExecutor
+from agents.evaluate.film import save_film
+from agents.hierarchy import HierarchicalAgent, LevelPolicy
 from agents.policy import started
 from agents.registry import SCRIPTED, Agent, load_agent, load_executor
-from agents.report import save_film
-from agents.scripted import BatchRandom
 from envs import load_scenario
-from envs.random import stream_integers, stream_keys, word
+from envs.kernels.streams import stream_integers, stream_keys, word
 from envs.render import Picture
 
 NAMES = [*SCRIPTED, *(":".join(pair) for pair in itertools.product(COORDINATORS, EXECUTORS))]
@@ -90,8 +91,8 @@ class Counter:
 
 
 def test_the_levels_keep_a_state_of_their_own():
-    executor = Level(ScriptedExecutor(), ScriptedExecutor.features)
-    agent = HierarchicalAgent("hit-mac", Level(Counter(), ("distance",)), executor, decision=2)
+    executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
+    agent = HierarchicalAgent("hit-mac", LevelPolicy(Counter(), ("distance",)), executor, decision=2)
     observation = {"pairs": np.zeros((2, 4, 5, 5), np.float32), "mask": np.ones((2, 4, 5), np.int8)}
     state, assigned = started(agent, [0, 2]), []
     for step in range(7):

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 import envs
-from envs.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from envs.apis.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from envs.tasks import CoordinatorTask
 
 ID = "dsn/Coverage-v0"
@@ -267,7 +267,7 @@ def test_a_picture_shows_seen_and_unseen_targets():
 
 
 def test_a_row_for_every_sensor():
-    """Rows are the sensors of the joint environment, each with its own reward and its own last observation."""
+    """KernelState are the sensors of the joint environment, each with its own reward and its own last observation."""
     joint = ExecutorVecEnv(3, seed=5, max_episode_steps=4, per_sensor=False)
     rows = ExecutorVecEnv(3, seed=5, max_episode_steps=4)
     joint.seed(5)

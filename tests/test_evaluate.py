@@ -11,14 +11,15 @@ import torch
 from stable_baselines3 import PPO
 
 from agents import AttentionPolicy, PolicyConfig, save_policy
-from agents.checkpoint import build_policy, copy_executor
-from agents.evaluate import evaluate, evaluate_executors, main
-from agents.figures import save_bars, save_pareto
-from agents.references import KINDS, REFERENCES
+from agents.evaluate import evaluate, evaluate_executors
+from agents.evaluate.__main__ import main
+from agents.evaluate.figures import save_bars, save_pareto
+from agents.evaluate.references import KINDS, REFERENCES
+from agents.evaluate.tables import markdown, table
+from agents.learned.checkpoint import build_policy, copy_executor
 from agents.registry import Agent, load_agent, load_executor
-from agents.tables import markdown, table
 from envs import DEFAULT_FEATURES, load_scenario
-from envs.sb3_env import CoverageVecEnv
+from envs.apis.sb3_env import CoverageVecEnv
 from envs.tasks import CoordinatorTask
 
 ROOT = Path(__file__).parents[1]

@@ -11,12 +11,12 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 
-import agents.figures
-from agents.curve import save_curve
-from agents.figures import save_bars, save_heat_maps, save_over_time, save_pareto
-from agents.labels import spread
-from agents.report import save_film
-from agents.resume import Progress
+import agents.evaluate.figures
+from agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from agents.evaluate.film import save_film
+from agents.evaluate.labels import spread
+from agents.training.curve import save_curve
+from agents.training.resume import Progress
 
 PLACES = {
     "random": (0.33, 0.67),
@@ -92,7 +92,7 @@ def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
 def drawn(monkeypatch):
     """Draws, and gives the figure instead of writing it."""
     kept = []
-    monkeypatch.setattr(agents.figures, "write_figure", lambda path, figure: kept.append(figure))
+    monkeypatch.setattr(agents.evaluate.figures, "write_figure", lambda path, figure: kept.append(figure))
 
     def draw(function, *arguments):
         function("unused.png", *arguments)
@@ -216,8 +216,8 @@ def test_bars_are_sorted_and_say_their_values(drawn):
 
 def test_the_pareto_front_by_hand():
     points = {"a": (0.2, 0.8), "b": (0.1, 0.5), "c": (0.3, 0.8), "d": (0.2, 0.7), "e": (0.5, 0.9), "f": (0.1, 0.5)}
-    assert agents.figures._front(points) == ["b", "f", "a", "e"]
-    assert agents.figures._front({}) == []
+    assert agents.evaluate.figures._front(points) == ["b", "f", "a", "e"]
+    assert agents.evaluate.figures._front({}) == []
 
 
 def test_the_pareto_figure(drawn):

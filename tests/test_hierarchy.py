@@ -10,24 +10,18 @@ from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.buffers import DictRolloutBuffer
 
 from agents import AttentionPolicy, PolicyConfig, save_policy
-from agents.checkpoint import build_policy, copy_executor, load_policy
-from agents.credit import SensorBernoulli, SensorRolloutBuffer
+from agents.baselines.levels import AssignAll, AssignInRange, AssignRandomly, ScriptedExecutor
 from agents.evaluate import evaluate, evaluate_executors
-from agents.hierarchy import (
-    AssignAll,
-    AssignInRange,
-    AssignRandomly,
-    HierarchicalAgent,
-    Level,
-    ScriptedExecutor,
-)
+from agents.evaluate.film import save_film
+from agents.hierarchy import HierarchicalAgent, LevelPolicy
+from agents.learned.checkpoint import build_policy, copy_executor, load_policy
+from agents.learned.difference_rewards import SensorBernoulli, SensorRolloutBuffer
 from agents.policy import PerSensor, ReleasedPolicy
 from agents.registry import Agent, load_agent, load_executor
-from agents.report import save_film
 from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
-from envs.goals import by_sensor, show_goals
+from envs.apis.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from envs.assigned_observation import flatten_sensors, mask_unassigned
 from envs.render import Picture
-from envs.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from perception.released import ReleasedCoordinator, ReleasedExecutor
 
@@ -69,14 +63,14 @@ def test_goals_in_three_ways():
     pairs = np.arange(1, 13, dtype=np.float32).reshape(1, 2, 3, 2)
     shown = {"pairs": pairs, "mask": np.array([[[1, 1, 1], [1, 1, 0]]], np.int8)}
     assigned = np.array([[[False, True, True], [True, False, True]]])
-    masked = show_goals(shown, assigned, "masked")
+    masked = mask_unassigned(shown, assigned, "masked")
     assert masked["pairs"][0, 0].tolist() == [[3, 4], [5, 6], [0, 0]]
     assert masked["pairs"][0, 1].tolist() == [[7, 8], [0, 0], [0, 0]]  # the last is not there
     assert masked["mask"].tolist() == [[[1, 1, 0], [1, 0, 0]]]
-    attended = show_goals(shown, assigned, "attended", row_id=0)
+    attended = mask_unassigned(shown, assigned, "attended", row_id=0)
     assert attended["pairs"][0, 0, :2, 0].tolist() == [0, np.float32(1 / 3)]
     assert attended["mask"].all()
-    whole = show_goals(shown, assigned, "unfiltered")
+    whole = mask_unassigned(shown, assigned, "unfiltered")
     np.testing.assert_array_equal(whole["pairs"][..., :2], pairs)
     assert whole["pairs"][..., 2].tolist() == [[[0, 1, 1], [1, 0, 0]]]
     assert whole["mask"] is shown["mask"]
@@ -175,10 +169,10 @@ def test_the_difference_reward_by_hand():
     targets = [(400, 0), (500, 0), (-600, 50), (0, 1200)]
     task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[0, 0], target_position=targets)
     task.step(np.zeros((1, 8), np.int8))
-    assert task.marginal_rewards().tolist() == [[0, 0]]
+    assert task.difference_rewards().tolist() == [[0, 0]]
     task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[180, 0], target_position=targets)
     task.step(np.zeros((1, 8), np.int8))
-    assert task.marginal_rewards().tolist() == [[0.25, 0.5]]
+    assert task.difference_rewards().tolist() == [[0.25, 0.5]]
 
 
 def test_difference_rewards_are_the_coverage_less_that_without_the_sensor():
@@ -191,7 +185,7 @@ def test_difference_rewards_are_the_coverage_less_that_without_the_sensor():
         for i in range(live.visible.shape[1]):
             without = np.delete(live.visible, i, 1).any(1).sum(-1) / present
             whole = live.visible.any(1).sum(-1) / present
-            np.testing.assert_allclose(task.marginal_rewards()[:, i], whole - without, atol=1e-12)
+            np.testing.assert_allclose(task.difference_rewards()[:, i], whole - without, atol=1e-12)
 
 
 def test_the_likelihoods_of_the_sensors_make_up_the_whole():
@@ -257,7 +251,7 @@ class Recorder:
 
 def test_it_decides_every_so_many_sub_steps_and_at_a_start():
     coordinator = Recorder()
-    levels = Level(coordinator, ("distance",)), Level(ScriptedExecutor(), ScriptedExecutor.features)
+    levels = LevelPolicy(coordinator, ("distance",)), LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     agent = HierarchicalAgent(HIT_MAC, *levels, decision=3)
     assert agent.features == ("distance", "bearing_sin", "bearing_cos", "turn")
     task = CoverageTask(HIT_MAC, 2, 0, features=agent.features)
@@ -274,14 +268,14 @@ def test_it_decides_every_so_many_sub_steps_and_at_a_start():
 
 def test_the_scripted_executor_is_that_of_the_coordinators_task():
     task = CoordinatorTask("hit-mac", 40, 0, features=ScriptedExecutor.features, decision=1, idle="holds")
-    executor = Level(ScriptedExecutor(), ScriptedExecutor.features)
+    executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     rng = np.random.default_rng(0)
     for _ in range(30):
         assignment = rng.integers(0, 2, (40, 20))
-        shown = show_goals(task.observe(), assignment.reshape(40, 4, 5) != 0, "masked")
+        shown = mask_unassigned(task.observe(), assignment.reshape(40, 4, 5) != 0, "masked")
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         turns, _ = executor.policy.predict(rows)
-        from envs import assignment as kernels
+        from envs.kernels import assignment as kernels
 
         expected = np.zeros((40, 4), np.int64)
         for b in range(40):
@@ -303,7 +297,7 @@ def test_a_target_is_known_to_an_executor_by_its_row():
         def predict(self, observation, state=None, episode_start=None, deterministic=False):
             return np.tile([0, 0, 0, 1, 1], (len(observation["pairs"]), 4)), None
 
-    agent = HierarchicalAgent(HIT_MAC, Level(Last(), ("distance",)), Level(Spy(), ("target_id",)))
+    agent = HierarchicalAgent(HIT_MAC, LevelPolicy(Last(), ("distance",)), LevelPolicy(Spy(), ("target_id",)))
     agent.predict(CoverageTask(HIT_MAC, 2, 0, features=agent.features).observe())
     np.testing.assert_allclose(seen[0], np.tile([0, 0.2, 0, 0, 0], (8, 1)), rtol=1e-6)
 
@@ -323,7 +317,7 @@ def test_the_simple_coordinators():
 
 def test_idle_sensors_turn_at_random_or_hold():
     nothing = type("Nothing", (AssignAll,), {"decide": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
-    levels = Level(nothing(), ("distance",)), Level(ScriptedExecutor(), ScriptedExecutor.features)
+    levels = LevelPolicy(nothing(), ("distance",)), LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     task = CoverageTask(HIT_MAC, 500, 0, features=HierarchicalAgent(HIT_MAC, *levels).features)
     drawn = HierarchicalAgent(HIT_MAC, *levels).predict(task.observe())[0]
     assert np.abs(np.bincount(drawn.ravel()) / drawn.size - 1 / 3).max() < 0.05
@@ -462,9 +456,9 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
 def test_the_decision_reward_counts_what_is_assigned():
     """It is that of the coordinator's task: -0.1 while no sensor sees a target that is assigned to it."""
     nothing = type("Nothing", (AssignAll,), {"decide": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
-    executor = Level(ScriptedExecutor(), ScriptedExecutor.features)
+    executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     idle, full = (
-        HierarchicalAgent(HIT_MAC, Level(coordinator, ("distance",)), executor, idle="holds")
+        HierarchicalAgent(HIT_MAC, LevelPolicy(coordinator, ("distance",)), executor, idle="holds")
         for coordinator in (nothing(), AssignAll())
     )
     agents = [Agent("idle", idle, idle.features), Agent("full", full, full.features), load_agent("still", HIT_MAC)]
@@ -536,10 +530,12 @@ def test_an_executor_is_trained_on_the_rows_that_it_is_used_on(padding):
     assigns = type("Assigns", (Recorder,), {"predict": lambda *_, **__: (task.assigned.reshape(5, -1), None)})()
     agent = HierarchicalAgent(scenario, assigns, watched)  # any objects with predict
     agent.predict(task.observer.observe(task.simulator))
-    shown = by_sensor(task.observe())
+    shown = flatten_sensors(task.observe())
     assert np.array_equal(watched.calls[0]["pairs"], shown["pairs"])
     assert np.array_equal(watched.calls[0]["mask"], shown["mask"])
-    by_target = by_sensor(released.observe())["pairs"]
+    by_target = flatten_sensors(released.observe())["pairs"]
     assert np.array_equal(by_target, shown["pairs"]) == (padding == "unfiltered")  # which leaves rows where they are
-    with pytest.raises(TypeError, match="is no level of a hierarchy; it must be a Level or an object with predict"):
+    with pytest.raises(
+        TypeError, match="is no level of a hierarchy; it must be a LevelPolicy or an object with predict"
+    ):
         HierarchicalAgent(scenario, None, watched)

@@ -7,14 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from agents.checkpoint import save_policy
+from agents.baselines.levels import COORDINATORS, EXECUTORS
 from agents.evaluate import evaluate, evaluate_executors
-from agents.hierarchy import COORDINATORS, EXECUTORS
-from agents.jobs import JOBS, ExecutorOptions, build
-from agents.options import Options
+from agents.learned.checkpoint import save_policy
 from agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
+from agents.training.jobs import JOBS, ExecutorOptions, build
+from agents.training.options import Options
 from envs import FEATURES, load_scenario, presets
-from perception.amc import KINDS
+from perception.amc import CRITICS
 
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
 # The presets, made small where the numbers of sensors and targets show nothing new.
@@ -58,7 +58,7 @@ def executors(tmp_path_factory):
     return folders | {"scripted": "scripted"}
 
 
-@pytest.mark.parametrize("critic", [None, *KINDS])
+@pytest.mark.parametrize("critic", [None, *CRITICS])
 @pytest.mark.parametrize("preset", SCENES)
 @pytest.mark.parametrize("job", ["coverage", "executor"])
 def test_a_job_on_every_preset_with_every_critic(job, preset, critic, tmp_path):
@@ -75,7 +75,7 @@ def test_a_coordinator_on_every_preset_with_every_executor(preset, executor, exe
     use("coordinator", tmp_path, SCENES[preset])
 
 
-@pytest.mark.parametrize("critic", KINDS)
+@pytest.mark.parametrize("critic", CRITICS)
 @pytest.mark.parametrize("preset", ["hit-mac", "obstacles", "random"])
 @pytest.mark.parametrize("by_sensor", [False, True])
 def test_a_coordinator_with_every_critic(preset, critic, by_sensor, tmp_path):
@@ -112,10 +112,10 @@ def test_all_left_is_all_left_where_lenses_zoom():
             rows = len(observation["mask"])
             return (np.tile([1, self.zoom], (rows, 1)) if self.zoom is not None else np.ones(rows, int)), None
 
-    from agents.hierarchy import Level
+    from agents.hierarchy import LevelPolicy
 
     scenario = load_scenario("obstacles")
-    levels = {f"zoom {zoom}": Level(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
+    levels = {f"zoom {zoom}": LevelPolicy(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
     results = evaluate_executors(levels, scenario, episodes=3, max_episode_steps=5, progress=False)["agents"]
     assert {name: result["rotation"]["mean"] for name, result in results.items()} == dict.fromkeys(levels, 1.0)
     from envs.tasks import CoordinatorTask
@@ -138,7 +138,7 @@ VALUES = {
     "pooling": ("sum", "mean"),
     "embed_layers": (1, 2),
     "frequencies": (0, 2),
-    "critic": (None, *KINDS),
+    "critic": (None, *CRITICS),
     "features": (("hit-mac",), ("frame",), ("motion",), tuple(FEATURES), ("target_id",)),
     "num_envs": (1, 3),
     "rollout_steps": (2, 5),
@@ -170,7 +170,7 @@ OWN = {
 
 
 def pairwise(values, seed=0):
-    """Rows of one value for every option, so that every pair of values of two options stands in one of them."""
+    """KernelState of one value for every option, so that every pair of values of two options stands in one of them."""
     names = list(values)
     open_pairs = {
         (one, a, other, b)

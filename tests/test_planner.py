@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import scripted_agent
-from agents.planner import PlannerAgent, _best_plan
+from agents.baselines.planner import PlannerAgent, _best_plan
 from envs import Scenario
 from envs.tasks import CoverageTask
 

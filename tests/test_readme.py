@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from agents import PolicyConfig, save_policy
-from agents.checkpoint import build_policy
+from agents.learned.checkpoint import build_policy
 from envs import DEFAULT_FEATURES, load_scenario
 
 ROOT = Path(__file__).parents[1]

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agents import covering, references, scripted_agent
-from agents.exact import ExactAgent
-from agents.references import REFERENCES, clairvoyant_estimate, free_turning_bound
+from agents.baselines.exact import ExactAgent
+from agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound
 from envs import Scenario
 from envs.simulator import Simulator
 from envs.tasks import CoverageTask

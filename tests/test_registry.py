@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from agents import PolicyConfig, save_policy, scripted_agent
-from agents.checkpoint import build_policy, copy_executor
 from agents.hierarchy import HierarchicalAgent
+from agents.learned.checkpoint import build_policy, copy_executor
 from agents.provenance import _command, _commit, provenance
 from agents.registry import load_agent, load_executor, load_executor_run, load_run
 from envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario

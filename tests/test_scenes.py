@@ -11,8 +11,8 @@ from pettingzoo.test import parallel_api_test
 
 import envs
 from envs import FEATURES, Scenario, Simulator
+from envs.apis.sb3_env import CoverageVecEnv
 from envs.observation import Observer
-from envs.sb3_env import CoverageVecEnv
 from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from tests.scenes import scenarios
 
@@ -370,12 +370,12 @@ def test_properties_of_any_scene(scenario):
         assert (np.abs(state.target_position) <= scenario.arena).all()
         assert (np.linalg.norm(state.velocity, axis=-1) <= scenario.top_speed * (1 + 1e-9)).all()
         assert (np.abs(state.heading - before) <= turn * (1 + 1e-9)).all()
-        assert not state.visible[~batch.there].any()
+        assert not state.visible[~batch.valid_pairs].any()
         np.testing.assert_array_equal(state.covered, state.visible.any(1))
         assert (state.field_of_view <= 360).all()
         shown = observer.observe(batch)
         assert observer.space.contains({key: value[2] for key, value in shown.items()})
-        np.testing.assert_array_equal(shown["mask"], batch.there)
+        np.testing.assert_array_equal(shown["mask"], batch.valid_pairs)
         np.testing.assert_equal({key: value[4:] for key, value in shown.items()}, observer.observe(single))
         np.testing.assert_equal({k: v[4:] for k, v in batch.get_state().items()}, single.get_state())
 

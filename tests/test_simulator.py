@@ -117,7 +117,7 @@ def test_bad_states_change_nothing():
 
 
 def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
-    import envs.compiled as compiled
+    import envs.kernels.compiled as compiled
     from envs.simulator import _sub_step
 
     assert compiled.SOURCES[:16] in _sub_step._cache._cache_file._index_name

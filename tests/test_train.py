@@ -14,9 +14,9 @@ import pytest
 import safetensors.numpy
 import yaml
 
-from agents.evaluate import main
-from agents.jobs import ExecutorOptions, HitMacOptions
-from agents.progress import TrainingProgress
+from agents.evaluate.__main__ import main
+from agents.training.callback import TrainingProgress
+from agents.training.jobs import ExecutorOptions, HitMacOptions
 from envs import load_scenario
 
 ROOT = Path(__file__).parents[1]
@@ -88,7 +88,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     # The training scenes are none of those that the evaluation uses.
     config = json.loads((tmp_path / "whole" / "checkpoint" / "config.json").read_text())
     assert config["training_seeds"][0] > result["seeds"][1]
-    from envs.random import stream_keys
+    from envs.kernels.streams import stream_keys
 
     trained_on = np.arange(config["training_seeds"][0], config["training_seeds"][1] + 1, dtype=np.uint64)
     assert np.array_equal(first["simulator/key"], stream_keys(trained_on))
@@ -158,7 +158,7 @@ def build(tmp_path):
     from stable_baselines3 import PPO
 
     from agents import AttentionPolicy
-    from envs.sb3_env import CoverageVecEnv
+    from envs.apis.sb3_env import CoverageVecEnv
 
     venv = CoverageVecEnv(4, max_episode_steps=9)
     model = PPO(
@@ -169,7 +169,7 @@ def build(tmp_path):
 
 
 def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
-    from agents.resume import Progress, load_training, save_training
+    from agents.training.resume import Progress, load_training, save_training
 
     model, venv = build(tmp_path)
     model.learn(5 * 32)
@@ -317,7 +317,7 @@ def test_a_run_of_one_update_has_a_curve(here):
 
 
 def test_damaged_training_states_are_refused(tmp_path):
-    from agents.resume import Progress, load_training, save_training
+    from agents.training.resume import Progress, load_training, save_training
 
     model, venv = build(tmp_path)
     model.learn(32)
@@ -365,7 +365,7 @@ def test_an_executor_is_trained_for_what_its_options_say():
     asked = {"turn_cost": 0.2, "centring": 0.3, "goals_every": 7, "goal_share": 0.5, "padding": "attended"}
     task = ExecutorOptions(num_envs=2, **asked).make(load_scenario("hit-mac-executor")).task
     assert {name: getattr(task, name) for name in asked} == asked
-    executor, coordinator = HitMacOptions(seed=3).parts(Path("runs/x"))
+    executor, coordinator = HitMacOptions(seed=3).level_jobs(Path("runs/x"))
     assert (executor.scenario, executor.goals_every, executor.centring, executor.goal_share) == (
         "hit-mac",
         10,

@@ -86,10 +86,10 @@ def test_a_velocity_observed_is_the_difference_of_places_observed(name, every):
 def test_the_velocity_observed_before_the_first_move_is_zero(walk):
     simulator = Simulator(NOISY.replace(walk=walk), 3, 0)
     observer = Observer(simulator.scenario, VELOCITIES)
-    there = simulator.there
+    there = simulator.valid_pairs
     assert not observer.observe(simulator)["pairs"].any()
     simulator.step(stay(simulator))
-    assert observer.observe(simulator)["pairs"][there & simulator.there].all()
+    assert observer.observe(simulator)["pairs"][there & simulator.valid_pairs].all()
     simulator.reset(mask=np.array([True, False, True]))
     shown = observer.observe(simulator)["pairs"]
     assert shown[1].any()

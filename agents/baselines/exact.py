@@ -1,0 +1,145 @@
+"""The exact assignment of headings, by integer programming: what joint optimisation without foresight reaches."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from agents.baselines.rule import RulePolicy, needs_replanning
+from envs.kernels.physics import LEFT, RIGHT, STAY
+from envs.scenario import Scenario
+from envs.simulator import positive
+
+
+class ExactAgent(RulePolicy):
+    """Assigns headings to all sensors jointly, so that as many targets as possible are covered.
+
+    At every sub-step, or every so many, it takes for every sensor i one heading h out of those a whole number of its
+    turns away::
+
+        maximise    sum_j y_j - w * sum_ih turns_h x_ih
+        subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
+
+    with w so small that all the turning together counts less than one target. The targets are taken to stand still, and
+    obstacles are not foreseen. Then the sensors turn, and hold when they are there; one that is shown nothing, since it
+    has failed or no target is left, gives its plan up. It needs no more than the observation, so that it plays any
+    scenario; lenses that could zoom stay as they are. The program is solved by HiGHS (Huangfu and Hall, Mathematical
+    Programming Computation 2018).
+
+    Args:
+        scenario: what it plays.
+        seed: of nothing; for the agents' common interface.
+        every: sub-steps between two plans; 1 or more.
+        reach: sub-steps of turning that a plan may take, 1 or more; None: as many as half a circle takes.
+
+    Raises:
+        ValueError: an option out of its range.
+        ModuleNotFoundError: scipy is missing; the message names the extra to install.
+    """
+
+    features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+
+    def __init__(self, scenario: Scenario, seed: int = 0, *, every: int = 1, reach: int | None = None) -> None:
+        super().__init__(scenario, seed)
+        self.every = positive("every", every)
+        self.reach = None if reach is None else positive("reach", reach)
+        need_scipy("the exact agent")
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The first turns (B, n) of new plans."""
+        return _turns(self.plan(pairs, mask))
+
+    def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """How many turns (B, n) every sensor is to make, counter-clockwise; negative: clockwise."""
+        bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
+        plans = np.zeros(pairs.shape[:2], np.int64)
+        for b in range(len(pairs)):
+            headings, options = [], []
+            for i in range(pairs.shape[1]):
+                # Of a masked pair all features are 0; those of the sensor stand in any of the others.
+                half_view = 180 * view[b, i].max() if view[b, i].max() < 1 else np.inf
+                step = 180 * turn[b, i].max()
+                most = math.ceil(180 / step) if step > 0 else 0
+                most = most if self.reach is None else min(most, self.reach)
+                turns = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
+                off = (180 * bearing[b, i] - step * turns[:, None] + 180) % 360 - 180  # (headings, m)
+                sees = (np.abs(off) < half_view) & in_range[b, i]
+                kept = undominated(sees)
+                headings.append(turns[kept])
+                options.append((sees[kept], np.abs(turns[kept])))
+            plans[b] = [turns[k] for turns, k in zip(headings, choose(options), strict=True)]
+        return plans
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """See :class:`agents.policy.Policy`; its state: the turns (B, n) still to make, and the plans' age (B,)."""
+        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
+        if state is None:
+            state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
+        left, age = state[0].copy(), state[1].copy()
+        anew = needs_replanning(age, self.every, episode_start)
+        left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
+        left[~mask.any(-1)] = 0
+        return self.with_zoom(_turns(left)), (left - np.sign(left), age + 1)
+
+
+def need_scipy(who: str) -> None:
+    """Raise ModuleNotFoundError that names the extra to install, unless scipy is there."""
+    try:
+        import scipy.optimize  # noqa: F401 - asked for here, used when something is solved
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(f"{who} needs scipy: pip install 'hitmac[oracle]'") from None
+
+
+def _turns(plan: np.ndarray) -> np.ndarray:
+    """The first turn of every plan, a number of turns counter-clockwise."""
+    return np.where(plan > 0, LEFT, np.where(plan < 0, RIGHT, STAY))
+
+
+def undominated(sees: np.ndarray) -> np.ndarray:
+    """Which rows of `sees` (h, m) show something that no row before them shows, rising."""
+    _, first = np.unique(sees, axis=0, return_index=True)
+    first.sort()
+    sets = sees[first]
+    within = ~(sets[:, None] & ~sets).any(-1)  # (h, h): the row's set lies within the column's
+    return first[~np.tril(within, -1).any(-1)]
+
+
+def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
+    """One option of every sensor, so that their sets of targets together are largest; of equals the cheapest.
+
+    Args:
+        options: of every sensor, sets (h, m) bool and what they cost (h,), whole numbers; the cheapest first.
+    """
+    if all(len(cost) == 1 for _, cost in options):  # above all where no target can be reached
+        return [0] * len(options)
+    from scipy.optimize import Bounds, LinearConstraint, milp
+
+    sets = np.concatenate([sets for sets, _ in options])  # (x, m)
+    sets = sets[:, sets.any(0)]
+    cost = np.concatenate([cost for _, cost in options])
+    sensor = np.repeat(np.arange(len(options)), [len(cost) for _, cost in options])
+    x, m = sets.shape
+    # In whole numbers, a target worth more than all costs: what the solver tolerates is then too little to matter.
+    worth = 1 + sum(int(cost.max()) for _, cost in options)
+    one_each = np.pad(sensor == np.arange(len(options))[:, None], ((0, 0), (0, m)))
+    covered = np.concatenate((-1.0 * sets.T, np.eye(m)), -1)
+    solution = milp(
+        np.concatenate((cost, np.full(m, -worth))),
+        integrality=np.arange(x + m) < x,
+        bounds=Bounds(0, 1),
+        constraints=[LinearConstraint(one_each, 1, 1), LinearConstraint(covered, -np.inf, 0)],
+        options={"mip_rel_gap": 0},
+    )
+    if solution.x is None:
+        raise RuntimeError(f"the integer program was not solved: {solution.message}")
+    return [int(solution.x[:x][sensor == i].argmax()) for i in range(len(options))]

@@ -1,0 +1,38 @@
+"""Greedy agent: sensor by sensor towards the most targets that no other sees."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+
+from agents.baselines.rule import RulePolicy
+from envs.kernels.physics import LEFT, RIGHT, STAY
+
+
+class GreedyAgent(RulePolicy):
+    """Every sensor turns towards the heading that sees most of the targets which no sensor before it will see.
+
+    Sensor by sensor, in their order; headings are whole numbers of turns away, and of equally good ones the nearest is
+    taken. Targets are taken to stand still.
+    """
+
+    features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """The turn towards each sensor's heading."""
+        bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
+        actions = np.zeros(pairs.shape[:2], np.int64)
+        open_targets = np.ones((len(pairs), pairs.shape[2]), bool)
+        for i in range(pairs.shape[1]):
+            # Of a masked pair all features are 0; those of the sensor stand in any of the others.
+            half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
+            most = int(np.ceil(180 / step.min(initial=180, where=step > 0)))
+            steps = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
+            off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
+            sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
+            best = (sees & open_targets[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
+            actions[:, i] = np.where(steps[best] > 0, LEFT, np.where(steps[best] < 0, RIGHT, STAY))
+            open_targets &= ~sees[np.arange(len(pairs)), best]
+        return actions

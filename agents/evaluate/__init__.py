@@ -1,0 +1,6 @@
+"""Comparison of agents on the same fresh episodes: figures with intervals, tables, pictures, films."""
+
+from agents.evaluate.comparison import evaluate, evaluate_executors, save_evaluation, save_pictures
+from agents.evaluate.film import save_film
+
+__all__ = ["evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"]

@@ -1,0 +1,265 @@
+"""Agents on fresh episodes: per-episode records, intervals, tables, pictures."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm import tqdm
+
+from agents.custom import has_learned
+from agents.evaluate.episodes import Record, parts, play
+from agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from agents.evaluate.film import released_reward
+from agents.evaluate.intervals import probability_of_improvement, summary
+from agents.evaluate.references import KINDS, REFERENCES
+from agents.evaluate.tables import markdown
+from agents.evaluate.trainings import check_runs, check_seeds, trainings, was_trained
+from agents.hierarchy import LevelPolicy
+from agents.policy import Policy
+from agents.provenance import provenance
+from agents.registry import Agent, load_agent, load_executor
+from envs.assigned_observation import flatten_sensors, unflatten_sensors
+from envs.files import write_text
+from envs.scenario import Scenario, load_scenario
+from envs.simulator import positive
+from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
+
+METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
+SCENES_AT_ONCE = 256
+
+
+def evaluate(
+    agents: Sequence[Agent | Policy | str | Path] | Agent | Policy | str | Path,
+    scenario: Scenario | str | Path = "hit-mac",
+    *,
+    episodes: int = 200,
+    seed: int = 0,
+    max_episode_steps: int = SUB_STEPS,
+    references: bool = False,
+    num_threads: int | None = None,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run every agent on the same whole episodes, with its best actions.
+
+    Of every episode:
+
+    - ``coverage``: the share of the targets present that are seen, mean over all sub-steps;
+    - ``decision_reward``: HiT-MAC's, the same but -0.1 for a sub-step in which no sensor sees a target that is
+      assigned to it; to the sensors of an agent that assigns nothing, all targets are;
+    - ``rotation``: the share of (sensor, sub-step) in which a sensor turned;
+    - ``average_gain``: the coverage per rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors
+      with the coverage as the reward; None if no sensor ever turned;
+    - ``least_covered``: the share of its time for which the target that was covered least was covered.
+
+    Args:
+        agents: what to compare, or one alone, each as :func:`agents.registry.load_agent` takes it: a name, a directory,
+            an object with ``predict``, or an :class:`Agent`. Those of the same name are trainings of one agent with
+            different seeds.
+        scenario: on which scene: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        episodes: E; scene k has the seed ``seed + k``.
+        seed: first seed; with the episodes it must not overlap with the seeds that an agent was trained on.
+        max_episode_steps: sub-steps of an episode.
+        references: add what could be reached at most, :data:`agents.evaluate.references.REFERENCES`.
+        num_threads: threads of the simulator.
+        progress: show a progress bar.
+
+    Returns:
+        ``{"scenario", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``. A result holds
+        every metric as :func:`agents.evaluate.intervals.summary` has it; ``"trainings"``, how many there are, 0 for an
+        agent that was not trained; ``"interval"``, what the intervals are over, ``"episodes and trainings"`` or, of one
+        training or none, ``"episodes"``; ``"runs"``, the trainings' names; ``"per_episode"``, of every metric the
+        values of all episodes, run after run; ``"over_time"``, the coverage in equal parts of the episodes;
+        ``"inference_ms"``, milliseconds per scene and sub-step that the decisions took, in batches; ``"improvement"``,
+        the probability that the first agent covers more (with its interval), None for itself. That of a reference
+        has ``"reference"``, what it is. :func:`agents.provenance.provenance` says what made it all. Apart from that
+        and the time, the same arguments give the same.
+
+    Raises:
+        ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
+            name that were not trained, or a scene that has no references.
+        TypeError: something that is no agent.
+    """
+    scenario = load_scenario(scenario)
+    episodes = positive("episodes", episodes)
+    max_episode_steps = positive("max_episode_steps", max_episode_steps)
+    seeds = range(seed, seed + episodes)
+    if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
+        agents = [agents]
+    loaded = [load_agent(agent, scenario) for agent in agents]
+    if not loaded:
+        raise ValueError("agents is empty; give one or more")
+    for agent in loaded:
+        check_seeds(agent.name, agent.training_seeds, seeds)
+    groups: dict[str, list[Agent]] = {}
+    for agent in loaded:
+        groups.setdefault(agent.name, []).append(agent)
+    for group in groups.values():
+        check_runs(group)
+    results: dict[str, Any] = {}
+    scores: dict[str, np.ndarray] = {}
+    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
+    total = len(loaded) * max_episode_steps * len(batches)
+    with _bar(total, " sub-steps", progress) as bar:
+        for name, group in groups.items():
+            bar.set_description(f"evaluating {name}", refresh=False)
+            records = [
+                [play(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
+                for agent in group
+            ]
+            results[name] = _result(records, max_episode_steps, group)
+            scores[name] = np.stack([np.concatenate([record.metrics["coverage"] for record in run]) for run in records])
+    first = next(iter(groups))
+    for name, result in results.items():
+        result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
+    for name in REFERENCES if references else ():
+        results[name] = _reference(name, scenario, seeds, max_episode_steps, progress)
+    return _evaluation(scenario, seeds, results)
+
+
+def evaluate_executors(
+    executors: Mapping[str, LevelPolicy | Policy | str | Path] | Sequence[str],
+    scenario: Scenario | str | Path = "hit-mac-executor",
+    *,
+    training_seeds: Sequence[tuple[int, int]] = (),
+    episodes: int = 200,
+    seed: int = 0,
+    max_episode_steps: int = DECISIONS_PER_EPISODE,
+    goals_every: int = 1,
+    progress: bool = True,
+) -> dict[str, Any]:
+    """Run executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
+
+    Of every episode ``reward`` is the mean over sensors and steps of HiT-MAC's executor reward, ``rotation`` the
+    share of (sensor, step) in which a sensor turned, ``coverage`` the share of targets seen.
+
+    Args:
+        executors: by name, each as :func:`agents.registry.load_executor` takes it; or names alone.
+        scenario: on which scene.
+        training_seeds: more, beside the executors' own, on which the evaluation must not be.
+        episodes: E; scene k has the seed ``seed + k``.
+        seed: first seed.
+        max_episode_steps: of an episode.
+        goals_every: steps between two choices of goals.
+        progress: show a progress bar.
+
+    Returns:
+        As :func:`evaluate`, with the metrics here.
+
+    Raises:
+        ValueError: no episode, or seeds that were trained on.
+    """
+    scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
+    seeds = range(seed, seed + episodes)
+    check_seeds("an executor", tuple(training_seeds), seeds)
+    named = executors if isinstance(executors, Mapping) else {name: name for name in executors}
+    loaded = {name: load_executor(executor, scenario) for name, executor in named.items()}
+    for name, (_, trained_on) in loaded.items():
+        check_seeds(name, trained_on, seeds)
+    results: dict[str, Any] = {}
+    with _bar(len(loaded) * max_episode_steps, " steps", progress) as bar:
+        for name, (level, trained_on) in loaded.items():
+            bar.set_description(f"evaluating {name}", refresh=False)
+            task = ExecutorTask(
+                scenario, episodes, list(seeds), features=level.features, goals_every=goals_every,
+                padding=level.padding, row_id=level.row_id,
+            )  # fmt: skip
+            sums = np.zeros((3, episodes))
+            state = level.start_sensors(seeds, scenario.num_sensors)
+            start = np.ones(episodes * scenario.num_sensors, np.bool_)
+            for _ in range(max_episode_steps):
+                rows = flatten_sensors(task.observe())
+                action, state = level.predict(rows, state, start, deterministic=True)
+                start = np.zeros_like(start)
+                reward = task.step(unflatten_sensors(action, scenario.num_sensors, bool(scenario.zoom)))
+                sums += reward, task.simulator.rotation, task.simulator.coverage
+                bar.update()
+            of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))
+            results[name] = {metric: summary(values[None]) for metric, values in of_episode.items()}
+            results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
+            results[name] |= trainings(int(bool(trained_on) or has_learned(level.policy)))
+    return _evaluation(scenario, seeds, results)
+
+
+def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "episodes": len(seeds),
+        "seeds": [seeds[0], seeds[-1]],
+        "provenance": provenance(),
+        "agents": results,
+    }
+
+
+def _bar(total: int, unit: str, progress: bool) -> tqdm:
+    interval = 0.2 if sys.stdout.isatty() else 10.0  # a log needs no more
+    return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+
+
+def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: Sequence[Agent]) -> dict[str, Any]:
+    """What is reported of an agent's batches of episodes, those of every run."""
+    result: dict[str, Any] = {}
+    per_episode = {}
+    for metric in METRICS:
+        values = np.stack([np.concatenate([record.metrics[metric] for record in run]) for run in records])  # (S, E)
+        result[metric] = summary(values)
+        per_episode[metric] = [None if np.isnan(value) else value for value in values.ravel().tolist()]
+    every = list(itertools.chain(*records))
+    episodes = sum(len(record.metrics["coverage"]) for record in every)
+    return result | {
+        "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
+        "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
+        **trainings(sum(map(was_trained, group))),
+        "runs": [agent.run for agent in group if agent.run],
+        "per_episode": per_episode,
+    }
+
+
+def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
+    """The same of a reference."""
+    with _bar(len(seeds), " episodes", progress) as bar:
+        bar.set_description(f"reference: {name}", refresh=False)
+        found = REFERENCES[name](scenario, seeds, max_episode_steps, bar.update)
+    metrics = {"coverage": found.coverage, "rotation": found.rotation}
+    part, lengths = parts(max_episode_steps)
+    over_time = np.bincount(part, found.sub_step_coverage) / lengths
+    return {
+        **{metric: summary(values[None]) for metric, values in metrics.items()},
+        "reference": KINDS[name],
+        "over_time": over_time.tolist(),
+        **trainings(0),
+        "runs": [],
+        "per_episode": {
+            metric: [None if np.isnan(value) else value for value in values.tolist()]
+            for metric, values in metrics.items()
+        },
+    }
+
+
+def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Write the evaluation, or several, as JSON, whole or not at all."""
+    write_text(path, json.dumps(evaluation, indent=1) + "\n")
+
+
+def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int) -> None:
+    """Write tables and pictures of evaluations, by (n, m), into `folder`, which is made if need be.
+
+    ``evaluation.md``; of the first ``bars.png``, ``pareto.png`` and ``over_time.png``; of several sizes
+    ``heat_maps.png``, beside the released program's figures where all are of its scene.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    first = next(iter(evaluations.values()))
+    write_text(
+        folder / "evaluation.md", "\n\n".join(markdown(evaluation) for evaluation in evaluations.values()) + "\n"
+    )
+    save_bars(folder / "bars.png", first)
+    save_pareto(folder / "pareto.png", first)
+    save_over_time(folder / "over_time.png", first, sub_steps)
+    if len(evaluations) > 1:
+        save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))

@@ -1,0 +1,76 @@
+"""An agent on whole episodes of a scene: what is recorded of them."""
+
+from __future__ import annotations
+
+import time
+from typing import NamedTuple
+
+import numpy as np
+from tqdm import tqdm
+
+from agents.hierarchy import assignment_of
+from agents.policy import started
+from agents.registry import Agent
+from envs.scenario import Scenario
+from envs.tasks import UNSEEN_PENALTY, CoverageTask
+
+MOMENTS = 101
+"""Into how many parts an episode is divided to show the coverage over time."""
+
+
+class Record(NamedTuple):
+    """One agent on one batch of E episodes."""
+
+    metrics: dict[str, np.ndarray]
+    """Of every metric (E,), NaN where it has no value."""
+    over_time: np.ndarray
+    """(E, parts) coverage in equal parts of the episodes."""
+    seconds: float
+    """Spent on decisions."""
+
+
+def play(
+    agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, num_threads: int | None, bar: tqdm
+) -> Record:
+    """One agent on one batch of episodes."""
+    scenes = len(seeds)
+    task = CoverageTask(scenario, scenes, list(seeds), features=agent.features, num_threads=num_threads)
+    live = task.simulator.state
+    coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
+    covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
+    part, lengths = parts(max_episode_steps)
+    over_time = np.zeros((scenes, len(lengths)))
+    state, start, seconds = started(agent.policy, seeds), np.ones(scenes, np.bool_), 0.0
+    for step in range(max_episode_steps):
+        observation = task.observe()
+        began = time.perf_counter()
+        action, state = agent.policy.predict(observation, state, start, deterministic=True)
+        seconds += time.perf_counter() - began
+        task.step(action)
+        now = task.simulator.coverage
+        assigned = assignment_of(agent.policy, state)
+        coverage += now
+        rotation += task.simulator.rotation
+        seen = live.visible if assigned is None else live.visible & assigned
+        reward += np.where(seen.any((1, 2)), now, UNSEEN_PENALTY)
+        covered += live.covered
+        present += live.present
+        over_time[:, part[step]] += now
+        start = np.zeros_like(start)
+        bar.update()
+    share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
+    least = share.min(-1)
+    metrics = {
+        "coverage": coverage / max_episode_steps,
+        "decision_reward": reward / max_episode_steps,
+        "rotation": rotation / max_episode_steps,
+        "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
+        "least_covered": np.where(np.isfinite(least), least, np.nan),
+    }
+    return Record(metrics, over_time / lengths, seconds)
+
+
+def parts(max_episode_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """To which part of an episode each sub-step (T,) belongs, and how many sub-steps each part (parts,) has."""
+    part = np.arange(max_episode_steps) * min(MOMENTS, max_episode_steps) // max_episode_steps
+    return part, np.bincount(part)

@@ -1,0 +1,162 @@
+"""The search for what sensors can cover at most, compiled; sets of targets are the bits of 64-bit words."""
+
+import math
+
+import numpy as np
+from numba import prange
+
+from envs.kernels.compiled import compiled, inlined, kernel
+from envs.kernels.physics import LEFT, RIGHT, STAY
+
+
+@inlined
+def _size(members):
+    """How many bits of a uint64 are set."""
+    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@compiled
+def _windows(bearing, view, windows):
+    """Write the sets of targets, as bits, that a view can hold and no earlier one holds; give their number."""
+    found = 0
+    for first in range(bearing.shape[0]):
+        members = np.uint64(0)
+        for j in range(bearing.shape[0]):
+            off = bearing[j] - bearing[first]
+            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
+                members |= np.uint64(1) << np.uint64(j)
+        within = members == 0
+        for k in range(found):
+            within |= members & ~windows[k] == 0
+        if not within:
+            windows[found] = members
+            found += 1
+    return found
+
+
+@kernel(parallel=True)
+def cover_freely(bearing, view, covered):
+    """Write how many targets (E, T) can be covered at most, for `bearing` (E, T, n, m) and views (n,), degrees.
+
+    From sensor to sensor it keeps all unions of sets that can be had.
+    """
+    m = bearing.shape[3]
+    for e in prange(bearing.shape[0]):
+        windows = np.empty(m, np.uint64)
+        unions = np.zeros((2, 1 << m), np.uint64)
+        met = np.zeros(1 << m, np.int64)  # when a union was met last
+        now = 0
+        for t in range(bearing.shape[1]):
+            unions[0, 0] = 0
+            count = 1
+            for i in range(bearing.shape[2]):
+                found = _windows(bearing[e, t, i], view[i], windows)
+                if found > 0:
+                    now += 1
+                    more = 0
+                    old, new = unions[0], unions[1]
+                    for a in range(count):
+                        for k in range(found):
+                            union = old[a] | windows[k]
+                            if met[union] != now:
+                                met[union] = now
+                                new[more] = union
+                                more += 1
+                    old[:more] = new[:more]
+                    count = more
+            for a in range(count):
+                covered[e, t] = max(covered[e, t], _size(unions[0, a]))
+
+
+@kernel(nogil=True)
+def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
+    """Write which targets, as bits, each sensor sees from each heading at each time, into `sees` (n, T, K, words)."""
+    sees[:] = 0
+    for i in range(sees.shape[0]):
+        for t in range(sees.shape[1]):
+            for j in range(bearing.shape[2]):
+                if math.isnan(bearing[t, i, j]):
+                    continue
+                bit = np.uint64(1) << np.uint64(j % 64)
+                for k in range(count[i]):
+                    steps = k if 2 * k <= count[i] else k - count[i]
+                    off = bearing[t, i, j] - heading[i] - steps * turn[i]
+                    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+                    if abs(off) < half_view[i]:
+                        sees[i, t, k, j // 64] |= bit
+
+
+@compiled
+def _follow(sees, count, turns, seen):
+    """Write what a sensor sees at each time, (T, words), when it makes these turns (T,)."""
+    k = 0
+    for t in range(turns.shape[0]):
+        k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
+        seen[t] = sees[t, k]
+
+
+@compiled
+def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice, turns):
+    """Write the best turns (T,) of one sensor, given what the others see; of equals those with the fewest turns.
+
+    `value` (K,) is what can still be had from a heading after a sub-step, `ahead` (K,) likewise before it looks.
+    """
+    value[:] = 0.0
+    for t in range(sees.shape[0] - 1, -1, -1):
+        for k in range(count):
+            new = 0
+            for w in range(sees.shape[2]):
+                new += _size(sees[t, k, w] & ~others[t, w])
+            ahead[k] = value[k] + worth[t] * new
+        for k in range(count):
+            best, value[k] = STAY, ahead[k]
+            if working[t]:
+                left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
+                if left - cost > value[k]:
+                    best, value[k] = LEFT, left - cost
+                if right - cost > value[k]:
+                    best, value[k] = RIGHT, right - cost
+            choice[t, k] = best
+    k = 0
+    for t in range(sees.shape[0]):
+        turns[t] = choice[t, k]
+        k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
+
+
+@kernel(parallel=True)
+def ascend(sees, working, worth, cost, count, order, turns, value):
+    """Improve the turns (R, n, T) of R starts, one sensor's after the other's, until nothing improves.
+
+    Write into `value` (R,) what they are worth: `worth` (T,) for every target covered, less `cost` for every turn.
+    """
+    n, times, headings, words = sees.shape
+    for r in prange(turns.shape[0]):
+        seen = np.zeros((n, times, words), np.uint64)
+        others = np.empty((times, words), np.uint64)
+        after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
+        for i in range(n):
+            _follow(sees[i], count[i], turns[r, i], seen[i])
+        value[r] = -np.inf
+        better = True
+        while better:
+            for i in order[r]:
+                others[:] = 0
+                for other in range(n):
+                    if other != i:
+                        others |= seen[other]
+                _best_turns(sees[i], others, working[:, i], worth, cost, count[i], after, ahead, choice, turns[r, i])
+                _follow(sees[i], count[i], turns[r, i], seen[i])
+            total = 0.0
+            for t in range(times):
+                for w in range(words):
+                    union = np.uint64(0)
+                    for i in range(n):
+                        union |= seen[i, t, w]
+                    total += worth[t] * _size(union)
+                for i in range(n):
+                    total -= cost * (turns[r, i, t] != STAY)
+            better = total > value[r] + 1e-9
+            value[r] = max(value[r], total)

@@ -1,0 +1,79 @@
+"""How pictures of results look: the same colours, names, frame and file format in all of them.
+
+An agent without learning has a colour of its own, any other that of its place among the others; references are grey.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agents.evaluate.tables import note
+from envs.files import check_ending, whole_file
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WITHOUT_LEARNING = {
+    "random": "#8c613c",
+    "still": "#a3a02c",
+    "nearest": "#e08a2e",
+    "greedy": "#2aa3a3",
+    "exact": "#4f6d7a",
+    "planner": "#228b4a",
+}
+_OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
+GREY = "#7d7d7d"
+INK = "#333333"
+_LONGEST = 26  # characters of a name
+
+
+def new_figure(size: tuple[float, float]) -> Figure:
+    """Make an empty figure, inches wide and high, or raise ModuleNotFoundError that names the extra to install."""
+    try:
+        from matplotlib.figure import Figure
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("figures need matplotlib: pip install 'hitmac[train]'") from None
+    return Figure(figsize=size, dpi=110, layout="constrained")
+
+
+def write_figure(path: str | Path, figure: Figure) -> None:
+    """Write a figure as PNG; `path` must end so."""
+    check_ending("path", path, ".png")
+    with whole_file(path) as temporary:
+        figure.savefig(temporary, format="png")
+
+
+def is_reference(result: Mapping[str, Any]) -> bool:
+    """Whether a result is that of a reference, not of an agent."""
+    return bool(result.get("reference"))
+
+
+def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the colour of every agent, by name, from their results."""
+    others = [name for name, result in agents.items() if name not in _WITHOUT_LEARNING and not is_reference(result)]
+    own = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(others)}
+    return {
+        name: GREY if is_reference(result) else {**own, **_WITHOUT_LEARNING}[name] for name, result in agents.items()
+    }
+
+
+def label_of(name: str, result: Mapping[str, Any]) -> str:
+    """Return the end of a long name, since that of a folder says most, and what to know of it.
+
+    A dollar begins no mathematics.
+    """
+    short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
+    return short.replace("$", r"\$") + note(result)
+
+
+def plain_axis(axis: Axes, grid: str, keep: Sequence[str] = ("left", "bottom")) -> None:
+    """Draw a thin grid behind what is drawn, and of the frame only what is kept."""
+    axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
+    axis.set_axisbelow(True)
+    axis.tick_params(labelsize=9, color=GREY)
+    for side, spine in axis.spines.items():
+        spine.set_visible(side in keep)
+        spine.set_color(GREY)

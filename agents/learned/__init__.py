@@ -1,0 +1,1 @@
+"""Learned policies: the attention policy with its heads, credit assignment, checkpoints."""

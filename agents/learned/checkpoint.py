@@ -1,0 +1,226 @@
+"""A policy as a folder: ``policy.safetensors`` and ``config.json``. Loading one never runs code.
+
+The folder of a coordinator holds that of its executor, ``executor/``.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+import torch
+from gymnasium import spaces
+from torch import nn
+
+from agents.learned.attention_policy import AttentionPolicy
+from envs.assigned_observation import goals_space
+from envs.files import whole_file, write_text
+from envs.observation import Observer
+from envs.scenario import Scenario, load_scenario
+from envs.tasks import SUB_STEPS_PER_DECISION, own_observation_space, own_turning_space, turning_space
+
+FORMAT = "hitmac-policy"
+VERSION = 2
+EXECUTOR = "executor"
+"""The folder of an executor in that of the coordinator that was trained with it."""
+
+_KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
+_POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies", "critic", "credit"}
+# What is written of each task's options, with the values that it had when nothing was written.
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "Coverage": {"per_sensor": False},
+    "Executor": {"padding": "masked", "row_id": False},
+    "Coordinator": {"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig:
+    """What has to be known of a policy beside its tensors."""
+
+    policy: dict[str, Any]
+    """Keyword arguments of :class:`agents.learned.attention_policy.AttentionPolicy`."""
+    features: tuple[str, ...]
+    """The observation features that it was trained on, in order."""
+    scenario: Scenario
+    """The scenario that it was trained on."""
+    training_seeds: tuple[int, int]
+    """First and last seed of the scenes that it was trained on."""
+    task: str = "Coverage"
+    """What it was trained for: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Of the task: ``per_sensor``; ``padding``; ``decision`` and ``idle``. What is left out has its default."""
+
+    def __post_init__(self) -> None:
+        if self.task not in _OPTIONS:
+            raise ValueError(f"task is {self.task!r}; it must be one of {', '.join(_OPTIONS)}")
+        known = _OPTIONS[self.task]
+        if not isinstance(self.options, dict) or not set(self.options) <= set(known):
+            raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
+        object.__setattr__(self, "options", known | self.options)
+
+
+def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
+    """A fresh policy for `scenario`; its tensors fit any n and m, but for those of the encoder ``"mlp"``."""
+    space = Observer(scenario, config.features).space
+    actions: spaces.Space = turning_space(scenario)
+    if config.task == "Executor" or config.options.get("per_sensor"):
+        space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
+        # An executor turns; whether it was trained to zoom too, its own scenario says.
+        actions = own_turning_space(config.scenario if config.task == "Executor" else scenario)
+    elif config.task == "Coordinator":
+        actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
+    return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)
+
+
+def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
+    """Write the policy into `folder`, which is made if need be; each file is written whole or not at all."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plain = {
+        "format": FORMAT,
+        "version": VERSION,
+        "task": config.task,
+        "policy": config.policy,
+        "features": list(config.features),
+        "scenario": config.scenario.to_dict(),
+        "training_seeds": list(config.training_seeds),
+        "options": config.options,
+    }
+    write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
+    with whole_file(folder / "policy.safetensors") as temporary:
+        safetensors.torch.save_file(tensors_of(policy), temporary)
+
+
+def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
+    """A plain network has the numbers of sensors and targets built in; that of one sensor the number of targets."""
+    trained = config.scenario
+    of_one = config.task == "Executor" or config.options.get("per_sensor")
+    fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
+    if config.policy.get("encoder") == "mlp" and not fits:
+        raise ValueError(
+            f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets; "
+            f"it does not fit {scenario.num_sensors} and {scenario.num_targets}"
+        )
+
+
+def copy_executor(executor: str, folder: str | Path) -> None:
+    """Put the executor's checkpoint that a run or checkpoint `executor` holds into the checkpoint's folder `folder`."""
+    source = executor_folder(executor)
+    target = Path(folder) / EXECUTOR
+    target.mkdir(parents=True, exist_ok=True)
+    for name in ("config.json", "policy.safetensors"):
+        with whole_file(target / name) as temporary:
+            shutil.copyfile(source / name, temporary)
+
+
+def same_checkpoint(one: str | Path, other: str | Path) -> bool:
+    """Whether the executors of two runs or checkpoints are the same, whatever the paths."""
+    contents = [
+        [(executor_folder(folder) / name).read_bytes() for name in ("config.json", "policy.safetensors")]
+        for folder in (one, other)
+    ]
+    return contents[0] == contents[1]
+
+
+def executor_folder(folder: str | Path) -> Path:
+    """The checkpoint of the executor that a run or a checkpoint, of an executor or of a coordinator, holds."""
+    folder = checkpoint_folder(folder)
+    return folder / EXECUTOR if (folder / EXECUTOR).is_dir() else folder
+
+
+def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
+    """Read a policy.
+
+    Args:
+        folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as
+            ``coordinator/checkpoint/``).
+        scenario: the scenario to use it on; None: the one that it was trained on.
+
+    Raises:
+        FileNotFoundError: there is no checkpoint.
+        ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason.
+    """
+    folder = checkpoint_folder(folder)
+    for name in ("config.json", "policy.safetensors"):
+        if not (folder / name).is_file():
+            raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
+    config = _read_config(folder / "config.json")
+    scenario = config.scenario if scenario is None else load_scenario(scenario)
+    _check_sizes(folder, config, scenario)
+    policy = build_policy(config, scenario)
+    path = folder / "policy.safetensors"
+    put_tensors(policy, read_tensors(path), path)
+    policy.set_training_mode(False)
+    return policy, config
+
+
+def checkpoint_folder(folder: str | Path) -> Path:
+    """The checkpoint that the folder of a run holds, of a whole HiT-MAC its coordinator's; or the folder itself."""
+    folder = Path(folder)
+    if (folder / "coordinator").is_dir():
+        folder = folder / "coordinator"
+    return folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
+
+
+def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
+    """Every tensor of the policy once (Stable-Baselines3 lists a shared encoder under three names)."""
+    return {name: parameter.detach() for name, parameter in policy.named_parameters()}
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a safetensors file; ValueError if it is none."""
+    try:
+        return safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Put `tensors`, read from `path`, into the policy, or raise ValueError and leave it as it was."""
+    own = tensors_of(policy)
+    if missing := [name for name in own if name not in tensors]:
+        raise ValueError(f"{path} lacks the tensor {missing[0]}")
+    if extra := [name for name in tensors if name not in own]:
+        raise ValueError(f"{path} holds the tensor {extra[0]}, which the policy does not have")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
+        if not tensor.is_floating_point() or not tensor.isfinite().all():
+            raise ValueError(f"{path}: {name} holds something that is not a finite number")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
+
+
+def _read_config(path: Path) -> PolicyConfig:
+    try:
+        plain = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a JSON file: {error}") from None
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')
+    if plain.get("version") == 1:  # when there was one task
+        plain = {**plain, "version": VERSION, "task": "Coverage", "options": {}}
+    if plain.get("version") != VERSION:
+        raise ValueError(f"{path} has version {plain.get('version')!r}; this program reads versions 1 and {VERSION}")
+    if set(plain) != _KEYS:
+        raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
+    if not isinstance(plain["policy"], dict) or not set(plain["policy"]) <= _POLICY_KEYS:
+        raise ValueError(f'{path}: "policy" is {plain["policy"]!r}; it may hold {", ".join(sorted(_POLICY_KEYS))}')
+    try:
+        first, last = plain["training_seeds"]
+        return PolicyConfig(
+            policy=plain["policy"],
+            features=tuple(plain["features"]),
+            scenario=Scenario.from_dict(plain["scenario"]),
+            training_seeds=(int(first), int(last)),
+            task=plain["task"],
+            options=plain["options"],
+        )
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{path}: {error}") from None

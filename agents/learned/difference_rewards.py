@@ -1,0 +1,181 @@
+"""Credit assignment: only sensors that act are learned from, and each of them may have its own reward.
+
+A sensor that takes no part in an episode, or has failed, does nothing and sees nothing: its steps are no samples, and
+its record is cut where it stops working, as at a time limit.
+
+With one reward for the team, what a sensor did drowns in what the others did. With credit for sensors every sensor i
+has its own reward r_i, what it added to the coverage, its own value V_i, and in PPO its own ratio, so that its part of
+the action is judged by its own advantage::
+
+    loss = -mean over i of min(rho_i A_i, clip(rho_i, 1 - c, 1 + c) A_i),   rho_i = pi(a_i | s) / pi_old(a_i | s)
+
+where i are the sensors that act. The rewards come from ``credit="sensors"`` of
+:class:`envs.apis.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.buffers import DictRolloutBuffer
+from stable_baselines3.common.distributions import BernoulliDistribution
+from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
+from stable_baselines3.common.vec_env import VecNormalize
+from torch import Tensor
+
+
+class SensorBernoulli(BernoulliDistribution):
+    """An assignment of m targets to n sensors, each pair independently, with a likelihood for every sensor.
+
+    Args:
+        num_sensors, num_targets: n and m; the actions are (B, n * m).
+    """
+
+    def __init__(self, num_sensors: int, num_targets: int) -> None:
+        super().__init__(num_sensors * num_targets)
+        self.sizes = num_sensors, num_targets
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """(B, n) of every sensor's part of the actions."""
+        return self.distribution.log_prob(actions).unflatten(-1, self.sizes).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """(B, n) of every sensor's part of the actions."""
+        return self.distribution.entropy().unflatten(-1, self.sizes).sum(-1)
+
+
+def acting_or_all(acting: Any) -> Any:
+    """Return which sensors of a minibatch count: those that act, or all if none does, so that no mean is empty."""
+    return acting | ~acting.any()
+
+
+class ActingRolloutBuffer(DictRolloutBuffer):
+    """Stable-Baselines3's rollout buffer, whose samples are only the steps of rows in which a sensor acts.
+
+    Args:
+        *args, **kwargs: see ``DictRolloutBuffer``.
+        acting: gives for every row (B,) now whether a sensor of it acts, see
+            :meth:`envs.apis.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
+    """
+
+    def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:
+        self._look = acting or self._all_act
+        super().__init__(*args, **kwargs)
+
+    def reset(self) -> None:
+        """Begin a rollout."""
+        super().reset()
+        self._acting_now = self._look().copy()
+        self.acting = np.ones((self.buffer_size, *self._acting_now.shape), np.bool_)
+
+    def add(self, *args: Any, **kwargs: Any) -> None:
+        """Add one step of all rows, see ``DictRolloutBuffer``. Call it after the environment's step."""
+        self._note_acting()
+        super().add(*args, **kwargs)
+
+    def _all_act(self) -> np.ndarray:
+        return np.ones(self.n_envs, np.bool_)
+
+    def _note_acting(self) -> None:
+        """Keep which rows acted in this step, and look which will act in the next."""
+        self.acting[self.pos], self._acting_now = self._acting_now, self._look().copy()
+
+    def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:
+        """Compute generalised advantage estimates of every row, or of every sensor.
+
+        ``A_t = delta_t + gamma lambda A_(t+1)``, ``delta_t = r_t + gamma V_(t+1) - V_t``, cut where an episode ends.
+        Where a sensor acts no more at t + 1, V_t stands for V_(t+1) and the sum is cut.
+        """
+        shape = self.values.shape[1:]
+        value = np.asarray(last_values).reshape(shape)
+        goes_on, acts = 1.0 - dones.astype(np.float32), self._acting_now
+        advantage = np.zeros(shape, np.float32)
+        for step in reversed(range(self.buffer_size)):
+            more = goes_on.reshape(-1, *[1] * (len(shape) - 1))
+            then = np.where(acts, value, self.values[step])
+            delta = self.rewards[step] + self.gamma * then * more - self.values[step]
+            advantage = delta + self.gamma * self.gae_lambda * (more * acts) * advantage
+            self.advantages[step] = advantage
+            value, goes_on, acts = self.values[step], 1.0 - self.episode_starts[step], self.acting[step]
+        self.returns = self.advantages + self.values
+
+    def get(self, batch_size: int | None = None) -> Iterator[Any]:  # type: ignore[override]
+        """Yield minibatches in random order."""
+        total = self.buffer_size * self.n_envs
+        indices = np.random.permutation(total)  # noqa: NPY002 - Stable-Baselines3's own stream
+        if not self.generator_ready:
+            for name in self.observations:
+                self.observations[name] = self.swap_and_flatten(self.observations[name])
+            for name in ("actions", "values", "log_probs", "advantages", "returns"):
+                setattr(self, name, self.swap_and_flatten(getattr(self, name)))
+            self.acting = self.swap_and_flatten(self.acting)  # (steps * B, 1 or n)
+            self.generator_ready = True
+        indices = indices[acting_or_all(self.acting.any(-1))[indices]]
+        size = total if batch_size is None else batch_size
+        for first in range(0, len(indices), size):
+            yield self._get_samples(indices[first : first + size])
+
+
+class SensorRolloutBuffer(ActingRolloutBuffer):
+    """The same with rewards, values, likelihoods and advantages for every sensor, of which those that act are samples.
+
+    Args:
+        *args, **kwargs: see ``DictRolloutBuffer``; the observation's ``mask`` (n, m) says how many sensors there are.
+        acting: gives for every sensor (B, n) whether it acts.
+    """
+
+    def reset(self) -> None:
+        """Begin a rollout with empty arrays, (steps, B, n) where the original has (steps, B)."""
+        super().reset()
+        for name in ("rewards", "values", "log_probs", "advantages", "returns"):
+            setattr(self, name, np.zeros((self.buffer_size, self.n_envs, self._num_sensors), np.float32))
+
+    @property
+    def _num_sensors(self) -> int:
+        assert isinstance(self.observation_space, spaces.Dict)
+        return self.observation_space["mask"].shape[0]  # type: ignore[index]
+
+    def _all_act(self) -> np.ndarray:
+        return np.ones((self.n_envs, self._num_sensors), np.bool_)
+
+    def add(  # type: ignore[override]
+        self,
+        obs: dict[str, np.ndarray],
+        action: np.ndarray,
+        reward: np.ndarray,
+        episode_start: np.ndarray,
+        value: Tensor,
+        log_prob: Tensor,
+    ) -> None:
+        """Add one step of all scenes: `reward`, `value` and `log_prob` are (B, n)."""
+        self._note_acting()
+        for key in self.observations:
+            self.observations[key][self.pos] = np.asarray(obs[key]).reshape(self.n_envs, *self.obs_shape[key])
+        self.actions[self.pos] = np.asarray(action).reshape(self.n_envs, self.action_dim)
+        self.rewards[self.pos] = reward
+        self.episode_starts[self.pos] = episode_start
+        self.values[self.pos] = value.cpu().numpy()
+        self.log_probs[self.pos] = log_prob.cpu().numpy()
+        self.pos += 1
+        self.full = self.pos == self.buffer_size
+
+    def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
+        """Return the numbers of the sensors that act, in the order of the policy's ``evaluate_actions``."""
+        chosen = acting_or_all(self.acting[batch_inds])  # (k, n)
+        samples: dict[str, Any] = {
+            name: self.to_torch(array[batch_inds][chosen])
+            for name, array in (
+                ("old_values", self.values),
+                ("old_log_prob", self.log_probs),
+                ("advantages", self.advantages),
+                ("returns", self.returns),
+            )
+        }
+        return DictRolloutBufferSamples(
+            observations={key: self.to_torch(array[batch_inds]) for key, array in self.observations.items()},
+            actions=self.to_torch(self.actions[batch_inds].astype(np.float32, copy=False)),
+            **samples,
+        )

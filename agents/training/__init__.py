@@ -1,0 +1,1 @@
+"""Training: options, jobs, run directories, resuming, curves."""

@@ -1,0 +1,110 @@
+"""What happens around the rollouts of a training run: limits, curve, progress bar, signals."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from stable_baselines3.common.callbacks import BaseCallback
+from tqdm import tqdm
+
+from agents.training.resume import Progress
+from envs.apis.sb3_env import DirectionalSensorVecEnv
+
+
+class TrainingProgress(BaseCallback):
+    """Keeps time and curve of a training, and shows a bar.
+
+    Args:
+        progress: how far the run has come; kept up to date.
+        max_seconds: longest training time, earlier sittings of the run counted in; None: no limit.
+        max_steps: most environment steps, earlier sittings counted in; None: no limit.
+    """
+
+    def __init__(self, progress: Progress, *, max_seconds: float | None, max_steps: int | None) -> None:
+        super().__init__()
+        self.progress = progress
+        self.max_seconds, self.max_steps = max_seconds, max_steps
+        self._since = time.monotonic()
+        self._bar = tqdm(
+            total=100,
+            file=sys.stdout,
+            mininterval=0.5 if sys.stdout.isatty() else 10.0,  # a log needs no more
+            bar_format="training {percentage:3.0f}% |{bar:30}| {elapsed} < {remaining} {postfix}",
+        )
+        self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
+
+    @property
+    def fraction(self) -> float:
+        """How much of the training is done, 0 to 1: of the limit that is nearer."""
+        by_time = self.progress.seconds / self.max_seconds if self.max_seconds else 0.0
+        by_steps = self.model.num_timesteps / self.max_steps if self.max_steps else 0.0
+        return min(1.0, max(by_time, by_steps))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Stop the clock of the training while something else is done."""
+        self.tick()
+        try:
+            yield
+        finally:
+            self._since = time.monotonic()
+
+    def tick(self) -> None:
+        """Add the time since the last call to the training time."""
+        now = time.monotonic()
+        self.progress.seconds += now - self._since
+        self._since = now
+
+    def close(self) -> None:
+        """End the bar."""
+        self._bar.close()
+
+    def _on_rollout_start(self) -> None:
+        self._sums[:] = 0.0
+
+    def _on_step(self) -> bool:
+        assert isinstance(self.training_env, DirectionalSensorVecEnv)
+        simulator = self.training_env.task.simulator
+        # With credit for every sensor, their rewards are parts of the team's.
+        reward = self.locals["rewards"].sum(-1) if self.locals["rewards"].ndim > 1 else self.locals["rewards"]
+        self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
+        return True
+
+    def _on_rollout_end(self) -> None:
+        self.tick()
+        coverage, rotation, reward = (self._sums[:3] / self._sums[3]).tolist()
+        self.progress.curve.append((self.num_timesteps, self.progress.seconds, coverage, rotation, reward))
+        for name, value in (("coverage", coverage), ("rotation", rotation), ("reward", reward)):
+            self.logger.record(f"rollout/{name}", value)
+        steps = f"{self.num_timesteps / 1e6:.2f}M steps"
+        self._bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
+        self._bar.update(100 * self.fraction - self._bar.n)
+
+
+@contextmanager
+def stop_on_signal() -> Iterator[threading.Event]:
+    """Give an event that the first Ctrl-C (or SIGTERM) sets; a second one interrupts as usual."""
+    stop = threading.Event()
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def on_signal(number: int, frame: object) -> None:
+        stop.set()
+        restore()
+        print("\nstopping after this update: evaluating and saving (Ctrl-C again to abort)", flush=True)
+
+    for number in before:
+        signal.signal(number, on_signal)
+    try:
+        yield stop
+    finally:
+        restore()

@@ -1,0 +1,147 @@
+"""The training curve: how good the deterministic policy is from time to time, and the picture of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from agents.evaluate import evaluate, evaluate_executors
+from agents.evaluate.labels import spread
+from agents.evaluate.style import colours_of, label_of, new_figure, plain_axis, write_figure
+from agents.hierarchy import LevelPolicy
+from agents.registry import Agent
+from agents.training.resume import Progress
+from envs.scenario import Scenario
+
+CURVE_SEED = 2**41
+"""First seed of the scenes of the curve, which are neither trained nor evaluated on."""
+
+EPISODES = 32
+_PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
+_SHARE = 0.1  # of the training time that the curve may cost
+_METRICS = ("coverage", "rotation")
+
+
+class CurveEvaluation:
+    """Evaluates the deterministic policy at equal distances of a training.
+
+    A point that would take more than a tenth of the training time so far is left out.
+
+    Args:
+        trained: what is trained, as an agent, or as a level for an executor.
+        scenario: on which scene.
+        points: how many evaluations a training has; 0: none.
+        sub_steps: length of an episode, sub-steps, or of an executor's, steps.
+        progress: where the points are kept.
+    """
+
+    def __init__(
+        self, trained: Agent | LevelPolicy, scenario: Scenario, points: int, sub_steps: int, progress: Progress
+    ) -> None:
+        pairs = scenario.num_sensors * scenario.num_targets
+        options: dict[str, Any] = {
+            "episodes": min(EPISODES, max(4, _PAIRS // pairs)),
+            "seed": CURVE_SEED,
+            "max_episode_steps": sub_steps,
+            "progress": False,
+        }
+        self._evaluate: Callable[[], Mapping[str, Any]] = (
+            (lambda: evaluate_executors({"trained": trained}, scenario, **options))
+            if isinstance(trained, LevelPolicy)
+            else (lambda: evaluate([trained._replace(name="trained")], scenario, **options))
+        )
+        self._points, self._progress = points, progress
+        self._done: int | None = None  # points passed, those of earlier sittings too
+        self._cost = 0.0  # seconds that the last point took
+
+    def __call__(self, fraction: float, steps: int, *, final: bool = False) -> None:
+        """Add a point if one is due at this fraction of the training, after these steps; the final one always is."""
+        due = int(fraction * self._points)
+        if self._done is None:
+            self._done = due if self._progress.evaluations else -1
+        is_due = due > self._done and self._cost <= _SHARE * self._progress.seconds
+        if not self._points or not (final or is_due):
+            return
+        began = time.monotonic()
+        result = self._evaluate()["agents"]["trained"]
+        means = [result[metric]["mean"] for metric in (*_METRICS, _reward_of(result))]
+        self._progress.evaluations.append((steps, self._progress.seconds, *means))
+        self._done, self._cost = due, time.monotonic() - began
+
+
+def _reward_of(result: Mapping[str, Any]) -> str:
+    return "reward" if "reward" in result else "decision_reward"
+
+
+def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw a metric, and rotation below it, against steps and minutes of training.
+
+    Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
+    lines are the references, named at the right.
+
+    Args:
+        path: the picture's file.
+        progress: of the training.
+        metric: ``"coverage"`` or ``"reward"``.
+        references: the results of others by name, as :func:`agents.evaluate.evaluate` gives them; what they lack is
+            left out.
+
+    Raises:
+        ValueError: `path` does not end in .png.
+        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
+    """
+    columns = {"coverage": 2, "rotation": 3, "reward": 4}
+    exploring, deterministic = (
+        np.array(points, np.float64).reshape(-1, 5) for points in (progress.curve, progress.evaluations)
+    )
+    figure = new_figure((11, 6.4))
+    colours = colours_of({"trained": {}, **references})
+    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3, 2))
+    for row, shown in zip(axes, (metric, "rotation"), strict=True):
+        levels = {name: result[shown]["mean"] for name, result in references.items() if _has(result, shown)}
+        for axis, x, scale in ((row[0], 0, 1e6), (row[1], 1, 60.0)):
+            look: dict[str, Any] = {"color": colours["trained"], "solid_capstyle": "round"}
+            dots = "o" if len(exploring) == 1 else ""
+            faint = {"alpha": 0.5} if len(deterministic) else {}
+            axis.plot(exploring[:, x] / scale, exploring[:, columns[shown]], lw=0.8, marker=dots, **faint, **look)
+            axis.plot(deterministic[:, x] / scale, deterministic[:, columns[shown]], lw=2, marker="o", ms=4, **look)
+            for name, level in levels.items():
+                axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1)
+            axis.set_xlim(left=0)
+            plain_axis(axis, "both")
+        row[0].set_ylabel(shown)
+        _name_levels(figure, row[1], levels, colours)
+    axes[1, 0].set_xlabel("million environment steps")
+    axes[1, 1].set_xlabel("minutes of training")
+    title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    write_figure(path, figure)
+
+
+def _has(result: Mapping[str, Any], metric: str) -> bool:
+    return metric in result and result[metric]["mean"] is not None
+
+
+def _name_levels(figure: Any, axis: Any, levels: Mapping[str, float], colours: Mapping[str, str]) -> None:
+    """Write the name of every level at the right end of its line, none over another."""
+    figure.draw_without_rendering()
+    heights: Sequence[float] = list(levels.values())
+    pixels = axis.transData.transform(np.array([(0.0, level) for level in heights]).reshape(-1, 2))[:, 1]
+    apart = spread(pixels, 12 * figure.dpi / 72)  # a line of text
+    places = axis.transData.inverted().transform(np.stack((pixels, apart), -1).reshape(-1, 2))[:, 1]
+    for (name, level), place in zip(levels.items(), places, strict=True):
+        axis.annotate(
+            f"{label_of(name, {})} {level:.3f}",
+            (1, level),
+            xytext=(1.02, place),
+            xycoords=axis.get_yaxis_transform(),
+            textcoords=axis.get_yaxis_transform(),
+            va="center",
+            fontsize=8.5,
+            color=colours[name],
+            arrowprops={"arrowstyle": "-", "lw": 0.7, "color": colours[name], "alpha": 0.6, "shrinkA": 0, "shrinkB": 0},
+        )

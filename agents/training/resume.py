@@ -1,0 +1,99 @@
+"""A training run as one file, so that it goes on after an interruption as if there had been none.
+
+The file holds tensors only (safetensors): policy, optimizer, simulator, both random generators, progress.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import safetensors
+import safetensors.numpy
+import torch
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+
+from agents.learned.checkpoint import put_tensors, tensors_of
+from envs.apis.sb3_env import DirectionalSensorVecEnv
+from envs.files import whole_file
+
+CURVE = 5
+"""Numbers in a point of a curve."""
+
+
+@dataclass
+class Progress:
+    """How far a training run has come."""
+
+    seconds: float = 0.0
+    """Training time so far."""
+    curve: list[tuple[float, ...]] = field(default_factory=list)
+    """Of every rollout: environment steps and seconds so far, its mean coverage, rotation and reward."""
+    evaluations: list[tuple[float, ...]] = field(default_factory=list)
+    """The same of the deterministic policy, from time to time."""
+
+
+def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
+    """Write everything that the rest of the run depends on. Call it between two rollouts."""
+    arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(model.policy).items()}
+    for number, moments in model.policy.optimizer.state_dict()["state"].items():
+        arrays |= {f"optimizer/{number}/{name}": tensor.cpu().numpy() for name, tensor in moments.items()}
+    arrays |= {f"simulator/{name}": array for name, array in venv.task.simulator.get_state().items()}
+    if venv.task.assigned is not None:
+        arrays["venv/assigned"] = venv.task.assigned
+    words, position = np.random.get_state(legacy=True)[1:3]  # type: ignore[index]  # noqa: NPY002 - what Stable-Baselines3 shuffles with
+    arrays |= {
+        "random/torch": torch.get_rng_state().numpy(),
+        "random/numpy": np.append(words, np.uint32(position)),
+        "venv/returns": venv.returns,
+        "venv/episode_starts": np.asarray(model._last_episode_starts),
+        "progress/steps": np.array([model.num_timesteps]),
+        "progress/updates": np.array([model._n_updates]),
+        "progress/seconds": np.array([progress.seconds]),
+        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
+        "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
+    }
+    with whole_file(path) as temporary:
+        safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+
+
+def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
+    """Put a model and an environment, made with the run's options, where :func:`save_training` found them.
+
+    Raises:
+        ValueError: the file is damaged or belongs to another run; the message names file and reason.
+    """
+    try:
+        arrays = safetensors.numpy.load_file(path)
+        groups: dict[str, dict[str, np.ndarray]] = {}
+        for name, array in arrays.items():
+            group, _, rest = name.partition("/")
+            groups.setdefault(group, {})[rest] = array
+        tensors = {name: torch.from_numpy(array) for name, array in groups["policy"].items()}
+        put_tensors(model.policy, tensors, path)
+        moments: dict[int, dict[str, torch.Tensor]] = {}
+        for name, array in groups.get("optimizer", {}).items():
+            number, _, moment = name.partition("/")
+            moments.setdefault(int(number), {})[moment] = torch.from_numpy(array)
+        optimizer = model.policy.optimizer
+        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        venv.task.simulator.set_state(groups["simulator"])
+        venv.returns[:] = groups["venv"]["returns"]
+        if venv.task.assigned is not None:
+            venv.task.assigned[:] = groups["venv"]["assigned"]
+        model._last_obs = venv.observe()
+        model._last_episode_starts = groups["venv"]["episode_starts"]
+        words = groups["random"]["numpy"]
+        np.random.set_state(("MT19937", words[:-1], int(words[-1]), 0, 0.0))  # noqa: NPY002
+        torch.set_rng_state(torch.from_numpy(groups["random"]["torch"]))
+        progress = groups["progress"]
+        model.num_timesteps = int(progress["steps"][0])
+        model._n_updates = int(progress["updates"][0])
+        curves = (
+            [tuple(point) for point in progress.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
+            for name in ("curve", "evaluations")
+        )
+        return Progress(float(progress["seconds"][0]), *curves)
+    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
+        raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

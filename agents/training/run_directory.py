@@ -1,0 +1,144 @@
+"""The directories of training runs: made with their configuration in them, and found again to go on."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from agents.command_line import parse
+from agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
+from agents.provenance import provenance
+from agents.training.jobs import CoordinatorOptions, HitMacOptions, Options, with_limits
+from envs.files import write_text
+from envs.scenario import Scenario, load_scenario
+
+# What may change when a run is resumed; all the rest is the run's own.
+LIMITS = {
+    "minutes",
+    "total_steps",
+    "executor_minutes",
+    "coordinator_minutes",
+    "executor_steps",
+    "coordinator_steps",
+    "save_every",
+    "curve_points",
+    "episodes",
+    "run_dir",
+    "resume",
+}
+
+AnyOptions = TypeVar("AnyOptions", Options, HitMacOptions)
+
+
+def prepare(
+    options: AnyOptions, program: str, arguments: Sequence[str] | None, scenario: Scenario | None = None
+) -> tuple[AnyOptions, Scenario, Path]:
+    """Make the run's directory, or find the one to go on with.
+
+    A coordinator's executor is copied into the directory, and is used from there: a run depends on nothing outside it.
+
+    Args:
+        options: as parsed and checked.
+        program: what the user typed, for the messages.
+        arguments: the command line that they come from, so that what it leaves out comes from the run to go on with;
+            None: they are whole already.
+        scenario: what a new run is on; None: what the options name.
+
+    Returns:
+        The options to run with, the scenario and the directory.
+
+    Raises:
+        ValueError, FileExistsError, FileNotFoundError: options or a directory that cannot be used; nothing is left.
+    """
+    if options.resume:
+        return _resumed(options, program, arguments)
+    scenario = load_scenario(options.scenario) if scenario is None else scenario
+    if isinstance(options, Options):
+        options.check_on(scenario)
+        options = with_limits(options)
+    run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    if run_dir.exists():
+        raise FileExistsError(f"{run_dir} exists; name a new directory, or go on with that run by adding --resume")
+    # The directory appears with all that the run needs in it, so that whatever exists can be resumed.
+    staging = run_dir.with_name(f".{run_dir.name}.{os.getpid()}")
+    staging.mkdir(parents=True)
+    try:
+        _write(staging, options, scenario, [provenance()])
+        if isinstance(options, CoordinatorOptions) and _has_executor(options):
+            copy_executor(options.executor, staging / "checkpoint")
+        staging.rename(run_dir)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    return _with_own_executor(dataclasses.replace(options, run_dir=run_dir), run_dir), scenario, run_dir
+
+
+def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list[Any]) -> None:
+    """Write the configuration of a run; where it lies is no part of it."""
+    plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run_dir", "resume")}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+    written = {"job": options.job, "options": plain, "scenario": scenario.to_dict(), "sittings": sittings}
+    write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
+
+
+def _has_executor(options: Options | HitMacOptions) -> bool:
+    """Whether the run is a coordinator's with a learned executor."""
+    return isinstance(options, CoordinatorOptions) and options.executor != "scripted"
+
+
+def _with_own_executor(options: AnyOptions, run_dir: Path) -> AnyOptions:
+    """The same, with the run's own copy of its executor."""
+    own = run_dir / "checkpoint" / EXECUTOR
+    changes: dict[str, Any] = {"executor": str(own)} if _has_executor(options) and own.is_dir() else {}
+    return dataclasses.replace(options, **changes)
+
+
+def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -> tuple[AnyOptions, Scenario, Path]:
+    """The options of the run to go on with; only its limits may be given again."""
+    assert asked.run_dir is not None
+    path = asked.run_dir / "config.yaml"
+    if not path.is_file():
+        raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
+    try:
+        written: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        kept = {name: tuple(value) if isinstance(value, list) else value for name, value in written["options"].items()}
+        job = written.get("job", "coverage")
+        saved: AnyOptions | None = type(asked)(**kept) if job == asked.job else None  # type: ignore[arg-type]
+        scenario = Scenario.from_dict(written["scenario"])
+        sittings = [*written.get("sittings", ()), provenance()]
+        if saved is not None:
+            saved.check()
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ValueError(f"{path} is not the configuration of a run: {error}") from None
+    if saved is None:
+        raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot go on with it")
+    options = asked if arguments is None else parse(type(asked), program, arguments, default=saved)
+    options.check()
+    for field in dataclasses.fields(options):
+        name, was, now = field.name, getattr(saved, field.name), getattr(options, field.name)
+        if name not in LIMITS and was != now and not _is_same(name, now, scenario, asked.run_dir):
+            name = name.replace("_", "-")
+            raise ValueError(f"--{name} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
+    _write(asked.run_dir, dataclasses.replace(saved, **_limits(options)), scenario, sittings)
+    options = with_limits(options) if isinstance(options, Options) else options
+    return _with_own_executor(options, asked.run_dir), scenario, asked.run_dir
+
+
+def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
+    """Whether another name or path stands for what the run has."""
+    if name == "scenario":
+        return load_scenario(given) == scenario
+    own = run_dir / "checkpoint" / EXECUTOR
+    return name == "executor" and own.is_dir() and Path(given).is_dir() and same_checkpoint(own, given)
+
+
+def _limits(options: AnyOptions) -> dict[str, Any]:
+    """What a sitting may change."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options) if field.name in LIMITS}

@@ -1,0 +1,287 @@
+"""The Stable-Baselines3 shell: a batch of scenes as one native VecEnv."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+
+from envs.apis.gym_env import DirectionalSensorEnv
+from envs.assigned_observation import flatten_sensors
+from envs.render import Viewer
+from envs.simulator import positive
+from envs.tasks import (
+    DECISIONS_PER_EPISODE,
+    SUB_STEPS,
+    CoordinatorTask,
+    CoverageTask,
+    ExecutorTask,
+    Task,
+    own_observation_space,
+    own_turning_space,
+)
+
+
+class DirectionalSensorVecEnv(VecEnv):
+    """A batch of scenes of one task for Stable-Baselines3.
+
+    A row is a scene with all its sensors, or one sensor of a scene (``per_sensor=True``, for a policy that all
+    sensors share): B * n rows, ``pairs`` (m, d) and ``mask`` (m,) observed, one number decided (two where
+    lenses zoom: turn, zoom), rewarded by the sensor's own reward where the task has one, else by the scene's.
+
+    An ended scene starts anew within the step; its last observation is ``info["terminal_observation"]``, the
+    time limit is ``info["TimeLimit.truncated"]``, return and length are ``info["episode"]``.
+
+    Args:
+        task: the task; its scenes become the rows.
+        max_episode_steps: steps after which an episode is truncated; 1 or more.
+        per_sensor: one row for every sensor.
+        credit: ``"team"``: a row's reward is one number; ``"sensors"``: every sensor of the scene has its own, (B, n),
+            what it added to the coverage (``task.difference_rewards``), for a learner that gives each its own credit,
+            :mod:`agents.learned.difference_rewards`. Returns in the infos stay those of the task's reward.
+        stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
+            training batch do not all end at once.
+        render_mode: ``"rgb_array"``: `get_images` gives pictures of all scenes; ``"human"``: a window shows every
+            step of the first; or None.
+
+    Raises:
+        ValueError: an option out of its range, or sensors apart in a task that decides for all at once.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        *,
+        max_episode_steps: int,
+        per_sensor: bool = False,
+        credit: str = "team",
+        stagger: bool = False,
+        render_mode: str | None = None,
+    ) -> None:
+        if credit not in ("team", "sensors"):
+            raise ValueError(f"credit is {credit!r}; it must be team or sensors")
+        if credit == "sensors" and not hasattr(task, "difference_rewards"):
+            raise ValueError(f"credit is 'sensors'; {type(task).__name__} has no such rewards")
+        self.credit = credit
+        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
+        self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
+        self.scenario = task.scenario
+        self.features = task.observer.features
+        self.render_mode = render_mode
+        observation_space = task.observation_space
+        action_space: spaces.Space = task.action_space
+        self._rows = 1
+        if per_sensor:
+            if not isinstance(task.action_space, spaces.MultiDiscrete):
+                raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
+            self._rows = task.scenario.num_sensors
+            observation_space = own_observation_space(task.observation_space)
+            action_space = own_turning_space(self.scenario)
+        self.returns = np.zeros(task.num_envs * self._rows)
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._started = time.time()
+        self._actions = np.zeros(0)
+        self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
+        super().__init__(len(self.returns), observation_space, action_space)
+
+    def reset(self) -> dict[str, np.ndarray]:
+        """Start new episodes in all scenes, with the seeds of :meth:`seed` if it was called."""
+        scenes = self.task.num_envs
+        seeds = [seed for seed in self._seeds[:scenes] if seed is not None]
+        options = {key: np.stack([one[key] for one in self._options[:scenes]]) for key in self._options[0]}
+        self.task.reset(seed=seeds or None, options=options)
+        self.returns[:] = 0.0
+        self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
+        self.task.simulator.state.time[:] = self._first * self.task.sub_steps
+        self.reset_infos = self._infos()
+        self._reset_seeds()
+        self._reset_options()
+        return self.observe()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Keep the actions, one for each row, for :meth:`step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """One step of every scene."""
+        actions = np.asarray(self._actions)
+        if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
+            actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats
+        if self.per_sensor:
+            shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
+            if actions.shape != shape:
+                raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
+            # (B, n, turn and perhaps zoom) -> (B, all turns, then all zooms)
+            actions = actions.reshape(self.task.num_envs, self._rows, -1).swapaxes(1, 2).reshape(self.task.num_envs, -1)
+        reward = self.task.step(actions)
+        self._viewer.show(self.task, 0)
+        if self.per_sensor:
+            own = getattr(self.task, "rewards", None)
+            reward = np.repeat(reward, self._rows) if own is None else own.flatten()
+        self.returns += reward
+        if self.credit == "sensors":
+            reward = self.task.difference_rewards()  # type: ignore[attr-defined]
+        observation, infos = self.observe(), self._infos()
+        ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        done = np.repeat(ended, self._rows)
+        if ended.any():
+            seconds = round(time.time() - self._started, 6)
+            for row in np.flatnonzero(done):
+                scene = row // self._rows
+                infos[row]["terminal_observation"] = {key: value[row] for key, value in observation.items()}
+                infos[row]["TimeLimit.truncated"] = True
+                length = int(self.task.time[scene] - self._first[scene])
+                infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
+            self.task.reset(mask=ended)
+            self.returns[done] = 0.0
+            self._first[ended] = 0
+            observation = self.observe()
+        return observation, reward.astype(np.float32), done, infos
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """What the rows observe now."""
+        observation = self.task.observe()
+        if self.per_sensor:
+            return flatten_sensors(observation)
+        return observation
+
+    def acting(self) -> np.ndarray:
+        """Return whether a sensor of each row acts now (rows,): it works, and there is a target.
+
+        With ``credit="sensors"`` this is of every sensor, (B, n).
+        """
+        sensors = np.asarray(self.task.simulator.valid_pairs.any(-1))  # (B, n)
+        if self.credit == "sensors":
+            return sensors
+        return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
+
+    def _infos(self) -> list[dict[str, Any]]:
+        """The info of every row: its scene's."""
+        info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
+        scenes = zip(*info.values(), strict=True)
+        return [
+            dict(zip(info, scene, strict=True)) | {"TimeLimit.truncated": False}
+            for scene in scenes
+            for _ in range(self._rows)
+        ]
+
+    def get_images(self) -> list[np.ndarray | None]:
+        """One RGB picture of every scene."""
+        return [
+            self._viewer.render(self.task, b) if self.render_mode == "rgb_array" else None
+            for b in range(self.task.num_envs)
+        ]
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """The attribute, once for each scene asked for: the scenes share all but their states."""
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Whether there is such an attribute."""
+        return hasattr(self, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
+        """Set an attribute of all scenes at once; for some of them it is a ValueError."""
+        if len(list(self._get_indices(indices))) != self.num_envs:
+            raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} alone")
+        setattr(self, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any
+    ) -> list[Any]:
+        """The scenes are no environments of their own that could be called; this is an AttributeError."""
+        raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
+
+    def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
+        """False for every scene."""
+        return [False] * len(list(self._get_indices(indices)))
+
+
+class CoverageVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = SUB_STEPS,
+        per_sensor: bool = False,
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            CoverageTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            per_sensor=per_sensor,
+            stagger=stagger,
+            render_mode=render_mode,
+        )
+
+
+class ExecutorVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
+    by default every sensor is a row.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac-executor",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = DECISIONS_PER_EPISODE,
+        per_sensor: bool = True,
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            ExecutorTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            per_sensor=per_sensor,
+            stagger=stagger,
+            render_mode=render_mode,
+        )
+
+
+class CoordinatorVecEnv(DirectionalSensorVecEnv):
+    """A batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
+
+    The arguments are those of :class:`~envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(
+        self,
+        num_envs: int = 1,
+        scenario: Any = "hit-mac",
+        seed: int | None = None,
+        *,
+        max_episode_steps: int = DECISIONS_PER_EPISODE,
+        credit: str = "team",
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            CoordinatorTask(scenario, num_envs, seed, **options),
+            max_episode_steps=max_episode_steps,
+            credit=credit,
+            stagger=stagger,
+            render_mode=render_mode,
+        )

@@ -1,0 +1,150 @@
+"""The gymnasium vector shell: a batch of scenes as one native VectorEnv."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from envs.apis.gym_env import DirectionalSensorEnv
+from envs.render import Viewer
+from envs.simulator import positive
+from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+
+
+class DirectionalSensorVectorEnv(VectorEnv):
+    """A batch of scenes of one task; ``gymnasium.make_vec(id, num_envs=B)`` makes one.
+
+    Scene i is the single environment with
+    the seed ``seed + i``, bit for bit. Every array that a step returns is fresh.
+
+    Args:
+        task: the task's class.
+        num_envs: B, how many scenes.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's own.
+        max_episode_steps: steps after which an episode is truncated; 1 or more.
+        autoreset_mode: one of gymnasium's three, as the member or its value: ``NextStep`` (an ended scene is
+            reset by the step after, whose action it ignores), ``SameStep`` (reset at once; the last
+            observation and info stand in ``info["final_obs"]`` and ``info["final_info"]``), ``Disabled``
+            (``reset(options={"reset_mask": mask})`` resets).
+        render_mode: ``"rgb_array"``: `render` gives pictures of all scenes; ``"human"``: a window shows every step of
+            the first; or None.
+        **options: the task's (see :mod:`envs.tasks`).
+    """
+
+    def __init__(
+        self,
+        task: type[Task],
+        num_envs: int = 1,
+        scenario: Any = None,
+        *,
+        max_episode_steps: int,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        if scenario is not None:
+            options["scenario"] = scenario
+        self.task = task(num_envs=num_envs, **options)
+        self.scenario = self.task.scenario
+        self.features = self.task.observer.features
+        self.num_envs = self.task.num_envs
+        self.single_observation_space = self.task.observation_space
+        self.single_action_space = self.task.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {**DirectionalSensorEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_mode
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._ended = np.zeros(self.num_envs, np.bool_)
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool.
+
+        The other options are those of the single environment, for all scenes alike or with the scene axis first.
+        """
+        places = dict(options or {})
+        mask = places.pop("reset_mask", None)
+        chosen = self.task.simulator.chosen(mask, "reset_mask")
+        self.task.reset(seed=seed, mask=chosen, options=places)
+        self._ended[chosen] = False
+        self._viewer.show(self.task, 0)
+        return self.task.observe(), batched(self.task.info())
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """One step of every scene."""
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+            scenes = np.flatnonzero(self._ended)
+            raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
+        resetting = self._ended  # only ever set in NEXT_STEP mode from here on
+        reward = self.task.step(actions, ~resetting)
+        if resetting.any():
+            self.task.reset(mask=resetting)
+            reward[resetting] = 0.0
+        self._viewer.show(self.task, 0)
+        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        observation, info = self.task.observe(), batched(self.task.info())
+        self._ended = truncated
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
+            final_observation, final_info = observation, info
+            self.task.reset(mask=truncated)
+            observation, info = self.task.observe(), batched(self.task.info())
+            info["final_obs"] = _scenes(final_observation, truncated)
+            info["final_info"] = final_info
+            info["_final_obs"] = info["_final_info"] = truncated.copy()
+            self._ended = np.zeros_like(truncated)
+        return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """One RGB picture of every scene; None with a window or without a render mode."""
+        if self.render_mode == "rgb_array":
+            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))  # type: ignore[misc]
+        self._viewer.show(self.task, 0)
+        return None
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+
+class CoverageVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Coverage-v0``; see :class:`envs.apis.gym_env.CoverageEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = SUB_STEPS, **options: Any) -> None:
+        super().__init__(CoverageTask, num_envs, max_episode_steps=max_episode_steps, **options)
+
+
+class ExecutorVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Executor-v0``; see :class:`envs.apis.gym_env.ExecutorEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
+        super().__init__(ExecutorTask, num_envs, max_episode_steps=max_episode_steps, **options)
+
+
+class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
+    """A batch of ``dsn/Coordinator-v0``; see :class:`envs.apis.gym_env.CoordinatorEnv`."""
+
+    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
+        super().__init__(CoordinatorTask, num_envs, max_episode_steps=max_episode_steps, **options)
+
+
+def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Gymnasium's form of a batch of infos: each array beside a mask of the scenes that it speaks of."""
+    return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
+
+
+def _scenes(observation: dict[str, np.ndarray], mask: np.ndarray) -> np.ndarray:
+    """(B,) objects: the observation of each scene in `mask`, None for the others."""
+    scenes = np.full(len(mask), None, dtype=object)
+    for b in np.flatnonzero(mask):
+        scenes[b] = {key: value[b] for key, value in observation.items()}
+    return scenes

@@ -1,0 +1,245 @@
+"""Targets assigned to sensors, one scene at a time: what HiT-MAC's executor and coordinator add to the physics.
+
+An assignment is a bool array ``assigned`` (B, n, m). Source: Xu, Zhong, Wang, NeurIPS 2020, sections 3 and 4.
+"""
+
+import math
+
+from numba import prange
+
+from envs.kernels import physics
+from envs.kernels.compiled import compiled, inlined, kernel
+from envs.kernels.physics import LEFT, RIGHT, STAY
+from envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
+from envs.kernels.streams import draw_integer, draw_uniform
+
+
+@inlined
+def bearing_to(state, b, i, x, y):
+    """Degrees in [-180, 180) from the heading of sensor i of scene b to the point (x, y), counter-clockwise."""
+    dx = x - state.sensor[i, X, b]
+    dy = y - state.sensor[i, Y, b]
+    degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, HEADING, b]
+    return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
+
+
+@compiled
+def assign_in_range(state, b, share, assigned):
+    """Assign to every sensor of scene b the targets within its range, each with the chance `share`; 1 draws nothing."""
+    for i in range(assigned.shape[1]):
+        for j in range(assigned.shape[2]):
+            dx = state.target[j, X, b] - state.sensor[i, X, b]
+            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+            in_range = dx * dx + dy * dy <= state.sensor[i, RANGE_SQUARED, b]
+            taken = share == 1.0 or draw_uniform(state.stream, b) < share
+            assigned[b, i, j] = taken and in_range and state.working[i, b] and state.present[j, b]
+
+
+@compiled
+def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
+    """Write the executor's reward of every sensor of scene b.
+
+    The mean over its assigned targets of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if the sensor sees
+    the target, else -1; 0 without any; less `turn_cost` if the sensor turned. A target that has left does not
+    count; a sensor that does not work gets 0.
+    """
+    for i in range(assigned.shape[1]):
+        total = 0.0
+        count = 0
+        for j in range(assigned.shape[2]):
+            if assigned[b, i, j] and state.present[j, b]:
+                count += 1
+                if state.visible[i, j, b]:
+                    x, y = state.target[j, X, b], state.target[j, Y, b]
+                    aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, FIELD_OF_VIEW, b] / 2.0)
+                    total += 1.0 - centring * aside
+                else:
+                    total -= 1.0
+        rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
+        if action[b, i] != STAY and state.working[i, b]:
+            rewards[b, i] -= turn_cost
+
+
+@compiled
+def turn_to_mean(state, b, assigned, action):
+    """The scripted executor: every sensor of scene b turns towards the mean position of its assigned targets.
+
+    ``turn * clip(floor(bearing / turn), -1, 1)``: by the floor it turns right at any bearing under 0, and left
+    only from a whole turn on. A sensor without any assigned target is left as it is in `action`.
+    """
+    for i in range(assigned.shape[1]):
+        x = 0.0
+        y = 0.0
+        count = 0
+        for j in range(assigned.shape[2]):
+            if assigned[b, i, j] and state.present[j, b]:
+                x += state.target[j, X, b]
+                y += state.target[j, Y, b]
+                count += 1
+        if count > 0:
+            turns = math.floor(bearing_to(state, b, i, x / count, y / count) / state.sensor[i, TURN, b])
+            action[b, i] = LEFT if turns > 0 else (RIGHT if turns < 0 else STAY)
+
+
+@compiled
+def idle(state, b, assigned, turn_at_random, action):
+    """The sensors of scene b without any assigned target present: hold still, or turn at random (uniform over 3)."""
+    for i in range(assigned.shape[1]):
+        any_assigned = False
+        for j in range(assigned.shape[2]):
+            any_assigned = any_assigned or (assigned[b, i, j] and state.present[j, b])
+        if not any_assigned:
+            action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if turn_at_random else STAY
+
+
+@compiled
+def coordinator_reward(state, b, penalty, assigned):
+    """The coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
+    for i in range(assigned.shape[1]):
+        for j in range(assigned.shape[2]):
+            if assigned[b, i, j] and state.visible[i, j, b]:
+                return state.coverage[b]
+    return penalty
+
+
+@compiled
+def add_marginal_coverage(state, b, marginal):
+    """Add to `marginal` of every sensor of scene b the share of the targets present that it alone sees."""
+    present = 0
+    for j in range(marginal.shape[2]):
+        present += state.present[j, b]
+    for j in range(marginal.shape[2]):
+        seeing = 0
+        for i in range(marginal.shape[1]):
+            seeing += state.visible[i, j, b]
+        for i in range(marginal.shape[1]):
+            if seeing == 1 and state.visible[i, j, b]:
+                marginal[b, i, j] += 1.0 / present
+
+
+@kernel(nogil=True)
+def executor_step(
+    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, low, high
+):
+    """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
+        physics.sub_step(state, p, tracks, action, first, last)
+        for b in range(first, last):
+            executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
+            if state.scene[TIME, b] % every == 0:
+                assign_in_range(state, b, share, assigned)
+        first, last = physics.next_scenes(chosen, last, high)
+
+
+@kernel(parallel=True)
+def executor_step_threads(
+    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, bounds
+):
+    """`executor_step` on several threads."""
+    for c in prange(bounds.shape[0] - 1):
+        executor_step(
+            state, parameters, tracks, turn_cost, centring, every, share,
+            action, assigned, rewards, chosen, bounds[c], bounds[c + 1],
+        )  # fmt: skip
+
+
+@kernel(nogil=True)
+def extra_moves(state, parameters, tracks, chosen, low, high):
+    """The extra move of the targets before a sub-step, in those of the chosen scenes in which it is due."""
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        physics.extra_moves(state, p, tracks, first, last)
+        first, last = physics.next_scenes(chosen, last, high)
+
+
+@kernel(parallel=True)
+def extra_moves_threads(state, parameters, tracks, chosen, bounds):
+    """`extra_moves` on several threads."""
+    for c in prange(bounds.shape[0] - 1):
+        extra_moves(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
+
+
+@kernel(nogil=True)
+def goal_sub_step(
+    state,
+    parameters,
+    tracks,
+    scripted,
+    turn_at_random,
+    penalty,
+    k,
+    assigned,
+    action,
+    sub_rewards,
+    marginal,
+    turned,
+    chosen,
+    low,
+    high,
+):
+    """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes.
+
+    With the scripted executor it begins with the extra move that may be due; `action` was decided on after it.
+    """
+    p = parameters[0]
+    first, last = physics.next_scenes(chosen, low, high)
+    while first < last:
+        if scripted:
+            physics.extra_moves(state, p, tracks, first, last)
+        physics.about_to_move(state, first, last)
+        for b in range(first, last):
+            if scripted:
+                turn_to_mean(state, b, assigned, action)
+            idle(state, b, assigned, turn_at_random, action)
+        physics.sub_step(state, p, tracks, action, first, last)
+        for b in range(first, last):
+            sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
+            add_marginal_coverage(state, b, marginal)
+            turned[b] += state.scene[TURNED, b]
+        first, last = physics.next_scenes(chosen, last, high)
+
+
+@kernel(parallel=True)
+def goal_sub_step_threads(
+    state,
+    parameters,
+    tracks,
+    scripted,
+    turn_at_random,
+    penalty,
+    k,
+    assigned,
+    action,
+    sub_rewards,
+    marginal,
+    turned,
+    chosen,
+    bounds,
+):
+    """`goal_sub_step` on several threads."""
+    for c in prange(bounds.shape[0] - 1):
+        goal_sub_step(
+            state, parameters, tracks, scripted, turn_at_random, penalty, k,
+            assigned, action, sub_rewards, marginal, turned, chosen, bounds[c], bounds[c + 1],
+        )  # fmt: skip
+
+
+@kernel(nogil=True)
+def pack(pairs, assigned, row_id, packed, there):
+    """Copy the rows of the assigned targets to the front of `packed` and mark them in `there`; both are zero."""
+    for b in range(pairs.shape[0]):
+        for i in range(pairs.shape[1]):
+            row = 0
+            for j in range(pairs.shape[2]):
+                if assigned[b, i, j]:
+                    for k in range(pairs.shape[3]):
+                        packed[b, i, row, k] = pairs[b, i, j, k]
+                    if row_id >= 0:
+                        packed[b, i, row, row_id] = row / pairs.shape[2]
+                    there[b, i, row] = 1
+                    row += 1

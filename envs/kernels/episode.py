@@ -1,0 +1,184 @@
+"""How an episode of one scene starts: who takes part, and who stands where. Compiled by numba."""
+
+import math
+
+import numpy as np
+
+from envs.kernels.compiled import compiled, inlined
+from envs.kernels.state import (
+    COS_HALF_VIEW,
+    COURSE,
+    DIRECTION_X,
+    DIRECTION_Y,
+    FIELD_OF_VIEW,
+    GOAL_X,
+    GOAL_Y,
+    HEADING,
+    LAST_X,
+    MOVES,
+    NUM_SENSORS,
+    NUM_TARGETS,
+    RADIUS,
+    RANDOM,
+    RANGE_SQUARED,
+    SPEED,
+    START_VIEW,
+    TIME,
+    TIME_BEFORE,
+    TURNED,
+    VELOCITY_X,
+    VIEW_AREA,
+    X,
+    Y,
+)  # fmt: skip
+from envs.kernels.streams import draw_between, draw_integer, draw_uniform
+
+
+@inlined
+def set_heading(state, b, i, heading):
+    """Turn sensor i of scene b to `heading`, degrees."""
+    state.sensor[i, HEADING, b] = heading
+    radians = math.radians(heading)
+    state.sensor[i, DIRECTION_X, b] = math.cos(radians)
+    state.sensor[i, DIRECTION_Y, b] = math.sin(radians)
+
+
+@inlined
+def set_field_of_view(state, b, i, field_of_view):
+    """Give sensor i of scene b this field of view, degrees, and the range that goes with it.
+
+    The area of the view stays as at the start: ``range^2 * field_of_view`` is constant.
+    """
+    state.sensor[i, FIELD_OF_VIEW, b] = field_of_view
+    state.sensor[i, RANGE_SQUARED, b] = state.sensor[i, VIEW_AREA, b] / field_of_view
+    # Below every cosine there is: a field of view of 360 degrees also sees what is exactly behind.
+    state.sensor[i, COS_HALF_VIEW, b] = math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
+
+
+@compiled
+def take_goal(state, p, b, j):
+    """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
+    state.target[j, GOAL_X, b] = draw_between(state.stream, b, -p.arena, p.arena, p.whole_numbers)
+    state.target[j, GOAL_Y, b] = draw_between(state.stream, b, -p.arena, p.arena, p.whole_numbers)
+    highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
+    state.target[j, SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
+    state.target[j, MOVES, b] = 0
+
+
+@compiled
+def enter(state, p, b, j):
+    """Put target j of scene b somewhere in the targets' area."""
+    state.present[j, b] = True
+    state.target[j, X, b] = draw_between(state.stream, b, p.target_area[0], p.target_area[1], p.whole_numbers)
+    state.target[j, Y, b] = draw_between(state.stream, b, p.target_area[2], p.target_area[3], p.whole_numbers)
+    take_goal(state, p, b, j)
+    # Along the line to the goal: a random direction, for which nothing needs to be drawn.
+    to_goal_x = state.target[j, GOAL_X, b] - state.target[j, X, b]
+    to_goal_y = state.target[j, GOAL_Y, b] - state.target[j, Y, b]
+    state.target[j, COURSE, b] = math.atan2(to_goal_y, to_goal_x)
+    for axis in range(2):
+        state.target[j, VELOCITY_X + axis, b] = 0.0
+    for k in range(4):
+        state.target[j, LAST_X + k, b] = np.inf
+
+
+@inlined
+def _place_in_areas(state, p, b):
+    """Deal an area to every sensor of scene b, none twice (Fisher and Yates), and put the sensor somewhere in it."""
+    n, areas = state.sensor.shape[0], state.areas.shape[0]
+    dealt = np.arange(areas)
+    for i in range(min(n, areas - 1)):
+        k = int(draw_integer(state.stream, b, i, areas - 1))
+        dealt[i], dealt[k] = dealt[k], dealt[i]
+    for i in range(n):
+        area = state.areas[dealt[i]]
+        state.sensor[i, X, b] = draw_between(state.stream, b, area[0], area[1], p.whole_numbers)
+        state.sensor[i, Y, b] = draw_between(state.stream, b, area[2], area[3], p.whole_numbers)
+
+
+@inlined
+def _place_anywhere(state, p, b):
+    """Put every sensor of scene b somewhere in the arena, outside the fixed discs and away from the others."""
+    for i in range(state.sensor.shape[0]):
+        free = False
+        while not free:  # the scenario's check makes this soon so
+            x = draw_between(state.stream, b, -p.arena, p.arena, False)
+            y = draw_between(state.stream, b, -p.arena, p.arena, False)
+            free = True
+            for other in range(i):
+                dx = x - state.sensor[other, X, b]
+                dy = y - state.sensor[other, Y, b]
+                free = free and dx * dx + dy * dy >= p.spacing * p.spacing
+            for k in range(p.fixed_discs):
+                dx = x - state.disc[k, X, b]
+                dy = y - state.disc[k, Y, b]
+                free = free and dx * dx + dy * dy > state.disc[k, RADIUS, b] ** 2
+            state.sensor[i, X, b] = x
+            state.sensor[i, Y, b] = y
+
+
+@inlined
+def _place_discs(state, p, b):
+    """Put the random discs of scene b where they lie inside the arena and over no sensor."""
+    for k in range(p.fixed_discs, state.disc.shape[0]):
+        free = False
+        while not free:  # the scenario's check makes this soon so
+            radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
+            x = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
+            y = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
+            free = True
+            for i in range(state.sensor.shape[0]):
+                dx = x - state.sensor[i, X, b]
+                dy = y - state.sensor[i, Y, b]
+                free = free and dx * dx + dy * dy > radius * radius
+            state.disc[k, X, b] = x
+            state.disc[k, Y, b] = y
+            state.disc[k, RADIUS, b] = radius
+
+
+@inlined
+def begin(state, p, b):
+    """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds."""
+    n = state.sensor.shape[0]
+    m = state.target.shape[0]
+    state.scene[TIME, b] = 0
+    state.scene[TIME_BEFORE, b] = -1
+    state.scene[TURNED, b] = 0
+    state.scene[NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
+    state.scene[NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
+    if p.placement == RANDOM:
+        _place_anywhere(state, p, b)
+    else:
+        _place_in_areas(state, p, b)
+    _place_discs(state, p, b)
+    for j in range(m):
+        enter(state, p, b, j)
+        state.present[j, b] = j < state.scene[NUM_TARGETS, b]
+    for i in range(n):
+        state.working[i, b] = i < state.scene[NUM_SENSORS, b]
+        set_field_of_view(state, b, i, state.sensor[i, START_VIEW, b])
+        if p.start_facing_target:
+            j = i % state.scene[NUM_TARGETS, b]
+            dx = state.target[j, X, b] - state.sensor[i, X, b]
+            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+            set_heading(state, b, i, math.degrees(math.atan2(dy, dx)))
+        else:
+            set_heading(state, b, i, draw_between(state.stream, b, -180.0, 180.0, p.whole_numbers))
+
+
+@inlined
+def update_availability(state, p, first, last):
+    """Let sensors fail and recover, and targets leave and come back, by their chances per sub-step."""
+    if p.failure_rate > 0.0:
+        for b in range(first, last):
+            for i in range(state.scene[NUM_SENSORS, b]):
+                u = draw_uniform(state.stream, b)
+                state.working[i, b] = u >= p.failure_rate if state.working[i, b] else u < p.recovery_rate
+    if p.leave_rate > 0.0:
+        for b in range(first, last):
+            for j in range(state.scene[NUM_TARGETS, b]):
+                u = draw_uniform(state.stream, b)
+                if state.present[j, b]:
+                    state.present[j, b] = u >= p.leave_rate
+                elif u < p.return_rate:
+                    enter(state, p, b, j)

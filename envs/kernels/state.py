@@ -1,0 +1,231 @@
+"""What the kernels work on: the state of a batch of scenes, and the numbers of their scenario, as plain arrays.
+
+The kernels see :class:`KernelState`: few arrays, each with the scenes along its last axis. Their innermost loops run over
+scenes, so that the compiler makes vector instructions of them, and what they are called with stays small. People see
+:class:`State`: the same memory, each quantity by its name and with the scenes along the first axis.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from envs.scenario import PLACEMENTS, WALKS, Scenario
+
+AREAS, GRID, RANDOM = range(len(PLACEMENTS))
+GOALS, ANYWHERE, BOUNCE, STILL, EVADE = range(len(WALKS))
+
+KEY, DRAWS, DRAWS_BEFORE = range(3)  # of a random stream; BEFORE: before the last move of the targets
+TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # of a scene
+X, Y, RADIUS = range(3)  # of a disc; every place begins with X, Y
+# Of a sensor: what changes, and after it what the scenario gives it once and for all.
+(
+    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW,
+    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN,
+) = range(13)  # fmt: skip
+# Of a target; LAST is where it stood at its last move, OLDER at the one before.
+(
+    _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
+) = range(13)  # fmt: skip
+
+
+class KernelState(NamedTuple):
+    """The state of a batch of B scenes with room for n sensors, m targets and k discs, as the kernels take it."""
+
+    stream: np.ndarray  # (3, B) uint64
+    scene: np.ndarray  # (6, B) int64
+    coverage: np.ndarray  # (B,)
+    sensor: np.ndarray  # (n, 13, B)
+    working: np.ndarray  # (n, B) bool
+    target: np.ndarray  # (m, 13, B)
+    present: np.ndarray  # (m, B) bool
+    disc: np.ndarray  # (k, 3, B)
+    visible: np.ndarray  # (n, m, B) bool
+    covered: np.ndarray  # (m, B) bool
+    # Of no meaning between two calls:
+    scratch_mask: np.ndarray  # (B,) bool
+    scratch: np.ndarray  # (8, B)
+    # The scenario's, for all scenes alike:
+    areas: np.ndarray  # (a, 4) that are dealt out to the sensors
+    walls: np.ndarray  # (w, 4)
+
+
+class State(NamedTuple):
+    """The state of a batch of B scenes with room for n sensors, m targets and k discs."""
+
+    key: np.ndarray  # (B,) uint64: which random stream the scene draws from
+    draws: np.ndarray  # (B,) uint64: numbers drawn from it so far
+    draws_before: np.ndarray  # (B,) uint64: how many before the last move of the targets
+    time: np.ndarray  # (B,) int64: sub-steps since the reset
+    time_before: np.ndarray  # (B,) int64: the time at the last move of the targets; -1: they have not moved yet
+    num_sensors: np.ndarray  # (B,) int64: this episode has the first so many
+    num_targets: np.ndarray  # (B,) int64: likewise
+    sensor_position: np.ndarray  # (B, n, 2)
+    heading: np.ndarray  # (B, n) degrees, not wrapped
+    field_of_view: np.ndarray  # (B, n) degrees
+    working: np.ndarray  # (B, n) bool: the sensor is part of the episode and has not failed
+    target_position: np.ndarray  # (B, m, 2)
+    velocity: np.ndarray  # (B, m, 2) displacement in the last move, per second; 0 after a reset
+    goal: np.ndarray  # (B, m, 2)
+    places: np.ndarray  # (B, m, 4) where the target stood at its last move (x, y) and at the one before; inf: nowhere
+    course: np.ndarray  # (B, m) radians: where to a target without goals is heading
+    speed: np.ndarray  # (B, m) units per second
+    moves: np.ndarray  # (B, m) since the last new goal
+    present: np.ndarray  # (B, m) bool: the target is part of the episode and has not left
+    disc: np.ndarray  # (B, k, 3) obstacles: x, y, radius
+    # What follows from the rest, kept because it is read often:
+    direction: np.ndarray  # (B, n, 2) unit vector of the heading
+    range_squared: np.ndarray  # (B, n)
+    cos_half_view: np.ndarray  # (B, n)
+    visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
+    covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
+    num_covered: np.ndarray  # (B,) int64: how many targets are covered
+    coverage: np.ndarray  # (B,) share of the targets present that are covered; 1 where none is present
+    turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
+
+
+class Tracks(NamedTuple):
+    """Recorded positions that the targets of a batch follow instead of walking.
+
+    The kernels take it beside the state, or None, for which they are compiled apart: scenes without tracks, the
+    rule, do not pay for them. The scenes come first here.
+    """
+
+    track_position: np.ndarray  # (B, K, m, 2) after the 1st, 2nd, ... move
+    track_length: np.ndarray  # (B,) int64: how many of them the scene follows; 0: its targets walk by themselves
+    track_moves: np.ndarray  # (B,) int64: how many it has followed
+
+
+PARAMETERS = np.dtype(
+    [
+        ("arena", float),
+        ("whole_numbers", bool),
+        ("min_sensors", int),
+        ("min_targets", int),
+        ("narrowest", float),
+        ("widest", float),
+        ("zoom_step", float),  # degrees; 0: no lens zooms
+        ("failure_rate", float),
+        ("recovery_rate", float),
+        ("placement", int),
+        ("spacing", float),
+        ("start_facing_target", bool),
+        ("target_area", float, 4),
+        ("walk", int),
+        ("wander", float),  # radians
+        ("time_step", float),
+        ("min_speed", float),
+        ("max_speed", float),
+        ("speed_noise", float),
+        ("goal_radius", float),
+        ("stuck_distance", float),
+        ("goal_patience", int),
+        ("extra_move_every", int),
+        ("leave_rate", float),
+        ("return_rate", float),
+        ("fixed_discs", int),
+        ("disc_radius", float, 2),
+    ],
+    align=True,
+)
+"""What the kernels need of a scenario, besides what stands in the rows."""
+
+
+def parameters(scenario: Scenario) -> np.ndarray:
+    """(1,) of :data:`PARAMETERS`: the kernels' form of `scenario`."""
+    narrowest, widest = scenario.zoom or (0.0, 0.0)
+    changed = {
+        "min_sensors": scenario.min_sensors or scenario.num_sensors,
+        "min_targets": scenario.min_targets or scenario.num_targets,
+        "narrowest": narrowest,
+        "widest": widest,
+        "zoom_step": scenario.zoom_step if scenario.zoom else 0.0,
+        "placement": PLACEMENTS.index(scenario.placement),
+        "start_facing_target": scenario.start_heading == "target",
+        "walk": WALKS.index(scenario.walk),
+        "wander": math.radians(scenario.wander),
+        "fixed_discs": len(scenario.discs),
+    }
+    values = np.zeros(1, PARAMETERS)
+    for name in PARAMETERS.names or ():
+        values[name] = changed[name] if name in changed else getattr(scenario, name)
+    return values
+
+
+def allocate(scenario: Scenario, num_envs: int) -> KernelState:
+    """The arrays of `num_envs` scenes: what the scenario fixes is there, all else is zero."""
+    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    # An odd number of cache lines to a row: with a power of two, all the rows of a scene would compete for the same
+    # few places in the processor's cache.
+    b = 8 * (-(-num_envs // 8) | 1)
+    rows = KernelState(
+        stream=np.zeros((3, b), np.uint64),
+        scene=np.zeros((6, b), np.int64),
+        coverage=np.zeros(b),
+        sensor=np.zeros((n, 13, b)),
+        working=np.zeros((n, b), np.bool_),
+        target=np.zeros((m, 13, b)),
+        present=np.zeros((m, b), np.bool_),
+        disc=np.zeros((k, 3, b)),
+        visible=np.zeros((n, m, b), np.bool_),
+        covered=np.zeros((m, b), np.bool_),
+        scratch_mask=np.zeros(b, np.bool_),
+        scratch=np.zeros((8, b)),
+        areas=_areas(scenario),
+        walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
+    )
+    view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn")
+    rows.sensor[:, START_VIEW] = view[:, None]
+    rows.sensor[:, VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
+    rows.sensor[:, TURN] = turn[:, None]
+    rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
+    rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
+    return rows
+
+
+def _areas(scenario: Scenario) -> np.ndarray:
+    """(a, 4): the areas that are dealt out to the sensors; a cell of a grid is its middle alone."""
+    if scenario.placement != "grid":
+        return np.array(scenario.sensor_areas[: scenario.num_sensors], np.float64).reshape(-1, 4)
+    middles = ((np.arange(scenario.grid) + 0.5) / scenario.grid * 2 - 1) * scenario.arena
+    x, y = np.meshgrid(middles, middles)
+    return np.stack([x.ravel(), x.ravel(), y.ravel(), y.ravel()], -1)
+
+
+def scenes_first(rows: KernelState, num_envs: int) -> State:
+    """The same memory, every quantity by name and with the scenes along the first axis."""
+    scene, sensor, target = rows.scene, rows.sensor, rows.target
+    named = State(
+        key=rows.stream[KEY],
+        draws=rows.stream[DRAWS],
+        draws_before=rows.stream[DRAWS_BEFORE],
+        time=scene[TIME],
+        time_before=scene[TIME_BEFORE],
+        num_sensors=scene[NUM_SENSORS],
+        num_targets=scene[NUM_TARGETS],
+        sensor_position=sensor[:, X : Y + 1],
+        heading=sensor[:, HEADING],
+        field_of_view=sensor[:, FIELD_OF_VIEW],
+        working=rows.working,
+        target_position=target[:, X : Y + 1],
+        velocity=target[:, VELOCITY_X : VELOCITY_Y + 1],
+        goal=target[:, GOAL_X : GOAL_Y + 1],
+        places=target[:, LAST_X : OLDER_Y + 1],
+        course=target[:, COURSE],
+        speed=target[:, SPEED],
+        moves=target[:, MOVES],
+        present=rows.present,
+        disc=rows.disc,
+        direction=sensor[:, DIRECTION_X : DIRECTION_Y + 1],
+        range_squared=sensor[:, RANGE_SQUARED],
+        cos_half_view=sensor[:, COS_HALF_VIEW],
+        visible=rows.visible,
+        covered=rows.covered,
+        num_covered=scene[NUM_COVERED],
+        coverage=rows.coverage,
+        turned=scene[TURNED],
+    )
+    return State(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))

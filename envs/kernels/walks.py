@@ -1,0 +1,203 @@
+"""How targets move, many scenes at a time. Compiled by numba.
+
+Functions take the scenes ``first`` to ``last - 1`` (uint64, which tells the compiler that no index is negative).
+A loop over scenes writes one array, or it would not become vector instructions: the compiler must show that what
+it writes is not what it reads next.
+"""
+
+import math
+
+import numpy as np
+
+from envs.kernels.compiled import compiled, inlined
+from envs.kernels.episode import take_goal
+from envs.kernels.state import (
+    ANYWHERE,
+    COURSE,
+    DIRECTION_X,
+    DIRECTION_Y,
+    DRAWS,
+    EVADE,
+    GOAL_X,
+    GOAL_Y,
+    GOALS,
+    KEY,
+    LAST_X,
+    LAST_Y,
+    MOVES,
+    OLDER_X,
+    SPEED,
+    STILL,
+    VELOCITY_X,
+    VELOCITY_Y,
+    X,
+    Y,
+)  # fmt: skip
+from envs.kernels.streams import draw_uniform, uniform
+
+_ONE = np.uint64(1)
+
+
+@inlined
+def _near(x, y, other_x, other_y, distance):
+    """Whether two points are less than a distance apart."""
+    dx = x - other_x
+    dy = y - other_y
+    return dx * dx + dy * dy < distance * distance
+
+
+@compiled
+def _pursue(state, p, j, first, last):
+    """Move target j of the scenes towards its goal, as HiT-MAC's targets do.
+
+    It takes a new goal and speed if its goal is near, if it stands near one of its two previous places, or if
+    it has pursued its goal for too long. Then it steps towards the goal by
+    ``speed * (1 + noise * u) * time_step``. Source: Xu, Zhong, Wang, NeurIPS 2020, section 4.
+    """
+    target = state.target
+    for b in range(first, last):
+        target[j, MOVES, b] += 1
+    for b in range(first, last):
+        state.scratch_mask[b] = (target[j, MOVES, b] > p.goal_patience) | _near(
+            target[j, X, b], target[j, Y, b], target[j, GOAL_X, b], target[j, GOAL_Y, b], p.goal_radius
+        )
+    for place in (LAST_X, OLDER_X):
+        for b in range(first, last):
+            state.scratch_mask[b] |= _near(
+                target[j, X, b], target[j, Y, b], target[j, place, b], target[j, place + 1, b], p.stuck_distance
+            )
+    for b in range(first, last):
+        if state.scratch_mask[b]:
+            take_goal(state, p, b, j)
+    for axis in range(2):
+        for b in range(first, last):
+            target[j, OLDER_X + axis, b] = target[j, LAST_X + axis, b]
+        for b in range(first, last):
+            target[j, LAST_X + axis, b] = target[j, X + axis, b]
+    for b in range(first, last):
+        to_goal_x = target[j, GOAL_X, b] - target[j, X, b]
+        to_goal_y = target[j, GOAL_Y, b] - target[j, Y, b]
+        distance = math.sqrt(to_goal_x * to_goal_x + to_goal_y * to_goal_y)
+        speed = target[j, SPEED, b] * (1.0 + p.speed_noise * uniform(state.stream[KEY, b], state.stream[DRAWS, b]))
+        state.scratch[0, b] = speed / distance if distance > 0.0 else 0.0
+    for b in range(first, last):
+        state.stream[DRAWS, b] += _ONE
+    for axis in range(2):
+        for b in range(first, last):
+            target[j, VELOCITY_X + axis, b] = (target[j, GOAL_X + axis, b] - target[j, X + axis, b]) * state.scratch[
+                0, b
+            ]
+        for b in range(first, last):
+            target[j, X + axis, b] += target[j, VELOCITY_X + axis, b] * p.time_step
+
+
+@inlined
+def _outside(state, p, b, j):
+    """Whether target j of scene b stands outside the arena."""
+    return (abs(state.target[j, X, b]) > p.arena) | (abs(state.target[j, Y, b]) > p.arena)
+
+
+@compiled
+def _walk_to_goals(state, p, first, last):
+    """Move every target of the scenes towards its goal.
+
+    A step out of the arena is drawn anew as a move of its own, so that the place where the target stands is
+    then also its previous one.
+    """
+    for j in range(state.target.shape[0]):
+        _pursue(state, p, j, first, last)
+        for b in range(first, last):
+            state.scratch_mask[b] = _outside(state, p, b, j)
+        for b in range(first, last):
+            if state.scratch_mask[b]:
+                while _outside(state, p, b, j):
+                    state.target[j, X, b] = state.target[j, LAST_X, b]
+                    state.target[j, Y, b] = state.target[j, LAST_Y, b]
+                    _pursue(state, p, j, b, b + _ONE)
+
+
+@inlined
+def _way_out(state, b, j):
+    """The direction, radians, in which target j of scene b leaves the first view that it stands in; NaN: it is in none.
+
+    That is square to the line of sight, to the side of the view's axis on which the target stands.
+    """
+    for i in range(state.sensor.shape[0]):
+        if state.visible[i, j, b]:
+            dx = state.target[j, X, b] - state.sensor[i, X, b]
+            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+            side = state.sensor[i, DIRECTION_X, b] * dy - state.sensor[i, DIRECTION_Y, b] * dx
+            return math.atan2(dy, dx) + math.copysign(0.5 * math.pi, side)
+    return math.nan
+
+
+@compiled
+def _walk_on_course(state, p, first, last):
+    """Move every target of the scenes by a step in some direction; the arena's border throws it back."""
+    for b in range(first, last):
+        for j in range(state.target.shape[0]):
+            course = state.target[j, COURSE, b]
+            if p.walk == ANYWHERE:
+                course = 2.0 * math.pi * draw_uniform(state.stream, b)
+            elif p.wander > 0.0:
+                course += p.wander * (2.0 * draw_uniform(state.stream, b) - 1.0)
+            if p.walk == EVADE:
+                way_out = _way_out(state, b, j)
+                course = course if math.isnan(way_out) else way_out
+            length = state.target[j, SPEED, b] * p.time_step
+            if p.speed_noise > 0.0:
+                length *= 1.0 + p.speed_noise * draw_uniform(state.stream, b)
+            x = state.target[j, X, b]
+            y = state.target[j, Y, b]
+            new_x = x + length * math.cos(course)
+            new_y = y + length * math.sin(course)
+            if abs(new_x) > p.arena:
+                new_x = math.copysign(2.0 * p.arena, new_x) - new_x
+                course = math.pi - course
+            if abs(new_y) > p.arena:
+                new_y = math.copysign(2.0 * p.arena, new_y) - new_y
+                course = -course
+            new_x = min(max(new_x, -p.arena), p.arena)  # a step longer than the arena
+            new_y = min(max(new_y, -p.arena), p.arena)
+            state.target[j, COURSE, b] = course
+            state.target[j, X, b] = new_x
+            state.target[j, Y, b] = new_y
+            state.target[j, VELOCITY_X, b] = (new_x - x) / p.time_step
+            state.target[j, VELOCITY_Y, b] = (new_y - y) / p.time_step
+
+
+@inlined
+def _follow(state, p, tracks, b):
+    """Move every target of scene b to its next recorded position; at the end of the record all stand still."""
+    move = tracks.track_moves[b]
+    on = move < tracks.track_length[b]
+    for j in range(state.target.shape[0]):
+        for axis in range(2):
+            before = state.target[j, X + axis, b]
+            after = tracks.track_position[b, move, j, axis] if on else before
+            state.target[j, X + axis, b] = after
+            state.target[j, VELOCITY_X + axis, b] = (after - before) / p.time_step
+    if on:
+        tracks.track_moves[b] = move + 1
+
+
+@inlined
+def _walk(state, p, first, last):
+    """Move every target of the scenes once, the scenario's way."""
+    if p.walk == GOALS:
+        _walk_to_goals(state, p, first, last)
+    elif p.walk != STILL:
+        _walk_on_course(state, p, first, last)
+
+
+@compiled
+def move_targets(state, p, tracks, first, last):
+    """Move every target of the scenes once: to its next recorded position where there are any, else as it walks."""
+    if tracks is None:
+        _walk(state, p, first, last)
+    else:
+        for b in range(first, last):
+            if tracks.track_length[b] == 0:
+                _walk(state, p, b, b + _ONE)
+            else:
+                _follow(state, p, tracks, b)
