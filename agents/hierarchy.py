@@ -28,7 +28,8 @@ class LevelPolicy(NamedTuple):
     features: tuple[str, ...]
     """The observation features that it reads, in order."""
     padding: str = "masked"
-    """How an executor is shown the targets assigned to a sensor; see :func:`envs.assigned_observation.mask_unassigned`."""
+    """How an executor is shown the targets assigned to a sensor, see
+    :func:`envs.assigned_observation.mask_unassigned`."""
     row_id: bool = True
     """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
     :class:`envs.tasks.ExecutorTask`."""
@@ -97,7 +98,8 @@ class HierarchicalAgent:
 
     Args:
         scenario: what it plays; any n and m that the two policies take.
-        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see :meth:`LevelPolicy.of`.
+        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i, see
+            :meth:`LevelPolicy.of`.
         executor: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and gives turns (B * n,), or turns and zooms
             (B * n, 2), which count where lenses zoom; see :meth:`LevelPolicy.of`.
         decision: sub-steps for which an assignment holds; 1 or more.

@@ -1,8 +1,8 @@
-"""What the kernels work on: the state of a batch of scenes, and the numbers of their scenario, as plain arrays.
+"""State of a batch of scenes for the kernels, and the numbers of their scenario, as plain arrays.
 
-The kernels see :class:`KernelState`: few arrays, each with the scenes along its last axis. Their innermost loops run over
-scenes, so that the compiler makes vector instructions of them, and what they are called with stays small. People see
-:class:`State`: the same memory, each quantity by its name and with the scenes along the first axis.
+The kernels see :class:`KernelState`: few arrays, each with the scenes along its last axis. Their innermost loops run
+over scenes, so that the compiler makes vector instructions of them, and what they are called with stays small. People
+see :class:`State`: the same memory, each quantity by its name and with the scenes along the first axis.
 """
 
 from __future__ import annotations
