@@ -84,9 +84,8 @@ def _pursue(state, p, j, first, last):
         state.stream[DRAWS, b] += _ONE
     for axis in range(2):
         for b in range(first, last):
-            target[j, VELOCITY_X + axis, b] = (target[j, GOAL_X + axis, b] - target[j, X + axis, b]) * state.scratch[
-                0, b
-            ]
+            to_goal = target[j, GOAL_X + axis, b] - target[j, X + axis, b]
+            target[j, VELOCITY_X + axis, b] = to_goal * state.scratch[0, b]
         for b in range(first, last):
             target[j, X + axis, b] += target[j, VELOCITY_X + axis, b] * p.time_step
 
