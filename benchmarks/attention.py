@@ -117,17 +117,20 @@ def attention() -> None:
         print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in names))
 
 
-def peak(name: str, length: int) -> str:
-    """Time and memory of one form at one length, in a process of its own."""
+def peak(name: str, length: int, *, backward: bool = True) -> str:
+    """Time and memory of one form, or of the AMC critic, at one length, in a process of its own."""
     if name == "written out" and length > 6000:
         return f"{name} not run"
     code = (
         "import re, time, torch; from pathlib import Path; from benchmarks.attention import *\n"
         "torch.set_num_threads(2)\n"
-        f"form = forms()[{name!r}]\n"
+        "made = AMCCritic(WIDTH)\n"
+        f"form = {{**forms(), 'AMCCritic': lambda z: (made(z),)}}[{name!r}]\n"
         "def run(length):\n"
-        "    g = (torch.randn(1, length, WIDTH), torch.randn(1, WIDTH)); x = torch.randn(1, length, WIDTH)\n"
-        "    began = time.perf_counter(); trained(form, x, g)(); return time.perf_counter() - began\n"
+        f"    x = torch.randn(1, length, WIDTH, requires_grad={backward}); torch.set_grad_enabled({backward})\n"
+        "    began = time.perf_counter(); outputs = form(x)\n"
+        "    if x.requires_grad: torch.autograd.backward(outputs, [torch.randn_like(one) for one in outputs])\n"
+        "    return time.perf_counter() - began\n"
         "def memory(what):\n"
         "    return int(re.search(what + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024\n"
         "run(20); run(20); before = memory('VmRSS')\n"
@@ -178,3 +181,7 @@ def critic() -> None:
     for length in (20, 80, 320):
         taken = milliseconds({"": run(made, torch.randn(8, length, WIDTH))}, 5)[""]
         print(f"  {length:>4} pairs, 8 scenes: {taken / 8:.3f}")
+    print("  time and peak memory over that of 20 pairs, one scene, in processes of their own:")
+    for length in (3000, 12000):
+        taken = [peak("AMCCritic", length, backward=backward) for backward in (False, True)]
+        print(f"  {length:>7} pairs: {taken[0]} forward, {taken[1]} forward and backward")

@@ -64,7 +64,7 @@ class _PrefixSums(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         query, key, added, there = ctx.saved_tensors
         gradient, added = gradient.unsqueeze(-2), added.unsqueeze(-2)  # (..., 1, L)
-        of_query, of_key, of_added = [], key * 0.0, added * 0.0
+        of_query, of_key, of_added = None, key * 0.0, added * 0.0
         for block in _blocks(query):
             rows, of_scores = query[..., block, :], None
             for powers, sums, reached in _levels(rows, key, there, ctx.bound, block):
@@ -77,9 +77,12 @@ class _PrefixSums(torch.autograd.Function):
                 of_scores = part if of_scores is None else of_scores + part
             assert of_scores is not None
             of_scores = of_scores.to(query.dtype)
-            of_query.append(of_scores @ key)
-            of_key = of_key + of_scores.mT @ rows
-        return torch.cat(of_query, -2), of_key, of_added.squeeze(-2), None, None
+            of_rows, of_key = of_scores @ key, of_key + of_scores.mT @ rows
+            if of_query is None:
+                of_query = of_rows.new_zeros(*of_rows.shape[:-2], *query.shape[-2:])
+            # In place, since pieces kept for later would lie in the holes that a block leaves, and make it need new ones.
+            of_query[..., block, :] = of_rows
+        return of_query, of_key, of_added.squeeze(-2), None, None
 
     @staticmethod
     def jvp(ctx: Any, of_query: Tensor, of_key: Tensor, of_added: Tensor, of_there: Any, of_bound: None) -> Tensor:
