@@ -38,7 +38,7 @@ def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monk
     torch.manual_seed(1)
     assert episodes(agent, scenario) == first  # used before
     for at_once in (1, 3, 200):
-        monkeypatch.setattr("agents.evaluate.SCENES_AT_ONCE", at_once)
+        monkeypatch.setattr("agents.evaluate.comparison.SCENES_AT_ONCE", at_once)
         assert episodes(load_agent(name, scenario), scenario) == first
     third = episodes(agent, scenario, episodes=1, seed=2)
     assert third == {metric: values[2:3] for metric, values in first.items()}

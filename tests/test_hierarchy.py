@@ -316,7 +316,7 @@ def test_the_simple_coordinators():
 
 
 def test_idle_sensors_turn_at_random_or_hold():
-    nothing = type("Nothing", (AssignAll,), {"decide": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
+    nothing = type("Nothing", (AssignAll,), {"act": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
     levels = LevelPolicy(nothing(), ("distance",)), LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     task = CoverageTask(HIT_MAC, 500, 0, features=HierarchicalAgent(HIT_MAC, *levels).features)
     drawn = HierarchicalAgent(HIT_MAC, *levels).predict(task.observe())[0]
@@ -455,7 +455,7 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
 
 def test_the_decision_reward_counts_what_is_assigned():
     """It is that of the coordinator's task: -0.1 while no sensor sees a target that is assigned to it."""
-    nothing = type("Nothing", (AssignAll,), {"decide": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
+    nothing = type("Nothing", (AssignAll,), {"act": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
     executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     idle, full = (
         HierarchicalAgent(HIT_MAC, LevelPolicy(coordinator, ("distance",)), executor, idle="holds")
