@@ -8,8 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import covering, references, scripted_agent
+from agents import scripted_agent
 from agents.baselines.exact import ExactAgent
+from agents.evaluate import reference_kernels as covering
+from agents.evaluate import references
 from agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound
 from envs import Scenario
 from envs.simulator import Simulator
