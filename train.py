@@ -24,7 +24,8 @@ from agents.learned.checkpoint import PolicyConfig, save_policy
 from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_executor_run, load_run
 from agents.training.callback import TrainingProgress, stop_on_signal
 from agents.training.curve import CurveEvaluation, save_curve
-from agents.training.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Learner, Options, build
+from agents.training.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Options
+from agents.training.learner import Learner, build
 from agents.training.resume import Progress, load_training, save_training
 from agents.training.run_directory import prepare
 from envs.apis.sb3_env import DirectionalSensorVecEnv
@@ -97,7 +98,7 @@ def train_hit_mac(arguments: Sequence[str]) -> Path:
 def run_job(
     options: Options, arguments: Sequence[str] | None = None, scenario: Scenario | None = None
 ) -> tuple[Path, bool]:
-    """Train one policy, evaluate it and report; also say whether the user stopped it."""
+    """Train one policy, evaluate it and report; return the directory and whether the user stopped it."""
     with stop_on_bad_input(PROGRAM):
         options, scenario, run_dir = prepare(options, f"{PROGRAM} {options.job}", arguments, scenario)
         model, venv, config = build(options, scenario)
@@ -117,7 +118,7 @@ def train(
     progress: Progress,
     run_dir: Path,
 ) -> bool:
-    """Train until a limit is reached or the user stops it, and leave a checkpoint; return whether the user did.
+    """Train until a limit or the user stops it, and leave a checkpoint; return whether the user did.
 
     It ends, and checkpoints are saved, between two updates only, so that a resumed run is the uninterrupted one.
     """
@@ -135,7 +136,7 @@ def train(
         save_training(run_dir / "checkpoint" / "training.safetensors", model, venv, progress)
 
     def rate(_: float) -> float:
-        """The learning rate now; it and the entropy's weight follow the clock or the steps, whichever ends the run."""
+        """Return the learning rate now; it and the entropy's weight follow the clock or the steps."""
         done = callback.fraction
         model.ent_coef = options.entropy + done * (options.final_entropy - options.entropy)
         return options.learning_rate * (1.0 - done)
@@ -158,7 +159,7 @@ def train(
 
 
 def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Agent | LevelPolicy:
-    """The policy that is trained, as what it is evaluated as."""
+    """Return the policy in training as an agent, or as a level for an executor."""
     if isinstance(options, ExecutorOptions):
         return as_level(model.policy, config)
     scenario = config.scenario
@@ -167,7 +168,7 @@ def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Ag
 
 
 def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
-    """Evaluate the trained policy beside the baselines; write and print what came of it."""
+    """Evaluate the trained policy beside the baselines; write and print the results."""
     if isinstance(options, ExecutorOptions):
         executors = {"trained": load_executor_run(run_dir, scenario)}
         executors |= {name: load_executor(name, scenario) for name in ("scripted", "random", "still")}

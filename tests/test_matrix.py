@@ -11,7 +11,8 @@ from agents.baselines.levels import COORDINATORS, EXECUTORS
 from agents.evaluate import evaluate, evaluate_executors
 from agents.learned.checkpoint import save_policy
 from agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
-from agents.training.jobs import JOBS, ExecutorOptions, build
+from agents.training.jobs import JOBS, ExecutorOptions
+from agents.training.learner import build
 from agents.training.options import Options
 from envs import FEATURES, load_scenario, presets
 from perception.amc import CRITICS

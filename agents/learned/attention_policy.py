@@ -1,4 +1,4 @@
-"""The attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
+"""Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
 
 def _actions(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
-    """How many actions there are to choose from, and how often every sensor (or pair) chooses; or a ValueError."""
+    """Return the number of actions to choose from and of choices of every sensor (or pair), or raise ValueError."""
     if isinstance(action_space, spaces.MultiBinary):
         if action_space.shape != (n * m,):
             raise ValueError(f"the action space is {action_space}; it must be MultiBinary({n * m}), one for every pair")

@@ -1,4 +1,4 @@
-"""A policy as a folder: ``policy.safetensors`` and ``config.json``. Loading one never runs code.
+"""Policies as folders: ``policy.safetensors`` and ``config.json``. Loading one never runs code.
 
 The folder of a coordinator holds that of its executor, ``executor/``.
 """
@@ -41,7 +41,7 @@ _OPTIONS: dict[str, dict[str, Any]] = {
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig:
-    """What has to be known of a policy beside its tensors."""
+    """Policy metadata: all that a checkpoint holds but tensors."""
 
     policy: dict[str, Any]
     """Keyword arguments of :class:`agents.learned.attention_policy.AttentionPolicy`."""
@@ -52,9 +52,9 @@ class PolicyConfig:
     training_seeds: tuple[int, int]
     """First and last seed of the scenes that it was trained on."""
     task: str = "Coverage"
-    """What it was trained for: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``."""
+    """Task that it was trained for: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Of the task: ``per_sensor``; ``padding``; ``decision`` and ``idle``. What is left out has its default."""
+    """Options of the task: ``per_sensor``; ``padding``, ``row_id``; ``decision``, ``idle``. Others have defaults."""
 
     def __post_init__(self) -> None:
         if self.task not in _OPTIONS:
@@ -66,7 +66,7 @@ class PolicyConfig:
 
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
-    """A fresh policy for `scenario`; its tensors fit any n and m, but for those of the encoder ``"mlp"``."""
+    """Return a fresh policy for `scenario`; its tensors fit any n and m, except with the encoder ``"mlp"``."""
     space = Observer(scenario, config.features).space
     actions: spaces.Space = turning_space(scenario)
     if config.task == "Executor" or config.options.get("per_sensor"):
@@ -98,7 +98,7 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
 
 
 def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
-    """A plain network has the numbers of sensors and targets built in; that of one sensor the number of targets."""
+    """Raise ValueError if a plain network, which has its n and m built in (or m, for one sensor), does not fit."""
     trained = config.scenario
     of_one = config.task == "Executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
@@ -110,7 +110,7 @@ def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None
 
 
 def copy_executor(executor: str, folder: str | Path) -> None:
-    """Put the executor's checkpoint that a run or checkpoint `executor` holds into the checkpoint's folder `folder`."""
+    """Copy the executor of a run or checkpoint into the checkpoint `folder`."""
     source = executor_folder(executor)
     target = Path(folder) / EXECUTOR
     target.mkdir(parents=True, exist_ok=True)
@@ -120,7 +120,7 @@ def copy_executor(executor: str, folder: str | Path) -> None:
 
 
 def same_checkpoint(one: str | Path, other: str | Path) -> bool:
-    """Whether the executors of two runs or checkpoints are the same, whatever the paths."""
+    """Return whether two runs or checkpoints hold the same executor, file by file."""
     contents = [
         [(executor_folder(folder) / name).read_bytes() for name in ("config.json", "policy.safetensors")]
         for folder in (one, other)
@@ -129,13 +129,13 @@ def same_checkpoint(one: str | Path, other: str | Path) -> bool:
 
 
 def executor_folder(folder: str | Path) -> Path:
-    """The checkpoint of the executor that a run or a checkpoint, of an executor or of a coordinator, holds."""
+    """Return the folder of the executor in a run or checkpoint of an executor or a coordinator."""
     folder = checkpoint_folder(folder)
     return folder / EXECUTOR if (folder / EXECUTOR).is_dir() else folder
 
 
 def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
-    """Read a policy.
+    """Load a policy.
 
     Args:
         folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as
@@ -161,7 +161,7 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
 
 
 def checkpoint_folder(folder: str | Path) -> Path:
-    """The checkpoint that the folder of a run holds, of a whole HiT-MAC its coordinator's; or the folder itself."""
+    """Return the checkpoint in the folder of a run (of both levels: the coordinator's), or the folder itself."""
     folder = Path(folder)
     if (folder / "coordinator").is_dir():
         folder = folder / "coordinator"
@@ -169,12 +169,12 @@ def checkpoint_folder(folder: str | Path) -> Path:
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
-    """Every tensor of the policy once (Stable-Baselines3 lists a shared encoder under three names)."""
+    """Return every tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
     return {name: parameter.detach() for name, parameter in policy.named_parameters()}
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a safetensors file; ValueError if it is none."""
+    """Return the tensors of a safetensors file, or raise ValueError."""
     try:
         return safetensors.torch.load_file(path)
     except safetensors.SafetensorError as error:
@@ -182,7 +182,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Put `tensors`, read from `path`, into the policy, or raise ValueError and leave it as it was."""
+    """Copy `tensors`, read from `path`, into the policy, or raise ValueError and leave it unchanged."""
     own = tensors_of(policy)
     if missing := [name for name in own if name not in tensors]:
         raise ValueError(f"{path} lacks the tensor {missing[0]}")

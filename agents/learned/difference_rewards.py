@@ -1,4 +1,4 @@
-"""Credit assignment: only sensors that act are learned from, and each of them may have its own reward.
+"""Credit assignment: learning from sensors that act only, and from each by its own reward.
 
 A sensor that takes no part in an episode, or has failed, does nothing and sees nothing: its steps are no samples, and
 its record is cut where it stops working, as at a time limit.
@@ -28,7 +28,7 @@ from torch import Tensor
 
 
 class SensorBernoulli(BernoulliDistribution):
-    """An assignment of m targets to n sensors, each pair independently, with a likelihood for every sensor.
+    """Assignment of m targets to n sensors, each pair independently, with a likelihood for every sensor.
 
     Args:
         num_sensors, num_targets: n and m; the actions are (B, n * m).
@@ -39,11 +39,11 @@ class SensorBernoulli(BernoulliDistribution):
         self.sizes = num_sensors, num_targets
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """(B, n) of every sensor's part of the actions."""
+        """Return (B, n), those of every sensor's part of the actions."""
         return self.distribution.log_prob(actions).unflatten(-1, self.sizes).sum(-1)
 
     def entropy(self) -> Tensor:
-        """(B, n) of every sensor's part of the actions."""
+        """Return (B, n), those of every sensor's part of the actions."""
         return self.distribution.entropy().unflatten(-1, self.sizes).sum(-1)
 
 
@@ -53,7 +53,7 @@ def acting_or_all(acting: Any) -> Any:
 
 
 class ActingRolloutBuffer(DictRolloutBuffer):
-    """Stable-Baselines3's rollout buffer, whose samples are only the steps of rows in which a sensor acts.
+    """Stable-Baselines3's rollout buffer with samples only of rows in which a sensor acts.
 
     Args:
         *args, **kwargs: see ``DictRolloutBuffer``.
@@ -120,7 +120,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
 
 
 class SensorRolloutBuffer(ActingRolloutBuffer):
-    """The same with rewards, values, likelihoods and advantages for every sensor, of which those that act are samples.
+    """Rollout buffer with rewards, values, likelihoods and advantages for every sensor that acts.
 
     Args:
         *args, **kwargs: see ``DictRolloutBuffer``; the observation's ``mask`` (n, m) says how many sensors there are.

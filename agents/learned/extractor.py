@@ -1,4 +1,4 @@
-"""The encoder as a Stable-Baselines3 features extractor."""
+"""Encoder as a Stable-Baselines3 features extractor."""
 
 from __future__ import annotations
 

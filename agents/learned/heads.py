@@ -108,7 +108,7 @@ class SensorValues(nn.ModuleList):
 
 
 class PairsCritic(nn.Module):
-    """Value of the scene by :class:`perception.AMCCritic` on every pair's feature, or what each sensor contributes.
+    """Value of the scene by :class:`perception.AMCCritic` on every pair's feature, or each sensor's share of it.
 
     Args:
         weight_dim: f, width of the features.

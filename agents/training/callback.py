@@ -1,4 +1,4 @@
-"""What happens around the rollouts of a training run: limits, curve, progress bar, signals."""
+"""Callback around the rollouts of a training run: clock, curve, progress bar, signals."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from envs.apis.sb3_env import DirectionalSensorVecEnv
 
 
 class TrainingProgress(BaseCallback):
-    """Keeps time and curve of a training, and shows a bar.
+    """Clock, curve and progress bar of a training.
 
     Args:
-        progress: how far the run has come; kept up to date.
+        progress: of the run, kept up to date.
         max_seconds: longest training time, earlier sittings of the run counted in; None: no limit.
         max_steps: most environment steps, earlier sittings counted in; None: no limit.
     """
@@ -41,14 +41,14 @@ class TrainingProgress(BaseCallback):
 
     @property
     def fraction(self) -> float:
-        """How much of the training is done, 0 to 1: of the limit that is nearer."""
+        """Share of the training that is done, 0 to 1, by the limit that is nearer."""
         by_time = self.progress.seconds / self.max_seconds if self.max_seconds else 0.0
         by_steps = self.model.num_timesteps / self.max_steps if self.max_steps else 0.0
         return min(1.0, max(by_time, by_steps))
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Stop the clock of the training while something else is done."""
+        """Stop the clock while something else is done."""
         self.tick()
         try:
             yield
@@ -89,7 +89,7 @@ class TrainingProgress(BaseCallback):
 
 @contextmanager
 def stop_on_signal() -> Iterator[threading.Event]:
-    """Give an event that the first Ctrl-C (or SIGTERM) sets; a second one interrupts as usual."""
+    """Yield an event that the first Ctrl-C (or SIGTERM) sets; a second one interrupts as usual."""
     stop = threading.Event()
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 

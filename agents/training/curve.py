@@ -1,4 +1,4 @@
-"""The training curve: how good the deterministic policy is from time to time, and the picture of it."""
+"""Training curve: evaluations of the deterministic policy during training, and their picture."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _METRICS = ("coverage", "rotation")
 
 
 class CurveEvaluation:
-    """Evaluates the deterministic policy at equal distances of a training.
+    """Evaluation of the deterministic policy at equal distances of a training.
 
     A point that would take more than a tenth of the training time so far is left out.
 
     Args:
-        trained: what is trained, as an agent, or as a level for an executor.
-        scenario: on which scene.
-        points: how many evaluations a training has; 0: none.
+        trained: the policy, as an agent, or as a level for an executor.
+        scenario: the scene.
+        points: number of evaluations in a training; 0: none.
         sub_steps: length of an episode, sub-steps, or of an executor's, steps.
-        progress: where the points are kept.
+        progress: keeps the points.
     """
 
     def __init__(

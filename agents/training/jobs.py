@@ -1,30 +1,24 @@
-"""The jobs of train.py: what each trains, with which options, on which scenes."""
+"""Jobs of train.py: the options of each and its environments."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from stable_baselines3 import A2C, PPO
-
 from agents.baselines.levels import EXECUTORS
-from agents.learned.attention_policy import AttentionPolicy
-from agents.learned.checkpoint import PolicyConfig
-from agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from agents.registry import load_executor
-from agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options, one_of
+from agents.training.options import Options, one_of
 from envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from envs.assigned_observation import PADDINGS
-from envs.observation import FEATURE_SETS, check_features
+from envs.observation import FEATURE_SETS
 from envs.scenario import Scenario
 from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS_PER_DECISION
 
 EXECUTOR_STEPS = 1_500_000
-"""How long the executor of a whole HiT-MAC is trained if nothing else is said, steps over all sensors."""
+"""Default length of the executor's training in `hit-mac`, steps over all sensors."""
 
 HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
     "goals_every": SUB_STEPS_PER_DECISION,
@@ -32,9 +26,7 @@ HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
     "centring": 0.2,
     "turn_cost": 0.03,
 }
-"""What the executor of a whole HiT-MAC is trained for, other than the executor of the paper's own task."""
-
-Learner = PPO | A2C
+"""Options of the executor's task in `hit-mac` that differ from the paper's."""
 
 
 @dataclass(frozen=True)
@@ -89,16 +81,16 @@ class ExecutorOptions(Options):
     learning_rate: float = 2e-3
     gamma: float = 0.9
     turn_cost: float = 0.015
-    """What a turn costs the sensor in training, 0 or more; the official task, which it is evaluated on, has 0.01."""
+    """Cost of a turn in training, 0 or more; the official task, for evaluation, has 0.01."""
     centring: float = 1.0
-    """What is lost if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the paper's, and the
+    """Loss of reward if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the paper's, and the
     official task's, is 1."""
     goals_every: int = 1
     """Steps between two choices of goals, 1 or more."""
     goal_share: float = 1.0
-    """The chance with which a target in range becomes a goal, 0 to 1; the paper's, and the official task's, is 1."""
+    """Chance that a target in range becomes a goal, 0 to 1; the paper's, and the official task's, is 1."""
     padding: str = "masked"
-    """How the goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
+    """Form in which goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
     row_id: bool = True
     """The feature target_id holds the number of the goal's row, as it does where the executor is used; no: the target's
     own in training, as in the released program."""
@@ -136,13 +128,13 @@ class ExecutorOptions(Options):
 
 @dataclass(frozen=True)
 class CoordinatorOptions(Options):
-    """Train HiT-MAC's coordinator: it assigns targets to sensors, which an executor, no longer trained, turns."""
+    """Train HiT-MAC's coordinator: it assigns targets to sensors; a frozen executor turns them."""
 
     job = "coordinator"
     default_limit = {"total_steps": 600_000}
 
     executor: str = "scripted"
-    """Who turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
+    """Executor that turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
     num_envs: int = 256
     features: tuple[str, ...] = FEATURE_SETS["frame"]
     attend_over: str = "axes"
@@ -156,9 +148,10 @@ class CoordinatorOptions(Options):
     final_entropy: float = 0.0
     max_grad_norm: float = 5.0
     by_sensor: bool = True
-    """Every sensor is judged by what it adds to the coverage; no: all by the task's reward, as in the paper."""
+    """Credit assignment by difference rewards: every sensor is judged by what it adds to the coverage. No: all by the
+    task's reward, as in the paper."""
     idle: str = "random"
-    """What a sensor with nothing assigned does: turns at random, as in the released program, or holds."""
+    """Action of a sensor with nothing assigned: random turns, as in the released program, or holds."""
     decision: int = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds, 1 or more."""
 
@@ -211,11 +204,11 @@ class CoordinatorOptions(Options):
 
 @dataclass(frozen=True)
 class HitMacOptions:
-    """Train HiT-MAC whole: an executor, then a coordinator with it, and evaluate both together.
+    """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
     The executor learns for how it will be used and not as in the paper: on the coordinator's scene, where targets move
     more slowly; with goals that hold for a decision and are a part of what is in range; and for seeing its goals rather
-    than for having them in the middle. Ctrl-C ends the training of the level that it is at.
+    than for having them in the middle. Ctrl-C ends the run; --resume goes on with it.
 
     What is not here keeps the default of the two jobs; train them one after the other to change it.
     """
@@ -239,7 +232,7 @@ class HitMacOptions:
     resume: bool = False
     """Go on with the run in run_dir."""
     features: str = "frame"
-    """frame: what one picture shows; hit-mac: the paper's four numbers; motion: the coordinator sees velocities too."""
+    """frame: features of a single frame; hit-mac: the paper's features; motion: the coordinator sees velocities too."""
     num_envs: int = 256
     """Scenes simulated side by side, 1 to 65536."""
     weight_dim: int = 64
@@ -255,7 +248,7 @@ class HitMacOptions:
             raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
 
     def level_jobs(self, run_dir: Path) -> tuple[ExecutorOptions, CoordinatorOptions]:
-        """The options of the two jobs, whose runs lie in `run_dir`."""
+        """Return the options of the two jobs, whose runs lie in `run_dir`."""
         if self.features not in FEATURE_SETS:
             raise ValueError(f"--features is {self.features}; it must be {one_of(FEATURE_SETS)}")
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
@@ -287,56 +280,11 @@ class HitMacOptions:
 
 
 JOBS: dict[str, type[Options]] = {job.job: job for job in (CoverageOptions, ExecutorOptions, CoordinatorOptions)}
-"""The jobs that train one policy, by name."""
-
-
-def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
-    """The learner, its scenes, and what a checkpoint says of them."""
-    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
-    network = {
-        name: getattr(options, name)
-        for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies")
-    }
-    if options.critic is not None:
-        network["critic"] = options.critic
-    if options.credit != "team":
-        network["credit"] = options.credit
-    config = PolicyConfig(
-        policy=network,
-        features=check_features(options.features),
-        scenario=scenario,
-        training_seeds=(first_seed, first_seed + options.num_envs - 1),
-        task=options.job.capitalize(),
-        options=options.task_options(),
-    )
-    venv = options.make(scenario)
-    shared: dict[str, Any] = {
-        "policy_kwargs": dict(network),  # which A2C adds to
-        "n_steps": options.rollout_steps,
-        "learning_rate": options.learning_rate,
-        "gamma": options.gamma,
-        "gae_lambda": options.gae_lambda,
-        "ent_coef": options.entropy,
-        "max_grad_norm": options.max_grad_norm,
-        "seed": options.seed,
-        "device": "cpu",
-        "rollout_buffer_class": SensorRolloutBuffer if options.credit == "sensors" else ActingRolloutBuffer,
-        "rollout_buffer_kwargs": {"acting": venv.acting},
-    }
-    model: Learner
-    if options.algorithm == "a2c":
-        model = A2C(AttentionPolicy, venv, **shared)
-    else:
-        batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
-        with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
-            warnings.filterwarnings("ignore", "You have specified a mini-batch size")
-            model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
-    venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
-    return model, venv, config
+"""Jobs that train one policy, by name."""
 
 
 def with_limits(options: Options) -> Options:
-    """The same, with the job's default limit if it has none."""
+    """Return the options with the job's default limit if they have none."""
     if options.minutes is None and options.total_steps is None:
         return dataclasses.replace(options, **options.default_limit)
     return options

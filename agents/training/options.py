@@ -1,4 +1,4 @@
-"""What every job of train.py can be told: one field and one line of help for each option."""
+"""Options that all jobs of train.py share: one field and one line of help each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_ENVS = 2**16
 
 @dataclass(frozen=True)
 class Options:
-    """What every job can be told."""
+    """Options of every job."""
 
     job: ClassVar[str]
     default_limit: ClassVar[dict[str, Any]]
@@ -42,21 +42,21 @@ class Options:
     seed: int = 0
     """Seed of networks and scenes, 0 to 1000000."""
     run_dir: Path | None = None
-    """Where the results go; a new directory. None: runs/ and the date and time."""
+    """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False
     """Go on with the run in run_dir, from its last checkpoint and with its options."""
     features: tuple[str, ...] = DEFAULT_FEATURES
-    """Observation features: the name of a set (hit-mac: the paper's four numbers; frame: what one picture shows;
+    """Observation features: the name of a set (hit-mac: the paper's; frame: those of a single frame;
     motion: velocities too) or names; a wrong one lists the known."""
     algorithm: str = "ppo"
     """ppo, or a2c, the synchronous form of the paper's A3C; it knows no batch_size and no epochs."""
     encoder: str = "attention"
-    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, for the numbers of sensors and targets
-    that it was trained on alone."""
+    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, only for the numbers of sensors and
+    targets that it was trained on."""
     attend_over: str = "agents"
-    """What attention is over: agents, targets, pairs or axes."""
+    """Axis of attention: agents, targets, pairs or axes."""
     pooling: str = "sum"
-    """How features are pooled: sum, the paper's, or mean."""
+    """Pooling of features: sum, the paper's, or mean."""
     embed_layers: int = 1
     """Linear maps before the attention, 1 or more."""
     frequencies: int = 0
@@ -84,7 +84,7 @@ class Options:
     final_entropy: float = 0.003
     """The same at the end; it changes linearly."""
     max_grad_norm: float = 0.5
-    """Gradients are cut to this norm, over 0."""
+    """Clip the gradient norm at this value, over 0."""
     save_every: float = 15.0
     """Seconds of training between two checkpoints, 0 or more."""
     curve_points: int = 12
@@ -105,10 +105,10 @@ class Options:
             raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
 
     def check_on(self, scenario: Scenario) -> None:
-        """Raise ValueError for what does not fit the scenario."""
+        """Raise ValueError for options that do not fit the scenario."""
 
     def allowed(self) -> dict[str, tuple[bool, str]]:
-        """Of every option that has a range, whether it is in it, and the range in words."""
+        """Return for every option that has a range whether it is in it, and the range in words."""
         return {
             "minutes": (self.minutes is None or 0 < self.minutes < math.inf, "over 0"),
             "total_steps": (self.total_steps is None or self.total_steps >= 1, "1 or more"),
@@ -138,12 +138,12 @@ class Options:
         }
 
     def resumed(self) -> Self:
-        """The same, to go on with the run."""
+        """Return the same options, to go on with the run."""
         return dataclasses.replace(self, resume=True)
 
     @property
     def credit(self) -> str:
-        """Whose reward the learner goes by."""
+        """Credit assignment: ``"team"`` or ``"sensors"``."""
         return "team"
 
     @property
@@ -152,14 +152,14 @@ class Options:
         return self.episode_steps
 
     def task_options(self) -> dict[str, Any]:
-        """What a checkpoint says of the task; see :class:`agents.learned.checkpoint.PolicyConfig`."""
+        """Return the task's entry in a checkpoint; see :class:`agents.learned.checkpoint.PolicyConfig`."""
         return {}
 
     def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
-        """The scenes to train on."""
+        """Return the environments to train on."""
         raise NotImplementedError
 
 
 def one_of(names: Any) -> str:
-    """The names that there are to choose from, in words."""
+    """Return the words for a choice of names."""
     return f"one of {', '.join(names)}"

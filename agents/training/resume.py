@@ -1,4 +1,4 @@
-"""A training run as one file, so that it goes on after an interruption as if there had been none.
+"""State of a training run as one file, from which it goes on as if never interrupted.
 
 The file holds tensors only (safetensors): policy, optimizer, simulator, both random generators, progress.
 """
@@ -24,18 +24,18 @@ CURVE = 5
 
 @dataclass
 class Progress:
-    """How far a training run has come."""
+    """Progress of a training run."""
 
     seconds: float = 0.0
     """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
-    """Of every rollout: environment steps and seconds so far, its mean coverage, rotation and reward."""
+    """Points of the exploring policy, one a rollout: steps and seconds so far, mean coverage, rotation and reward."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
     """The same of the deterministic policy, from time to time."""
 
 
 def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
-    """Write everything that the rest of the run depends on. Call it between two rollouts."""
+    """Write everything that the rest of the run depends on; call it between two rollouts."""
     arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(model.policy).items()}
     for number, moments in model.policy.optimizer.state_dict()["state"].items():
         arrays |= {f"optimizer/{number}/{name}": tensor.cpu().numpy() for name, tensor in moments.items()}
@@ -59,7 +59,7 @@ def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
 
 
 def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
-    """Put a model and an environment, made with the run's options, where :func:`save_training` found them.
+    """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`.
 
     Raises:
         ValueError: the file is damaged or belongs to another run; the message names file and reason.

@@ -1,4 +1,4 @@
-"""The directories of training runs: made with their configuration in them, and found again to go on."""
+"""Directories of training runs, made with their configuration in them and found again to go on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agents.training.jobs import CoordinatorOptions, HitMacOptions, Options, wit
 from envs.files import write_text
 from envs.scenario import Scenario, load_scenario
 
-# What may change when a run is resumed; all the rest is the run's own.
+# Options that may change when a run is resumed.
 LIMITS = {
     "minutes",
     "total_steps",
@@ -81,7 +81,7 @@ def prepare(
 
 
 def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list[Any]) -> None:
-    """Write the configuration of a run; where it lies is no part of it."""
+    """Write the configuration of a run, without the place where it lies."""
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run_dir", "resume")}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
     written = {"job": options.job, "options": plain, "scenario": scenario.to_dict(), "sittings": sittings}
@@ -89,19 +89,19 @@ def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list
 
 
 def _has_executor(options: Options | HitMacOptions) -> bool:
-    """Whether the run is a coordinator's with a learned executor."""
+    """Return whether the run is a coordinator's with a learned executor."""
     return isinstance(options, CoordinatorOptions) and options.executor != "scripted"
 
 
 def _with_own_executor(options: AnyOptions, run_dir: Path) -> AnyOptions:
-    """The same, with the run's own copy of its executor."""
+    """Return the options with the run's own copy of its executor."""
     own = run_dir / "checkpoint" / EXECUTOR
     changes: dict[str, Any] = {"executor": str(own)} if _has_executor(options) and own.is_dir() else {}
     return dataclasses.replace(options, **changes)
 
 
 def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -> tuple[AnyOptions, Scenario, Path]:
-    """The options of the run to go on with; only its limits may be given again."""
+    """Return the options of the run to go on with; only its limits may be given again."""
     assert asked.run_dir is not None
     path = asked.run_dir / "config.yaml"
     if not path.is_file():
@@ -132,7 +132,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
 
 
 def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
-    """Whether another name or path stands for what the run has."""
+    """Return whether another name or path means the scenario or the executor that the run has."""
     if name == "scenario":
         return load_scenario(given) == scenario
     own = run_dir / "checkpoint" / EXECUTOR
@@ -140,5 +140,5 @@ def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
 
 
 def _limits(options: AnyOptions) -> dict[str, Any]:
-    """What a sitting may change."""
+    """Return the options that a sitting may change."""
     return {field.name: getattr(options, field.name) for field in dataclasses.fields(options) if field.name in LIMITS}

@@ -1,0 +1,63 @@
+"""Learners: Stable-Baselines3's PPO and A2C with the attention policy."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from stable_baselines3 import A2C, PPO
+
+from agents.learned.attention_policy import AttentionPolicy
+from agents.learned.checkpoint import PolicyConfig
+from agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
+from agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
+from envs.apis.sb3_env import DirectionalSensorVecEnv
+from envs.observation import check_features
+from envs.scenario import Scenario
+
+Learner = PPO | A2C
+
+
+def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
+    """Return the learner, its environments and the metadata of its checkpoints."""
+    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    network = {
+        name: getattr(options, name)
+        for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies")
+    }
+    if options.critic is not None:
+        network["critic"] = options.critic
+    if options.credit != "team":
+        network["credit"] = options.credit
+    config = PolicyConfig(
+        policy=network,
+        features=check_features(options.features),
+        scenario=scenario,
+        training_seeds=(first_seed, first_seed + options.num_envs - 1),
+        task=options.job.capitalize(),
+        options=options.task_options(),
+    )
+    venv = options.make(scenario)
+    shared: dict[str, Any] = {
+        "policy_kwargs": dict(network),  # which A2C adds to
+        "n_steps": options.rollout_steps,
+        "learning_rate": options.learning_rate,
+        "gamma": options.gamma,
+        "gae_lambda": options.gae_lambda,
+        "ent_coef": options.entropy,
+        "max_grad_norm": options.max_grad_norm,
+        "seed": options.seed,
+        "device": "cpu",
+        "rollout_buffer_class": SensorRolloutBuffer if options.credit == "sensors" else ActingRolloutBuffer,
+        "rollout_buffer_kwargs": {"acting": venv.acting},
+    }
+    model: Learner
+    if options.algorithm == "a2c":
+        model = A2C(AttentionPolicy, venv, **shared)
+    else:
+        batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
+        with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
+            warnings.filterwarnings("ignore", "You have specified a mini-batch size")
+            model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
+    venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
+    return model, venv, config
