@@ -1,33 +1,59 @@
-"""What the README shows, works."""
+"""The README and the pages under docs: their examples run, and what they name exists."""
 
+import dataclasses
 import os
+import pkgutil
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 
 from agents import PolicyConfig, save_policy
+from agents.evaluate.__main__ import Options as EvaluateOptions
 from agents.learned.checkpoint import build_policy
+from agents.training.jobs import JOBS, HitMacOptions
 from envs import DEFAULT_FEATURES, load_scenario
+from envs.__main__ import main as show_scenes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+BLOCKS = {
+    f"{page}, {number}": block
+    for page, text in PAGES.items()
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+}
+TINY = ["--total-steps", "32", "--num-envs", "2", "--episodes", "1", "--episode-steps", "2", "--weight-dim", "8"]
+
+
+def save(folder, task="Coverage"):
+    """Save an untrained policy of a task as a checkpoint."""
+    scenario = load_scenario("hit-mac-6x9")
+    config = PolicyConfig(
+        policy={"weight_dim": 8}, features=DEFAULT_FEATURES, scenario=scenario, training_seeds=(2**40, 2**40), task=task
+    )
+    save_policy(folder / "checkpoint", build_policy(config, scenario), config)
+
+
+def test_the_readme_is_short_and_links_every_page():
+    assert len(README.splitlines()) <= 250
+    for page in PAGES.keys() - {"README.md"}:
+        assert f"]({page})" in README, page
 
 
 def test_there_are_examples():
-    assert len(BLOCKS) >= 6
+    assert len(BLOCKS) >= 10
 
 
-@pytest.mark.parametrize("number", range(len(BLOCKS)))
-def test_an_example_runs(number, tmp_path):
+@pytest.mark.parametrize("example", BLOCKS)
+def test_an_example_runs(example, tmp_path):
     """Alone, in a process of its own, with nothing added: as a stranger would run it."""
-    scenario = load_scenario("hit-mac-6x9")
-    config = PolicyConfig(policy={}, features=DEFAULT_FEATURES, scenario=scenario, training_seeds=(2**40, 2**40))
-    save_policy(tmp_path / "runs" / "six-nine" / "checkpoint", build_policy(config, scenario), config)
-    shortened = BLOCKS[number]
+    save(tmp_path / "runs" / "six-nine")
+    shortened = BLOCKS[example]
     for long, short in {"learn(500_000)": "learn(512)", "VecEnv(256)": "VecEnv(16)", "range(1010)": "range(3)"}.items():
         shortened = shortened.replace(long, short)
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
@@ -37,6 +63,59 @@ def test_an_example_runs(number, tmp_path):
     assert ended.returncode == 0, ended.stderr
 
 
-def test_every_package_and_file_named_is_there():
-    for name in re.findall(r"`((?:perception|envs|agents|tests|benchmarks)[/\w.]*\.(?:py|yaml))`", README):
-        assert (ROOT / name).is_file(), name
+@pytest.mark.parametrize("page", PAGES)
+def test_every_file_and_link_is_there(page):
+    packages = "perception|envs|agents|tests|benchmarks|examples|docs"
+    for name in re.findall(rf"`((?:{packages})/[/\w.]*|train\.py)`", PAGES[page]):
+        assert (ROOT / name).exists(), name
+    for link in re.findall(r"\]\((?!https?:)([^)]+)\)", PAGES[page]):
+        path, _, section = link.partition("#")
+        target = (ROOT / page).parent / path if path else ROOT / page
+        assert target.is_file(), link
+        headings = re.findall(r"^#+ (.+)$", target.read_text(), re.MULTILINE) if section else []
+        assert not section or section in [re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_module_named_is_there(page):
+    for name in re.findall(r"`((?:perception|envs|agents)(?:\.\w+)+)`", PAGES[page]):
+        assert pkgutil.resolve_name(name) is not None
+
+
+def test_every_room_is_on_the_map():
+    for package in ("perception", "envs", "agents"):
+        for path in (ROOT / package).rglob("__init__.py"):
+            assert f"| `{path.parent.relative_to(ROOT)}/` |" in README
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_option_is_one(page, capsys):
+    with pytest.raises(SystemExit):
+        show_scenes(["--help"])
+    known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
+    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions):
+        known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
+    for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):
+        assert name.removeprefix("no-") in known, name
+
+
+@pytest.mark.slow
+def test_the_list_of_a_run_is_complete(tmp_path):
+    table = re.search(r"\| file \| content \|\n(.*?)\n\n", README, re.DOTALL)
+    listed = {name for row in table[1].splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
+    save(tmp_path / "executor", "Executor")
+    options = ["coordinator", "--executor", "executor", "--run-dir", "run", "--scenario", "hit-mac-6x9", *TINY]
+    command = [sys.executable, str(ROOT / "train.py"), *options]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    left = {str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    assert {"tensorboard/" if name.startswith("tensorboard/") else name for name in left} == listed
+
+
+def test_the_citation_is_of_this_version():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert (citation["version"], citation["license"]) == (project["version"], project["license"])
+    assert f"version = {{{project['version']}}}" in README
+    assert citation["title"] in README
+    assert citation["references"][0]["title"] in README
