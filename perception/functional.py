@@ -219,7 +219,7 @@ def _in_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, c
     """Dot-product attention written out for some queries at a time; a backward pass computes their scores again."""
     length, keys = query.shape[-2], key.shape[-2]
     lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    rows = min(max(_BLOCK // (lead.numel() * keys), 32), 256)
+    rows = min(max(_BLOCK // max(lead.numel() * keys, 1), 32), 256)
     recompute = torch.is_grad_enabled() and not is_transformed(query, key, value)
     outputs = []
     for first in range(0, length, rows):
@@ -255,8 +255,11 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """`x` (..., L, d) with zeros for what is not finite in tokens at which nobody may look (`seen` (..., L) False)."""
-    return torch.where(seen.unsqueeze(-1) | x.isfinite(), x, 0.0)
+    """`x` (..., L, d) with zeros for numbers too large to be squared, or NaN, where nobody looks (`seen` (..., L) False).
+
+    A larger one would be infinite after the next linear map, or in a score, and infinity times a weight of 0 is NaN.
+    """
+    return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 # A block of rows of the table of scores has about so many of them, and so many rows at least. It depends on the length
 # alone: the sums of a sequence are taken in the same order in every batch.
@@ -31,8 +32,9 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
         bound: the largest absolute value that a score can have; any number will do.
 
     Returns:
-        g (..., L), in double precision where the device has it. Values, gradients and forward-mode derivatives take
-        memory that grows with L; second derivatives, and what is compiled or exported, with L squared.
+        g (..., L), in double precision where the device has it. Values and gradients, and forward-mode derivatives that
+        are not recorded for a backward pass, take memory that grows with L; second derivatives, and what is compiled or
+        exported, with L squared.
     """
     double = torch.float32 if query.device.type == "mps" else torch.float64
     if query.dtype in (torch.float16, torch.bfloat16):  # exp() would multiply the rounding of a score in these
@@ -41,6 +43,8 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     there = None if mask is None else mask.to(double)
     if torch.compiler.is_compiling():  # a program for every length has no number of blocks
         return _value(query, key, added, there, bound, [slice(None)])
+    if forward_ad._current_level >= 0:  # a function of one's own has forward-mode derivatives of the first order only
+        return _value(query, key, added, there, bound, _blocks(query))
     result: Tensor = _PrefixSums.apply(query, key, added, there, bound)
     return result
 
@@ -58,7 +62,6 @@ class _PrefixSums(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
         *tensors, ctx.bound = inputs
         ctx.save_for_backward(*tensors)
-        ctx.save_for_forward(*tensors)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -83,21 +86,6 @@ class _PrefixSums(torch.autograd.Function):
             # In place, since pieces kept for later would lie in holes that a block leaves, which then needs new ones.
             of_query[..., block, :] = of_rows
         return of_query, of_key, of_added.squeeze(-2), None, None
-
-    @staticmethod
-    def jvp(ctx: Any, of_query: Tensor, of_key: Tensor, of_added: Tensor, of_there: Any, of_bound: None) -> Tensor:
-        query, key, added, there = ctx.saved_tensors
-        added, of_added = added.unsqueeze(-2), of_added.unsqueeze(-2)
-        total = added * 0.0
-        for block in _blocks(query):
-            rows = query[..., block, :]
-            of_scores = (of_query[..., block, :] @ key.mT + rows @ of_key.mT).to(added.dtype)
-            for powers, sums, reached in _levels(rows, key, there, ctx.bound, block):
-                means = (powers * added).cumsum(-1) / sums
-                of_means = (powers * (of_scores * added + of_added)).cumsum(-1)
-                of_means = (of_means - means * (powers * of_scores).cumsum(-1)) / sums
-                total = total + (of_means * reached).sum(-2, keepdim=True)
-        return total.squeeze(-2)
 
 
 def _value(

@@ -27,50 +27,36 @@ from perception.functional import (
 POOLINGS = ("sum", "mean", "max", "attention")
 """How a sequence of outputs becomes one."""
 
-# From this many numbers of input on, the three maps of the tanh-projected layer are one function with a gradient of its
-# own; under it the start of that function costs more than it saves.
+# From this many numbers of input on, each map of the tanh-projected layer is one function with a gradient of its own;
+# under it the start of that function costs more than it saves.
 _ONE_FUNCTION_FROM = 2**16
 
 
-class _TanhMaps(torch.autograd.Function):
-    """``tanh(x W_i^T + b_i)`` for the three maps of one x (N, d), faster than apart.
+class _TanhMap(torch.autograd.Function):
+    """``tanh(x W^T + b)`` of x (N, d), faster than in two steps.
 
     PyTorch's tanh takes six times as long on a CPU as its sigmoid, and ``tanh(u) = 2 sigmoid(2 u) - 1``, which is good
-    to the rounding of 1; the gradients of the three maps by x are added up in the matrix product, without a tensor for
-    each.
+    to the rounding of 1.
     """
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, *maps: Tensor) -> tuple[Tensor, ...]:
-        weights, biases = maps[:3], maps[3:]
-        outputs = tuple(
-            torch.addmm(bias + bias, x, (weight + weight).t()).sigmoid_().mul_(2.0).sub_(1.0)
-            for weight, bias in zip(weights, biases, strict=True)
-        )
-        ctx.save_for_backward(x, *weights, *outputs)
-        ctx.set_materialize_grads(False)
-        return outputs
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        output = torch.addmm(bias + bias, x, (weight + weight).t()).sigmoid_().mul_(2.0).sub_(1.0)
+        ctx.save_for_backward(x, weight, output)
+        return output
 
     @staticmethod
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        x, *rest = ctx.saved_tensors
-        needed = ctx.needs_input_grad
-        of_x = None
-        of_maps: list[Tensor | None] = [None] * 6
-        # Whether the gradient itself is to be differentiated or mapped over: then nothing is done in place.
-        again = torch.is_grad_enabled() or is_transformed(*(one for one in gradients if one is not None))
-        for i, (gradient, weight, output) in enumerate(zip(gradients, rest[:3], rest[3:], strict=True)):
-            if gradient is None:  # nothing was made of this map
-                continue
-            inner = gradient * (1.0 - output * output) if again else torch.ops.aten.tanh_backward(gradient, output)
-            if needed[0]:
-                if of_x is not None and not again:
-                    of_x.addmm_(inner, weight)
-                else:
-                    of_x = inner @ weight if of_x is None else of_x + inner @ weight
-            of_maps[i] = inner.t() @ x if needed[1 + i] else None
-            of_maps[3 + i] = inner.sum(0) if needed[4 + i] else None
-        return of_x, *of_maps
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        x, weight, output = ctx.saved_tensors
+        of_x, of_weight, of_bias = ctx.needs_input_grad
+        # The gradient itself is to be differentiated or mapped over: PyTorch's fused one is not for that.
+        again = torch.is_grad_enabled() or is_transformed(gradient)
+        inner = gradient * (1.0 - output * output) if again else torch.ops.aten.tanh_backward(gradient, output)
+        return (
+            inner @ weight if of_x else None,
+            inner.t() @ x if of_weight else None,
+            inner.sum(0) if of_bias else None,
+        )
 
 
 def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
@@ -87,7 +73,7 @@ def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
 
 
 def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
-    """Whether the three maps of x may be computed together: here and now, on a CPU, from plain linear maps."""
+    """Whether each map of x and its tanh may be one function: here and now, on a CPU, from plain linear maps."""
     return (
         x.numel() >= _ONE_FUNCTION_FROM
         and type(x) in (Tensor, nn.Parameter)
@@ -212,10 +198,11 @@ class AttentionLayer(nn.Module):
         """q, k, v, (..., L, weight_dim) or with several heads (..., num_heads, L, weight_dim / num_heads)."""
         maps = (self.Q, self.K, self.V)
         if _in_one_function(x, maps):
-            flat = _TanhMaps.apply(
-                x.reshape(-1, self.feature_dim), *(linear.weight for linear in maps), *(linear.bias for linear in maps)
+            flat = x.reshape(-1, self.feature_dim)
+            query, key, value = (
+                _TanhMap.apply(flat, linear.weight, linear.bias).view(*x.shape[:-1], linear.out_features)
+                for linear in maps
             )
-            query, key, value = (one.view(*x.shape[:-1], one.shape[-1]) for one in flat)
         else:
             query, key, value = maps[0](x).tanh(), maps[1](x).tanh(), maps[2](x).tanh()
         if self.num_heads > 1:

@@ -229,6 +229,20 @@ def test_leading_axes_broadcast(leads, score, length):
         torch.testing.assert_close(weights, scores.masked_fill(~m, -torch.inf).softmax(-1).nan_to_num())
 
 
+@pytest.mark.parametrize("length", [0, 1, 255, 256, 257])
+@pytest.mark.parametrize("name", masks(1))
+@pytest.mark.parametrize("causal", [False, True])
+def test_an_empty_batch_has_derivatives_of_any_order(causal, name, length):
+    mask = masks(length)[name]
+    inputs = [random(0, length, 3).requires_grad_() for _ in range(3)]
+    output, _ = attend(*inputs, mask=mask if mask is None or mask.ndim == 2 else mask[:1], causal=causal)
+    assert output.shape == (0, length, 3)
+    for one in torch.autograd.grad(output.sum(), inputs, create_graph=True):
+        assert one.shape == (0, length, 3)
+        if one.requires_grad:
+            torch.autograd.grad(one.sum(), inputs, retain_graph=True, allow_unused=True)
+
+
 def test_the_output_may_be_changed_in_place():
     x = random(300, 4).requires_grad_()
     for causal in (False, True):

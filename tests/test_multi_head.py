@@ -70,7 +70,7 @@ def test_learned_queries_for_a_batch_of_keys(score, length):
 
 
 @pytest.mark.parametrize("length", [5, 255, 257])
-@pytest.mark.parametrize("what", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("what", [torch.nan, torch.inf, -torch.inf, 1e308])
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("score", [None, *SCORES])
 def test_masked_keys_may_hold_anything(score, causal, what, length):
@@ -98,7 +98,7 @@ def test_masked_keys_may_hold_anything(score, causal, what, length):
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
 @pytest.mark.parametrize("length", [5, 255, 257])
-@pytest.mark.parametrize("what", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("what", [torch.nan, torch.inf, -torch.inf, 1e308])
 @pytest.mark.parametrize("form", ["key_mask", "keras", "pairwise", "causal"])
 def test_masked_tokens_may_hold_anything(form, what, length, make):
     torch.manual_seed(0)

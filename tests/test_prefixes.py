@@ -10,6 +10,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import perception.prefixes as prefixes
 from perception import AMCCritic
 from perception.prefixes import prefix_sums
+from tests.derivatives import WAYS
 
 LEADS = [(), (2,), (3, 2), (2, 1, 2)]
 WIDTHS = [1, 2, 31, 32, 33, 128, 255, 256, 257, 511, 512, 513, 720, 1024, 2048]
@@ -137,6 +138,32 @@ def test_every_kind_of_derivative(masked, limit, monkeypatch):
         hessian = torch.func.hessian(lambda *x: ours(*x).sin().sum(), argument)(*plain)
         expected = torch.autograd.functional.hessian(lambda *x: theirs(*x).sin().sum(), plain)[argument][argument]
         torch.testing.assert_close(hessian, expected)
+
+
+@pytest.mark.parametrize("length", [5, 40])
+@pytest.mark.parametrize("way", WAYS)
+def test_derivatives_in_every_way(way, length, monkeypatch):
+    """By three numbers t of z = base + t . directions; derivatives of derivatives too."""
+    small_blocks(monkeypatch, 16)
+    made = AMCCritic(4).double()
+    base, directions = torch.randn(length, 4).double(), torch.randn(3, length, 4).double()
+    mask = torch.rand(length) > 0.3
+    one, other = (
+        WAYS[way](lambda t, form=form: form(base + torch.tensordot(t, directions, 1)).sin())
+        for form in (lambda z: made(z, mask), lambda z: written_out(made, z, mask))
+    )
+    torch.testing.assert_close(one, other)
+
+
+def written_out(made, z, mask):
+    """The critic's value, whole tables at once."""
+    query, key, value = made.attention.project(z)
+    of_prefix, of_pair = made.linear.weight.squeeze(0).split((made.weight_dim, made.feature_dim))
+    powers = (query @ key.mT).exp() * mask
+    sums = (powers * (value @ of_prefix)).cumsum(-1) / powers.cumsum(-1).clamp(min=1e-30)
+    prefixes = (sums.triu() * mask.unsqueeze(-1)).sum(-2)
+    earlier = torch.cat((torch.zeros_like(prefixes[:1]), prefixes[:-1]))
+    return ((earlier + z @ of_pair + made.linear.bias) * mask).sum()
 
 
 @pytest.mark.parametrize("masked", [False, True])

@@ -8,7 +8,7 @@ from torch.nn.utils import parametrizations, parametrize, prune
 from perception import AttentionLayer
 from tests.derivatives import WAYS
 
-# Scenes of 4 tokens of 16 numbers, around 65,536 numbers, where one function takes the three maps' place.
+# Scenes of 4 tokens of 16 numbers, around 65,536 numbers, where one function takes the place of a map and its tanh.
 BATCHES = [1, 1023, 1024, 1025]
 
 
@@ -176,6 +176,21 @@ def test_a_batch_of_gradients_through_the_maps_alone(create_graph, length):
     half = len(found) // 2
     for ours, theirs in zip(found[:half], found[half:], strict=True):
         for one, other in zip(ours, theirs, strict=True):
+            torch.testing.assert_close(one, other)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0), (1,)])
+def test_maps_are_differentiated_one_after_the_other(order, batch):
+    """As what was computed apart can be, without retaining the graph of the first for the second."""
+    net, x = layer().double(), torch.randn(batch, 4, 16).double().requires_grad_()
+    maps = net.project(x)
+    for number in order:
+        linear = (net.Q, net.K, net.V)[number]
+        inputs = [x, linear.weight, linear.bias]
+        found = torch.autograd.grad(maps[number].sum(), inputs)
+        expected = torch.autograd.grad(linear(x).tanh().sum(), inputs)
+        for one, other in zip(found, expected, strict=True):
             torch.testing.assert_close(one, other)
 
 
