@@ -1,8 +1,8 @@
 """Directional sensor networks: a fast batched simulator and its environments.
 
 ``import envs`` registers ``dsn/Coverage-v0``, ``dsn/Executor-v0`` and ``dsn/Coordinator-v0`` with gymnasium, for
-``gymnasium.make`` and ``gymnasium.make_vec``. The Stable-Baselines3 shells are in :mod:`envs.apis.sb3_env` and are
-imported from there, since Stable-Baselines3 brings torch.
+``gymnasium.make`` and ``gymnasium.make_vec``. The Stable-Baselines3 environments are imported from
+:mod:`envs.apis.sb3_env`, since Stable-Baselines3 imports torch.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ for _task, (_, _steps) in TASKS.items():
 def parallel_env(
     task: str = "Coverage", *, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
 ) -> DirectionalSensorParallelEnv:
-    """One scene as a PettingZoo ParallelEnv, every sensor an agent (needs the extra `pettingzoo`).
+    """Make one scene as a PettingZoo ParallelEnv, every sensor an agent (requires the extra `pettingzoo`).
 
     Args:
         task: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``.
-        max_episode_steps: None: the task's own, 1010, 101 or 101.
+        max_episode_steps: steps after which an episode is truncated; None: the task's default, 1010, 101 or 101.
         render_mode: ``"rgb_array"``, ``"human"`` or None.
-        **options: the task's (see :mod:`envs.tasks`): `scenario`, `features`, ...
+        **options: options of the task (see :mod:`envs.tasks`): `scenario`, `features`, ...
 
     Raises:
-        ValueError: an unknown task (the known are listed) or an option out of its range.
+        ValueError: an unknown task (the message lists the known) or an option out of its range.
         ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
     """
     from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv

@@ -1,4 +1,4 @@
-"""``python -m envs`` lists the scenarios and environments; with a scenario's name it shows, films or draws one."""
+"""Command line ``python -m envs``: list the scenarios and environments, or show, film or draw one scenario."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ _STEPS_SHOWN = 200
 
 
 _TASKS = {
-    "Coverage": "every sensor turns at every sub-step, to cover the targets",
-    "Executor": "the same, every sensor for goal targets of its own",
-    "Coordinator": "targets are assigned to sensors for ten sub-steps",
+    "Coverage": "turn every sensor at every sub-step, to cover the targets",
+    "Executor": "turn every sensor towards its own goal targets",
+    "Coordinator": "assign targets to sensors for ten sub-steps",
 }
 
 
 def _listing() -> str:
-    lines = ["environments (their specification: the docstrings of envs.apis.gym_env)"]
+    lines = ["environments (specified in the docstrings of envs.apis.gym_env)"]
     lines += [f"  dsn/{name + '-v0':<15} {steps:>4} steps; {_TASKS[name]}" for name, (_, steps) in TASKS.items()]
-    lines += ["", "scenarios (any also with sizes, as in hit-mac-6x9)"]
+    lines += ["", "scenarios (each also with sizes: hit-mac-6x9)"]
     for name in presets():
         scene = load_scenario(name)
         ranges = ((scene.min_sensors, scene.num_sensors), (scene.min_targets, scene.num_targets))
         sizes = " x ".join(f"{low}-{most}" if low else f"{most}" for low, most in ranges)
         discs = scene.random_discs + len(scene.discs)
         notes = ["zoom"] * bool(scene.zoom) + [f"{discs} discs"] * bool(discs)
-        placement = "anywhere" if scene.placement == "random" else f"in {scene.placement}"
+        placement = "at random" if scene.placement == "random" else f"in {scene.placement}"
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
         lines.append(f"  {name:<17} {sizes:>9}  arena {2 * scene.arena:>4g} across; {about}")
-    lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   shows, films or draws one"]
+    lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
     return "\n".join(lines)
 
 
 def _action(agent: str, env: gymnasium.Env) -> np.ndarray:
-    """What the agent does: `random` anything allowed, `still` nothing."""
+    """Return the agent's action: a random one for `random`, zeros for `still`."""
     action = env.action_space.sample()
     return action if agent == "random" else np.zeros_like(action)
 
@@ -47,12 +47,12 @@ def _action(agent: str, env: gymnasium.Env) -> np.ndarray:
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(prog="python -m envs", description="List the scenarios, or show one.")
-    parser.add_argument("scenario", nargs="?", help="a preset's name, also with sizes, or a YAML file; none: list them")
-    parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="the environment's task")
-    parser.add_argument("--agent", choices=("random", "still"), default="random", help="who acts")
+    parser.add_argument("scenario", nargs="?", help="preset, also with sizes, or YAML file; omit to list the presets")
+    parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="task of the environment (Coverage)")
+    parser.add_argument("--agent", choices=("random", "still"), default="random", help="agent that acts (random)")
     parser.add_argument("--film", metavar="OUT.gif", help="write a film")
     parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
-    parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"how many steps ({_STEPS_SHOWN})")
+    parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 or more ({_STEPS_SHOWN})")
     parser.add_argument("--size", type=int, default=480, help="height and width of film and picture, pixels (480)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
     options = parser.parse_args(arguments)

@@ -1,4 +1,4 @@
-"""What an executor is shown: of every sensor the targets assigned to it."""
+"""Observations of an executor: for every sensor, the targets assigned to it."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from envs.kernels import assignment
 from envs.kernels.physics import KEEP, STAY
 
 PADDINGS = ("attended", "masked", "unfiltered")
-"""How the m rows of a sensor show the targets assigned to it; see :func:`mask_unassigned`."""
+"""Layouts of the assigned targets in the m rows of a sensor; see :func:`mask_unassigned`."""
 
 
 def mask_unassigned(
     shown: dict[str, np.ndarray], assigned: np.ndarray, padding: str, row_id: int = -1
 ) -> dict[str, np.ndarray]:
-    """The assigned targets of every sensor, as an executor is shown them.
+    """Return the observation of an executor: the assigned targets of every sensor.
 
-    ``"attended"`` and ``"masked"`` pack the rows of the assigned targets to the front of each sensor's and put zeros
-    behind them; the mask says 1 throughout, as in the released program, or tells the two apart. ``"unfiltered"``, the
-    paper's ablation, leaves all rows in place and adds a feature that is 1 for the assigned.
+    ``"attended"`` and ``"masked"`` pack each sensor's rows of assigned targets to the front, followed by zero rows.
+    With ``"attended"`` the mask is 1 throughout, as in the released program; with ``"masked"`` it is 1 for the packed
+    rows only. ``"unfiltered"``, the paper's ablation, keeps all rows in place and appends a feature that is 1 for
+    assigned targets.
 
     Args:
         shown: ``pairs`` (B, n, m, d) and ``mask`` (B, n, m), as observed.
         assigned: (B, n, m) bool.
-        padding: out of :data:`PADDINGS`.
-        row_id: which feature to replace by the number of the packed row / m; -1: none.
+        padding: one of :data:`PADDINGS`.
+        row_id: index of the feature to replace by the index of the packed row / m; -1: none.
     """
     pairs, there = shown["pairs"], shown["mask"]
     assigned = assigned & (there != 0)
@@ -42,18 +43,18 @@ def mask_unassigned(
 
 
 def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """What is shown of scenes (B, n, ...) as rows of single sensors (B * n, ...)."""
+    """Reshape observations of scenes (B, n, ...) to rows of single sensors (B * n, ...)."""
     return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
 
 
 def unflatten_sensors(actions: np.ndarray, num_sensors: int, zooms: bool) -> np.ndarray:
-    """What single sensors decide on (B * n,), or (B * n, 2) with their zooms, as the actions of their scenes.
+    """Reshape actions of single sensors (B * n,), or (B * n, 2) with zooms, to the actions of their scenes.
 
     Args:
-        actions: turns, and perhaps zooms, of the rows that :func:`flatten_sensors` makes.
+        actions: turns, and optionally zooms, of the rows of :func:`flatten_sensors`.
         num_sensors: n.
-        zooms: whether the lenses of the scenes zoom. If they do not, zooms are left out; if they do and none is given,
-            they keep their field of view.
+        zooms: whether the lenses of the scenes zoom. If not, zooms are dropped. If so and none is given, the lenses
+            keep their field of view.
 
     Returns:
         (B, n) turns, or (B, 2 n), all turns and then all zooms.
@@ -67,26 +68,26 @@ def unflatten_sensors(actions: np.ndarray, num_sensors: int, zooms: bool) -> np.
 
 
 def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, zooms: bool) -> np.ndarray:
-    """The actions of all sensors, of which an executor chose those that have something assigned.
+    """Return the actions of all sensors: those of the executor for sensors with assigned targets, stay for the others.
 
     Args:
-        chosen: turns (B * n,), or turns and zooms (B * n, 2), of the rows that :func:`flatten_sensors` makes.
+        chosen: turns (B * n,), or turns and zooms (B * n, 2), of the rows of :func:`flatten_sensors`.
         assigned: (B, n, m) bool.
-        mask: (B, n, m), which pairs are there.
+        mask: (B, n, m), 1 for valid pairs.
         zooms: see :func:`unflatten_sensors`.
 
     Returns:
         Actions (B, n) or (B, 2 n) of 0, 1, 2. A sensor without any assigned target stays and keeps its field of view.
 
     Raises:
-        ValueError: `chosen` is something else.
+        ValueError: `chosen` has another size or type, or holds a number other than 0, 1 and 2.
     """
     scenes, sensors = assigned.shape[:2]
     rows, chosen = scenes * sensors, np.asarray(chosen)
     fits = chosen.size in (rows, 2 * rows) and chosen.dtype.kind in "iu"
     if not fits or chosen.min() < 0 or chosen.max() > 2:
         raise ValueError(
-            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or as many pairs of them"
+            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or the same number of pairs"
         )
     actions = unflatten_sensors(chosen.reshape(rows, -1), sensors, zooms)
     nothing = ~(assigned & (mask != 0)).any(-1)
@@ -94,7 +95,7 @@ def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, zooms: 
 
 
 def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
-    """The space of what :func:`mask_unassigned` makes of observations out of `space`."""
+    """Return the space of the observations that :func:`mask_unassigned` makes from those of `space`."""
     if padding != "unfiltered":
         return space
     pairs = space["pairs"]
@@ -106,12 +107,12 @@ def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
 
 
 def place_of_row_id(features: Sequence[str]) -> int:
-    """Which of the features is `target_id`, for :func:`mask_unassigned`; -1: none."""
+    """Return the index of the feature `target_id`, for :func:`mask_unassigned`; -1 if it is missing."""
     return list(features).index("target_id") if "target_id" in features else -1
 
 
 def check_padding(padding: str) -> str:
-    """`padding`, or a ValueError that says what it may be."""
+    """Return `padding`; raise ValueError that lists :data:`PADDINGS` if it is none of them."""
     if padding not in PADDINGS:
         raise ValueError(f"padding is {padding!r}; it must be one of {', '.join(PADDINGS)}")
     return padding

@@ -1,4 +1,4 @@
-"""Files are written whole or not at all: to a temporary file beside the target, then renamed over it."""
+"""Atomic writes: every file is written to a temporary file beside it, which then replaces it."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from pathlib import Path
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
-    """A temporary path to write to, which becomes `path` when the block ends well and vanishes when it fails.
+    """Yield a temporary path, which replaces `path` when the block succeeds and is deleted when it fails.
 
-    It keeps the ending of `path`, since many writers choose their format by it.
+    The temporary path keeps the extension of `path`, since many writers choose their format by it.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
@@ -26,7 +26,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 
 def check_ending(name: str, path: str | Path, ending: str) -> None:
-    """Raise a ValueError unless `path`, which the caller knows as `name`, ends in `ending`, as in ``.gif``."""
+    """Raise a ValueError unless `path`, the argument `name` of the caller, ends in `ending`, such as ``.gif``."""
     if Path(path).suffix.lower() != ending:
         raise ValueError(f"{name} is {str(path)!r}; its name must end in {ending}")
 

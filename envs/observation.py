@@ -1,4 +1,4 @@
-"""What an agent is shown of every pair of a sensor and a target: features by name, as one array."""
+"""Observations: named features of every pair of a sensor and a target, as one array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from envs.simulator import Simulator
 
 
 class Feature(NamedTuple):
-    """One number that describes a pair."""
+    """Range and meaning of an observation feature, one number of a pair."""
 
     low: float
     high: float
@@ -31,17 +31,17 @@ FEATURES: dict[str, Feature] = {
     "bearing_cos": Feature(-1, 1, "cosine of the bearing"),
     "in_range": Feature(0, 1, "1 if the target is within the sensing range"),
     "visible": Feature(0, 1, "1 if the sensor sees the target"),
-    "others_seeing": Feature(0, math.inf, "how many other sensors see the target"),
+    "others_seeing": Feature(0, math.inf, "number of other sensors that see the target"),
     "radial_velocity": Feature(-1, 1, "speed away from the sensor / top speed, in the last move"),
-    "tangential_velocity": Feature(-1, 1, "speed counter-clockwise around the sensor, likewise"),
+    "tangential_velocity": Feature(-1, 1, "speed counter-clockwise around the sensor / top speed, in the last move"),
     "field_of_view": Feature(0, 1, "the sensor's field of view / 360 deg"),
     "sensing_range": Feature(0, math.inf, "the sensor's range / distance_scale of the scenario"),
-    "turn": Feature(0, 1, "how far the sensor turns in a sub-step / 180 deg"),
+    "turn": Feature(0, 1, "angle that the sensor turns in a sub-step / 180 deg"),
 }
 """The observation features, by name."""
 
 PAPER_FEATURES = ("sensor_id", "target_id", "bearing", "distance")
-"""The four numbers of HiT-MAC (Xu, Zhong, Wang 2020, section 4)."""
+"""The features of HiT-MAC (Xu, Zhong, Wang 2020, section 4)."""
 
 DEFAULT_FEATURES = (
     "bearing_sin",
@@ -53,36 +53,37 @@ DEFAULT_FEATURES = (
     "radial_velocity",
     "tangential_velocity",
 )
-"""What the environments show when nothing else is asked for; it names no sensor and no target."""
+"""The default features; none identifies a sensor or a target."""
 
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
 }
-"""Sets of features by name: the paper's; what one picture shows; the default, with velocities."""
+"""Sets of features by name: the paper's; those of a single frame; the default, with velocities."""
 
 
 class Observer:
-    """Writes the chosen features of every pair.
+    """Observer of chosen features of every pair.
 
     Args:
-        scenario: the scenario of the simulators that will be observed.
-        features: names out of :data:`FEATURES`, in the order in which they stand in the last axis.
+        scenario: the scenario of the simulators to observe.
+        features: names out of :data:`FEATURES`, in the order of the last axis, or the name of a set out of
+            :data:`FEATURE_SETS`.
 
     Attributes:
-        space: ``Dict(pairs=Box (n, m, d) float32, mask=MultiBinary (n, m))``; a mask of 0 marks a pair that
-            is not there.
+        space: ``Dict(pairs=Box (n, m, d) float32, mask=MultiBinary (n, m))``; the mask is 0 for a pair that is not
+            valid.
 
     Raises:
-        ValueError: no feature, an unknown one, or one given twice.
+        ValueError: no feature, an unknown feature, or a feature given twice.
     """
 
     def __init__(self, scenario: Scenario, features: Sequence[str] = DEFAULT_FEATURES) -> None:
         self.features = check_features(features)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([CODES[name] for name in self.features], np.int64)
-        # The errors of a position have a bound: Box and Muller's numbers stay under 9. Those of a velocity are of two.
+        # The error of a position is bounded: Box and Muller's numbers stay under 9. A velocity has the errors of two.
         error = 9 * scenario.position_noise
         fastest = 1 + 2 * error / scenario.time_step / scenario.top_speed
         scales = Scales(
@@ -95,7 +96,7 @@ class Observer:
             all_there=not scenario.varies,
         )
         self._scales = np.array([tuple(scales)], SCALES)
-        # What has no bound of its own has one from the scenario: the arena's diagonal, the number of sensors.
+        # The scenario bounds features without a bound of their own, by the arena's diagonal or the number of sensors.
         reach = scenario.of_each_sensor("sensing_range")
         if scenario.zoom:
             reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
@@ -115,7 +116,7 @@ class Observer:
         )
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """The observation of every scene: fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
+        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
         if simulator.rows.visible.shape[:2] != self._shape[:2]:
             raise ValueError(
                 f"the simulator has {simulator.rows.visible.shape[:2]} sensors and targets; "
@@ -132,7 +133,7 @@ class Observer:
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """`features` as a tuple, that of a set by its name alone; or a ValueError that lists the known ones."""
+    """Return `features`, or the set that it names, as a tuple; raise ValueError that lists the known features."""
     names = (features,) if isinstance(features, str) else tuple(features)
     if len(names) == 1 and names[0] in FEATURE_SETS:
         return FEATURE_SETS[names[0]]

@@ -1,4 +1,4 @@
-"""A scene as an RGB picture, and a window that shows it."""
+"""RGB pictures of scenes, films, and a window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 RENDER_MODES = ("rgb_array", "human")
 
-_SMOOTH = 2  # the picture is drawn this much larger and then reduced, which smooths the edges
+_SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND = (250, 250, 247)
 _FRAME = (120, 120, 120)
 _VIEW = (66, 122, 196, 46)
@@ -37,14 +37,14 @@ _TEXT = (40, 40, 40)
 
 
 class Picture:
-    """Draws scenes.
+    """Renderer of scenes as RGB pictures.
 
-    Fields of view are blue wedges, sensors dark squares with their numbers (grey where they have failed), seen
-    targets green discs, unseen ones red rings, obstacles grey, assignments purple lines.
+    Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), seen targets green
+    discs, unseen targets red rings, obstacles grey, assignments purple lines.
 
     Args:
-        scenario: what the scenes are.
-        size: height and width of the picture, pixels; 64 or more.
+        scenario: scenario of the scenes.
+        size: height and width of the picture, pixels; 64 or more; default 600.
 
     Raises:
         ValueError: a size under 64.
@@ -55,7 +55,7 @@ class Picture:
         if size < 64:
             raise ValueError(f"size is {size}; a picture is 64 pixels or more across")
         try:
-            import PIL  # noqa: F401 - asked for here, used when something is drawn
+            import PIL  # noqa: F401 - checked here, used when a scene is drawn
         except ModuleNotFoundError:
             raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'") from None
         self.scenario = scenario
@@ -63,24 +63,24 @@ class Picture:
         self._full = size * _SMOOTH
         self._margin = 0.06 * self._full
         self._scale = (self._full - 2 * self._margin) / (2 * scenario.arena)
-        # Half the size of a sensor or target: smaller in a crowd.
+        # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = 0.011 * self._full * min(1.0, math.sqrt(16 / crowd))
         self._caption_size = round(0.032 * self._full)
         self._number_size = max(10, round(2.8 * self._unit))
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
-        """Scene `b` of a task, with its assignments if it has any."""
+        """Draw scene `b` of a task, with its assignments if it has any; see :meth:`draw`."""
         return self.draw(task.simulator.state, b, assigned=None if task.assigned is None else task.assigned[b])
 
     def draw(self, state: State, b: int, caption: str | None = None, assigned: np.ndarray | None = None) -> np.ndarray:
-        """Scene `b` of a batch, as (size, size, 3) uint8.
+        """Draw scene `b` of a batch; return the picture (size, size, 3) uint8.
 
         Args:
-            state: the batch's state.
-            b: which scene.
-            caption: the line above the scene; None shows the coverage and the sub-step.
-            assigned: (n, m) bool, which sensors lines join with which targets.
+            state: state of the batch.
+            b: index of the scene.
+            caption: line of text above the scene; None: coverage and sub-step.
+            assigned: (n, m) bool, assignments to draw as lines from sensors to targets.
         """
         from PIL import Image, ImageDraw
 
@@ -117,7 +117,7 @@ class Picture:
         return np.asarray(picture.reduce(_SMOOTH))
 
     def _place(self, position: np.ndarray) -> tuple[float, float]:
-        """Where a point of the arena stands in the picture; y points up in the arena, down in the picture."""
+        """Return the pixel of a point of the arena; y points up in the arena and down in the picture."""
         middle = self._full / 2
         return middle + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
 
@@ -130,7 +130,7 @@ class Picture:
             draw.line((*self._place(wall[0]), *self._place(wall[1])), fill=_OBSTACLE, width=3 * _SMOOTH)
 
     def _view(self, draw: Draw, state: State, b: int, i: int) -> None:
-        """What sensor i of scene b sees: a wedge, less what lies behind obstacles."""
+        """Draw the view of sensor i of scene b: a wedge, without the parts behind obstacles."""
         position, view = state.sensor_position[b, i], state.field_of_view[b, i]
         obstacles = len(state.disc[b]) + len(self.scenario.walls) > 0
         angles = np.radians(state.heading[b, i] + view * np.linspace(-0.5, 0.5, 121 if obstacles else 25))
@@ -150,7 +150,7 @@ def _font(size: int) -> Any:
 
 
 def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.ndarray) -> np.ndarray:
-    """(r,) how far the rays (r, 2), unit vectors, go from `position` until they meet a disc (k, 3) or a wall (w, 4)."""
+    """Return the distances (r,) from `position` along unit rays (r, 2) to the first disc (k, 3) or wall (w, 4)."""
     free = np.full(len(rays), np.inf)
     with np.errstate(divide="ignore", invalid="ignore"):
         for x, y, radius in discs:
@@ -169,7 +169,7 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write an RGB picture; a ValueError if `path` does not end in .png."""
+    """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
     check_ending("path", path, ".png")
     from PIL import Image
 
@@ -178,11 +178,11 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
-    """Write RGB pictures as an animated GIF that repeats; a ValueError if `path` does not end in .gif."""
+    """Write RGB pictures as a looping animated GIF; raise ValueError if `path` does not end in .gif."""
     check_ending("path", path, ".gif")
     from PIL import Image
 
-    # One palette for all frames: colours do not flicker, and the file is smaller.
+    # One palette for all frames avoids flicker and makes the file smaller.
     palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
     frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
     with whole_file(path) as temporary:
@@ -192,12 +192,12 @@ def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: fl
 
 
 class Viewer:
-    """What ``render()`` of an environment gives: pictures, or a window.
+    """Implementation of ``render()`` of the environments: pictures, or a window.
 
     Args:
-        scenario: what the scenes are.
+        scenario: scenario of the scenes.
         render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
-        frames_per_second: the window waits so that it shows no more than these.
+        frames_per_second: highest frame rate of the window.
 
     Raises:
         ValueError: another render mode.
@@ -214,12 +214,12 @@ class Viewer:
         self._clock: Any = None
         if render_mode == "human":
             try:
-                import pygame  # noqa: F401 - asked for here, used when the window opens
+                import pygame  # noqa: F401 - checked here, used when the window opens
             except ModuleNotFoundError:
                 raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
 
     def render(self, task: Task, b: int) -> np.ndarray | None:
-        """Scene `b` of a task as a picture (height, width, 3) uint8; None with a window or without a render mode."""
+        """Return scene `b` of a task as (height, width, 3) uint8; None with a window or without a render mode."""
         if self._picture is None:
             return None
         picture = self._picture.of_task(task, b)
@@ -239,7 +239,7 @@ class Viewer:
         return None
 
     def show(self, task: Task, b: int) -> None:
-        """Bring the window up to date, if there is one."""
+        """Update the window, if there is one."""
         if self.render_mode == "human":
             self.render(task, b)
 
@@ -257,15 +257,15 @@ _UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
 
 
 def check_display() -> None:
-    """Raise an OSError that names the remedy where nobody would see a window; needs pygame.
+    """Raise an OSError that names the remedy if no display can show a window; requires pygame.
 
-    An environment with ``render_mode="human"`` runs there all the same, as in gymnasium's own environments: SDL draws
-    into memory. Whoever asks for it by ``SDL_VIDEODRIVER`` gets that here too.
+    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
+    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
     """
     import pygame
 
     try:
-        # The drivers are not asked where they would only complain on the terminal.
+        # Without a display the drivers would print warnings: do not try them.
         if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
             raise pygame.error("DISPLAY is not set")
         pygame.display.init()

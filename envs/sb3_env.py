@@ -1,4 +1,4 @@
-"""The Stable-Baselines3 shell under its earlier name; see :mod:`envs.apis.sb3_env`."""
+"""Earlier import path of the Stable-Baselines3 environments; see :mod:`envs.apis.sb3_env`."""
 
 from envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 

@@ -1,4 +1,4 @@
-"""What a scene is: every parameter with its unit, checked when it is made; presets by name; YAML in and out."""
+"""Scenarios: all parameters of a scene with units and range checks, presets by name, YAML files."""
 
 from __future__ import annotations
 
@@ -23,60 +23,60 @@ Disc = tuple[float, float, float]
 Wall = tuple[float, float, float, float]
 
 PLACEMENTS = ("areas", "grid", "random")
-"""The ways in which sensors are placed."""
+"""Placements of the sensors."""
 
 WALKS = ("goals", "random", "bounce", "still", "evade")
-"""The ways in which targets walk."""
+"""Walks of the targets."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """A directional sensor network and its targets in a square arena.
+    """Parameters of a directional sensor network and its targets in a square arena.
 
     Lengths are in arena units, angles in degrees (counter-clockwise, 0 along +x), times in seconds.
     The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
-    Raises ``ValueError`` for a value out of its range and ``TypeError`` for one of another type; both
-    name the parameter, the value and what is allowed.
+    Raises ``ValueError`` for a value out of its range and ``TypeError`` for a value of another type. Both messages name
+    the parameter, the value and what is allowed.
     """
 
     name: str = "custom"
     num_sensors: int = 4
-    """n, how many sensors stand in the arena; 1 or more."""
+    """n, number of sensors; 1 or more."""
     num_targets: int = 5
-    """m, how many targets walk about; 1 or more."""
+    """m, number of targets; 1 or more."""
     min_sensors: int = 0
-    """At least so many sensors has an episode, at most num_sensors, drawn anew for each; 0: always all."""
+    """Fewest sensors of an episode, whose number is drawn from min_sensors to num_sensors; 0: always num_sensors."""
     min_targets: int = 0
-    """The same for the targets."""
+    """Fewest targets of an episode, whose number is drawn from min_targets to num_targets; 0: always num_targets."""
     arena: float = 1250.0
     """Half the side of the arena: targets stay in [-arena, arena]^2; over 0."""
     whole_numbers: bool = True
-    """The coordinates, headings and speeds that are drawn are whole numbers, as in HiT-MAC; false: any numbers."""
+    """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
     sensing_range: float | tuple[float, ...] = 800.0
-    """A target farther away than this is not seen; over 0. One number, or one for each sensor."""
+    """Largest distance at which a sensor sees a target; over 0. One number, or one for each sensor."""
     field_of_view: float | tuple[float, ...] = 90.0
     """Full opening angle, degrees; a target is in view if strictly within half of it; over 0, to 360 (all round).
     One number, or one for each sensor."""
     turn: float | tuple[float, ...] = 5.0
-    """How far a sensor turns in one sub-step, degrees; over 0, to 180. One number, or one for each sensor."""
+    """Angle that a sensor turns in one sub-step, degrees; over 0, to 180. One number, or one for each sensor."""
     zoom: tuple[float, ...] = ()
-    """Narrowest and widest field of view of lenses that zoom, degrees; empty: they do not. The area of the view
-    stays as it is at the start, so that a narrower view reaches farther."""
+    """Narrowest and widest field of view of zooming lenses, degrees; empty: lenses do not zoom. The area of the view
+    stays constant, so that a narrower view reaches farther."""
     zoom_step: float = 10.0
-    """How much narrower or wider a lens becomes in one sub-step, degrees; over 0."""
+    """Change of the field of view in one sub-step of zooming, degrees; over 0."""
     failure_rate: float = 0.0
-    """The chance that a working sensor fails in a sub-step; it then neither sees nor turns; 0 to 1."""
+    """Probability that a working sensor fails in a sub-step; it then neither sees nor turns; 0 to 1."""
     recovery_rate: float = 0.0
-    """The chance that a failed sensor recovers in a sub-step; 0 to 1."""
+    """Probability that a failed sensor recovers in a sub-step; 0 to 1."""
     position_noise: float = 0.0
-    """Standard deviation, in each axis, of the error with which a sensor observes where a target is; 0 or more."""
+    """Standard deviation, in each axis, of the error of a target's observed position; 0 or more."""
     missed_detections: float = 0.0
-    """The chance that a sensor does not notice a target that it sees, in one observation; 0 to 1."""
+    """Probability that a sensor misses a target that it sees, in one observation; 0 to 1."""
     placement: str = "areas"
-    """Where sensors stand: `areas`: in those of sensor_areas; `grid`: in the middle of the cells of a square grid
-    over the arena, in any n of them; `random`: anywhere outside the discs, `spacing` apart."""
+    """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
+    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart."""
     sensor_areas: tuple[Area, ...] = (
         (250, 750, 250, 750),
         (250, 750, -750, -250),
@@ -85,54 +85,54 @@ class Scenario:
         (750, 1250, -250, 250),
         (-750, -250, -750, -250),
     )
-    """(x low, x high, y low, y high) of the areas in which sensors stand; the first n are dealt out at random."""
+    """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
     grid: int = 10
     """Cells along a side of the grid; 1 or more."""
     spacing: float = 0.0
-    """Sensors placed at random stand at least so far apart; 0 or more."""
+    """Least distance between sensors placed at random; 0 or more."""
     start_heading: str = "random"
-    """`random`: anywhere in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
+    """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
 
     target_area: Area = (-1000, 1000, -1000, 1000)
-    """(x low, x high, y low, y high) of the area in which targets start, and come back."""
+    """(x low, x high, y low, y high) of the area in which targets start and return."""
     walk: str = "goals"
-    """How targets walk: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
-    straight on, thrown back by the border, swerving by `wander`; `still`: not at all; `evade`: as `bounce`, but out of
-    the view of a sensor that sees them."""
+    """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
+    straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
+    the view of a sensor that sees the target."""
     wander: float = 0.0
-    """How far a target that bounces or evades swerves at most in a move, degrees to either side; 0 to 180."""
+    """Largest swerve of a `bounce` or `evade` target in a move, degrees to either side; 0 to 180."""
     time_step: float = 0.13
-    """Seconds that one move of the targets lasts; over 0."""
+    """Duration of one move of the targets, seconds; over 0."""
     min_speed: float = 50.0
     """Lowest speed of a target, units per second; 0 or more."""
     max_speed: float = 100.0
-    """Speeds are drawn from min_speed up to, but not including, this; over min_speed."""
+    """Upper limit of speeds, units per second, which are drawn from [min_speed, max_speed); over min_speed."""
     speed_noise: float = 0.2
-    """A move is longer by up to this share, drawn anew for every move; 0 or more."""
+    """Largest relative increase of a move's length, drawn for every move; 0 or more."""
     goal_radius: float = 5.0
-    """A goal nearer than this is reached, and the target takes a new one; 0 or more."""
+    """Distance below which a goal is reached, and the target takes a new one; 0 or more."""
     stuck_distance: float = 10.0
-    """A target nearer than this to one of its two previous places takes a new goal; 0 or more."""
+    """Distance to one of its two previous positions below which a target takes a new goal; 0 or more."""
     goal_patience: int = 100
-    """A target takes a new goal after more moves than this; 1 or more."""
+    """Most moves towards one goal, after which the target takes a new one; 1 or more."""
     extra_move_every: int = 10
-    """The targets make one extra move before the first of every so many sub-steps, in all tasks; 0: never."""
+    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0: no extra moves."""
     leave_rate: float = 0.0
-    """The chance that a target leaves in a sub-step; what has left counts for nothing; 0 to 1."""
+    """Probability that a target leaves in a sub-step; a target that has left does not count; 0 to 1."""
     return_rate: float = 0.0
-    """The chance that one that has left comes back in a sub-step, somewhere in target_area; 0 to 1."""
+    """Probability that a target that has left returns in a sub-step, somewhere in target_area; 0 to 1."""
 
     discs: tuple[Disc, ...] = ()
-    """(x, y, radius) of round obstacles, which block the sight but not the way."""
+    """(x, y, radius) of round obstacles, which block the view and not the targets."""
     random_discs: int = 0
-    """How many more stand at random places, drawn anew for every episode, none over a sensor; 0 or more."""
+    """Number of further discs at random positions, drawn for every episode, none over a sensor; 0 or more."""
     disc_radius: tuple[float, ...] = (25.0, 100.0)
-    """Lowest and highest radius of those; over 0, at most the arena."""
+    """Lowest and highest radius of random discs; over 0, at most the arena."""
     walls: tuple[Wall, ...] = ()
-    """(x1, y1, x2, y2) of straight walls, which block the sight but not the way."""
+    """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
 
     distance_scale: float = 2000.0
-    """The distance that the observation feature `distance` shows as 1; over 0."""
+    """Distance at which the observation feature `distance` is 1; over 0."""
 
     def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
@@ -196,7 +196,7 @@ class Scenario:
             len(self.disc_radius) == 2 and 0 < self.disc_radius[0] <= self.disc_radius[1] <= self.arena,
             f"the lowest and the highest radius, over 0 and at most the arena ({self.arena:g})",
         )
-        # Places are drawn until one is free; a quarter of the arena must be, so that this does not take long.
+        # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
         most = 3 * self.arena**2
         if self.placement == "random":
             taken = math.pi * ((self.num_sensors - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
@@ -211,30 +211,30 @@ class Scenario:
 
     @property
     def top_speed(self) -> float:
-        """The fastest that a target ever moves, units per second."""
+        """Highest speed of a target, units per second."""
         return self.max_speed * (1.0 + self.speed_noise)
 
     @property
     def varies(self) -> bool:
-        """Whether sensors or targets are ever missing: fewer in an episode, failed, or gone."""
+        """True if sensors or targets can be absent: fewer in an episode, failed, or gone."""
         return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.leave_rate > 0
 
     def replace(self, **changes: Any) -> Scenario:
-        """This scenario with some parameters changed (and checked again)."""
+        """Return a copy of this scenario with some parameters changed (and checked again)."""
         _refuse_unknown(changes)
         return dataclasses.replace(self, **changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The parameters as plain numbers, strings and lists."""
+        """Return the parameters as plain numbers, strings and lists."""
         return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def of_each_sensor(self, name: str) -> np.ndarray:
-        """(n,) `sensing_range`, `field_of_view` or `turn` of every sensor."""
+        """Return `sensing_range`, `field_of_view` or `turn` of every sensor, (n,)."""
         return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.num_sensors,)).copy()
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
-        """The scenario with these parameters; an unknown one is a ``ValueError`` that lists the known."""
+        """Make a scenario from its parameters; an unknown one raises a ``ValueError`` that lists the known."""
         _refuse_unknown(parameters)
         return cls(**parameters)
 
@@ -244,21 +244,21 @@ class Scenario:
 
 
 def presets() -> list[str]:
-    """The names of the scenarios that come with the package."""
+    """Return the names of the scenarios of this package."""
     return sorted(path.stem for path in SCENES.glob("*.yaml"))
 
 
 def load_scenario(scenario: Scenario | str | Path) -> Scenario:
-    """The scenario that `scenario` names.
+    """Return the scenario that `scenario` names.
 
     Args:
         scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file. That of a training run, its
-            ``config.yaml`` or its directory, or a checkpoint's, gives the scenario that was trained on.
+            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file. The directory or ``config.yaml`` of a
+            training run, or a checkpoint's directory, stands for the scenario of the training.
 
     Raises:
-        ValueError: the name is unknown (the known ones are listed), or the file is not a scenario.
-        FileNotFoundError: a path to a YAML file that is not there.
+        ValueError: an unknown name (the message lists the known), or a file that is not a scenario.
+        FileNotFoundError: the YAML file does not exist.
     """
     if isinstance(scenario, Scenario):
         return scenario
@@ -289,7 +289,7 @@ def _read(path: Path) -> Scenario:
         parameters = load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
-    if isinstance(parameters, dict) and "scenario" in parameters:  # what is written of a run, or of a checkpoint
+    if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
         parameters = parameters["scenario"]
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
@@ -307,7 +307,7 @@ def _refuse_unknown(parameters: Mapping[str, Any]) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Tuples, and what they hold, as lists."""
+    """Convert tuples, also nested ones, to lists."""
     return [_plain(one) for one in value] if isinstance(value, tuple) else value
 
 
@@ -315,7 +315,7 @@ _ROWS = {"Area": "[x low, x high, y low, y high]", "Disc": "[x, y, radius]", "Wa
 
 
 def _typed(name: str, kind: Any, value: Any) -> Any:
-    """`value` as the field's type, or a TypeError; numbers must be finite."""
+    """Convert `value` to the field's type, or raise TypeError; numbers must be finite."""
     several = isinstance(value, list | tuple | np.ndarray)
     if kind in ("str", "bool"):
         if not isinstance(value, str if kind == "str" else bool | np.bool_):

@@ -1,4 +1,4 @@
-"""The simulator: the state of a batch of scenes, and what moves it on. No spaces, rewards or auto-reset."""
+"""Simulator: the state of a batch of scenes and its dynamics, without spaces, rewards or auto-reset."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from envs.scenario import Scenario, load_scenario
 SCENES_PER_THREAD = 128
 
 PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
-"""What a reset, or :meth:`Simulator.place`, can be told to put somewhere."""
+"""Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
 
 
 @kernel(nogil=True)
@@ -61,26 +61,25 @@ def _look(state, chosen):
 
 
 class Simulator:
-    """A batch of independent scenes of one scenario.
+    """Batch of independent scenes of one scenario.
 
-    Scene i is the same, bit for bit, in a batch of any size and on any number of threads: all its random
-    numbers come from a stream of its own, which its seed chooses. A reset without a new seed goes on in
-    that stream.
+    Scene i is the same, bit for bit, in a batch of any size and on any number of threads: all its random numbers come
+    from its own stream, which its seed selects. A reset without a new seed continues that stream.
 
     Args:
         scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
-        num_envs: B, how many scenes; 1 or more.
-        seed: scene i gets the seed ``seed + i``; a sequence gives each its own; None draws from the system.
-        num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
+        num_envs: B, number of scenes; 1 or more.
+        seed: scene i gets the seed ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
+        num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
         state: the :class:`~envs.kernels.state.State`, the live arrays with the scenes along the first axis: ``heading``
-            (B, n), ``target_position`` (B, m, 2), ... (read them; copy what you keep).
-        rows: the same arrays as the kernels take them, with the scenes along the last axis.
-        tracks: the :class:`~envs.kernels.state.Tracks` that scenes follow; None if none does.
+            (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step).
+        rows: the same arrays in the layout of the kernels, with the scenes along the last axis.
+        tracks: the :class:`~envs.kernels.state.Tracks` that scenes follow; None if no scene does.
 
     Raises:
-        ValueError: num_envs or num_threads under 1, a negative seed, seeds that are not num_envs many.
+        ValueError: `num_envs` or `num_threads` under 1, a negative seed, or a number of seeds other than `num_envs`.
     """
 
     def __init__(
@@ -105,17 +104,17 @@ class Simulator:
 
     @property
     def num_threads(self) -> int:
-        """On how many threads a step is computed."""
+        """Number of threads that compute a step."""
         return len(self.bounds) - 1
 
     @property
     def coverage(self) -> np.ndarray:
-        """(B,) share of the targets present that at least one sensor sees; 1 where none is present."""
+        """(B,) share of the present targets that at least one sensor sees; 1 where no target is present."""
         return self.state.coverage.copy()
 
     @property
     def track_ended(self) -> np.ndarray:
-        """(B,) bool: the scene follows recorded tracks and has come to their end."""
+        """(B,) bool: the scene follows recorded tracks and has reached their end."""
         if self.tracks is None:
             return np.zeros(self.num_envs, np.bool_)
         return (self.tracks.track_length > 0) & (self.tracks.track_moves >= self.tracks.track_length)
@@ -127,7 +126,7 @@ class Simulator:
 
     @property
     def valid_pairs(self) -> np.ndarray:
-        """(B, n, m) bool: sensor i is part of the episode and works, and target j is part of it and present."""
+        """(B, n, m) bool: sensor i and target j are part of the episode, the sensor works, the target is present."""
         return self.state.working[:, :, None] & self.state.present[:, None, :]
 
     def reset(
@@ -139,7 +138,7 @@ class Simulator:
     ) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; with a `seed`, in new random streams.
 
-        `options` are those of :meth:`place`, by name: where the sensors and targets stand instead.
+        `options` are the arguments of :meth:`place`, by name, which replace the random positions and headings.
         """
         checked, chosen = self._checked(options or {}), self.chosen(mask)
         keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
@@ -154,15 +153,15 @@ class Simulator:
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
-        """One sub-step of the scenes of `mask` (B,), or of all: the sensors turn, the targets move.
+        """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn, the targets move.
 
         Args:
-            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, 2 n), where lenses
-                zoom: then 0 keep, 1 narrower, 2 wider. Any other number counts as 0.
-            mask: (B,) bool, the scenes to move on.
+            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right. With zooming lenses also
+                (B, 2 n), turns followed by zooms: 0 keep, 1 narrower, 2 wider. Any other number counts as 0.
+            mask: (B,) bool, the scenes to advance.
 
         Raises:
-            ValueError: an action or a mask of another shape or type; nothing is changed then.
+            ValueError: an action or a mask of another shape or type; the state is then unchanged.
         """
         action = np.asarray(action)
         if action.shape not in self._action_shapes or action.dtype.kind not in "iu":
@@ -175,7 +174,7 @@ class Simulator:
     def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
         """Call a kernel for all scenes, on one thread or on several.
 
-        On one it is ``kernel(rows, parameters, tracks, *arguments, low, high)``, on several
+        One thread calls ``kernel(rows, parameters, tracks, *arguments, low, high)``, several call
         ``kernel_threads(rows, parameters, tracks, *arguments, bounds)``.
         """
         if self.num_threads == 1:
@@ -184,26 +183,26 @@ class Simulator:
             kernel_threads(self.rows, self.parameters, self.tracks, *arguments, self.bounds)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
-        """Put sensors and targets where the caller wants them; what is not given stays where it is.
+        """Set positions and headings of sensors and targets; all others stay unchanged.
 
         Args:
-            mask: (B,) bool, in which scenes; None: in all.
+            mask: (B,) bool, the scenes to change; None: all.
             **places: any of
 
-                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes alike, inside the arena;
+                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes, inside the arena;
                 - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
                 - ``target_position`` (B, m, 2) or (m, 2), inside the arena;
-                - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: where the targets stand
-                  after their 1st, 2nd, ... move (from real cameras or another simulator); they follow them.
+                - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: positions of the targets after their
+                  1st, 2nd, ... move (from real cameras or another simulator), which they follow instead of walking.
 
         Raises:
-            ValueError: an unknown name, a wrong shape, a number that is not finite, or a place outside the
-                arena; nothing is changed then.
+            ValueError: an unknown name, a wrong shape, a number that is not finite, or a position outside the arena;
+                the state is then unchanged.
         """
         self._put(self._checked(places), self.chosen(mask))
 
     def chosen(self, mask: np.ndarray | None, name: str = "mask") -> np.ndarray:
-        """The scenes of the mask (B,), or all; ValueError that calls it by `name` if it is no mask."""
+        """Return the mask (B,), or one of all scenes for None; raise ValueError, with `name`, for anything else."""
         if mask is None:
             return self._everyone
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
@@ -211,7 +210,7 @@ class Simulator:
         return mask
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """The places as arrays with the scene axis first, or a ValueError."""
+        """Return the places as arrays with the scene axis first, or raise ValueError."""
         checked = {}
         for name, value in places.items():
             if name not in PLACES:
@@ -244,7 +243,7 @@ class Simulator:
             _look(self.rows, chosen)
 
     def _follow(self, positions: np.ndarray, chosen: np.ndarray) -> None:
-        """Let the chosen scenes follow `positions` (B, K, m, 2), and the others what they follow already."""
+        """Let the chosen scenes follow `positions` (B, K, m, 2); the others keep their tracks."""
         b, length, m, _ = positions.shape
         old = self.tracks or _no_tracks(b, m)
         kept = old.track_position[:, : int(old.track_length.max())]
@@ -264,13 +263,13 @@ class Simulator:
         return self.state._asdict() | tracks._asdict()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from `state`, as :meth:`get_state` gave it (from this simulator or one of the same sizes).
+        """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
 
-        An older state without `draws_before` and `time_before` is taken for one before the first move: until the next
-        move, the velocities observed have no errors.
+        An older state without `draws_before` and `time_before` counts as one before the first move: until the next
+        move, observed velocities have no errors.
 
-        Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range;
-        nothing is changed then.
+        Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range; the
+        state is then unchanged.
         """
         own = self._whole_state()
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
@@ -305,11 +304,11 @@ class Simulator:
         self.tracks = tracks if tracks.track_length.any() else None
 
     def clone(self) -> Simulator:
-        """An independent simulator in the same state, which goes on the same."""
+        """Return an independent simulator in the same state, with the same future."""
         return _restored(self.scenario, self.num_envs, self.num_threads, self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled and copied by what it was made of and its state, since `state` and `rows` share their memory."""
+        """Pickle and copy by constructor arguments and state, since `state` and `rows` share memory."""
         return _restored, (self.scenario, self.num_envs, self.num_threads, self.get_state())
 
 
@@ -324,7 +323,7 @@ def _no_tracks(num_envs: int, num_targets: int) -> Tracks:
 
 
 def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:
-    """Where to cut `num_envs` scenes for the threads: (threads + 1,) rising from 0 to num_envs."""
+    """Return the bounds (threads + 1,), rising from 0 to `num_envs`, of the scenes of each thread."""
     if num_threads is None:
         num_threads = min(numba.config.NUMBA_NUM_THREADS, num_envs // SCENES_PER_THREAD) or 1  # type: ignore[attr-defined]
     num_threads = min(positive("num_threads", num_threads), num_envs)
@@ -332,7 +331,7 @@ def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:
 
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
-    """(B,) uint64, one seed for each scene: ``seed + i``, or the i-th of a sequence."""
+    """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
     seeds = [seed + i for i in range(num_envs)] if isinstance(seed, int | np.integer) else list(seed)
     if len(seeds) != num_envs:
         raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
@@ -343,12 +342,12 @@ def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
 
 
 def random_seed() -> int:
-    """A seed from the operating system's entropy."""
+    """Draw a seed from the operating system's entropy."""
     return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
 
 
 def positive(name: str, value: int) -> int:
-    """`value` if it is a whole number over 0, else a ValueError that says so."""
+    """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 or more")
     return int(value)

@@ -1,4 +1,4 @@
-"""The tasks: what is observed, what is decided, and what is rewarded, for a whole batch of scenes."""
+"""Tasks: observations, actions and rewards, for a whole batch of scenes."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from envs.scenario import Scenario
 from envs.simulator import Simulator, positive
 
 SUB_STEPS_PER_DECISION = 10
-"""Sub-steps of a decision of HiT-MAC, and steps between two of its executor's new goals."""
+"""Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
 
 DECISIONS_PER_EPISODE = 101
-"""The length of an episode of HiT-MAC, decisions (of the coordinator) or steps (of the executor)."""
+"""Length of an episode of HiT-MAC, in decisions of the coordinator or steps of the executor."""
 
 SUB_STEPS = SUB_STEPS_PER_DECISION * DECISIONS_PER_EPISODE
-"""The same in sub-steps."""
+"""Length of an episode of HiT-MAC, in sub-steps."""
 
 UNSEEN_PENALTY = -0.1
-"""The coordinator's reward of a sub-step in which no sensor sees a target assigned to it."""
+"""The coordinator's reward for a sub-step in which no sensor sees a target assigned to it."""
 
 
 class Task:
-    """What all tasks share: a simulator, an observer, and how they are used.
+    """Base class of the tasks: a simulator and an observer.
 
     Args:
         scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path.
-        num_envs: B, how many scenes.
-        seed: scene i gets ``seed + i``, or the i-th of a sequence; None draws from the system.
+        num_envs: B, number of scenes; 1 or more.
+        seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features: names out of :data:`envs.observation.FEATURES`.
-        num_threads: threads to compute with; None takes as many as there are cores, one for small batches.
+        num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
-        observation_space, action_space: of one scene.
-        assigned: (B, n, m) bool, the targets that each sensor looks after; None in a task without assignments.
+        observation_space, action_space: spaces of one scene.
+        assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises:
-        ValueError, TypeError: an option is out of its range; the message names it and what is allowed.
+        ValueError, TypeError: an option out of its range; the message names it and what is allowed.
     """
 
-    sub_steps = 1  # that a step lasts
+    sub_steps = 1  # length of a step
     action_space: spaces.MultiDiscrete | spaces.MultiBinary
     assigned: np.ndarray | None = None
 
@@ -85,10 +85,10 @@ class Task:
         self.begin(self.simulator.chosen(mask))
 
     def begin(self, chosen: np.ndarray) -> None:
-        """What an episode of the chosen scenes (B,) begins with, besides the simulator's."""
+        """Reset the task's own state in the chosen scenes (B,), after the simulator's."""
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """One step of the scenes of `mask` (B,), or of all; gives the rewards (B,) float64.
+        """Advance the scenes of `mask` (B,), or all, by one step; return the rewards (B,) float64.
 
         Raises ``ValueError`` or ``TypeError`` for an action of the wrong shape, type or range, before
         anything moves.
@@ -96,11 +96,11 @@ class Task:
         raise NotImplementedError
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Fresh arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8."""
+        """Return new arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8."""
         return self.observer.observe(self.simulator)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Fresh arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m) whether a target is seen."""
+        """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets seen."""
         state = self.simulator.state
         return {
             "coverage": self.simulator.coverage,
@@ -114,7 +114,7 @@ class Task:
         return self.simulator.state.time // self.sub_steps
 
     def checked(self, action: Any) -> np.ndarray:
-        """The batch's action as int64, or an error that names what is wrong with it."""
+        """Return the batch's action as int64; raise an error that names the problem if it is not valid."""
         turning = isinstance(self.action_space, spaces.MultiDiscrete)
         highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if turning else (1, "0 or 1")
         array = np.asarray(action)
@@ -124,23 +124,23 @@ class Task:
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
         whole = array.astype(np.int64, copy=False)
-        if whole.view(np.uint64).max() > highest:  # without a sign a negative number is a huge one
+        if whole.view(np.uint64).max() > highest:  # as unsigned, a negative number is huge
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")
         return whole
 
 
 class CoverageTask(Task):
-    """Every sensor turns at every sub-step, to cover as many targets with as little turning as possible.
+    """Coverage task: turn every sensor at every sub-step, to cover many targets with little turning.
 
-    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the
-    targets present that at least one sensor sees after the sub-step, 1 where none is present.
+    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the present
+    targets that at least one sensor sees after the sub-step, and 1 where no target is present.
 
-    Where lenses zoom, every sensor also decides on its zoom.
+    With zooming lenses every sensor also decides on its zoom.
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
-        turn_cost: what it costs if all sensors turn in a sub-step, in units of coverage; 0 or more.
+        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more.
     """
 
     def __init__(
@@ -158,35 +158,34 @@ class CoverageTask(Task):
         self.action_space = turning_space(self.scenario)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """One sub-step; see :meth:`Task.step`."""
+        """Advance by one sub-step; see :meth:`Task.step`."""
         self.simulator.step(self.checked(action), mask)
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
 
 
 class ExecutorTask(Task):
-    """HiT-MAC's executor task: every sensor turns to keep its own goal targets in the middle of its view.
+    """HiT-MAC's executor task: turn every sensor so that its own goal targets stay in the middle of its view.
 
-    At a reset all targets are goals of every sensor; after every tenth step, once its reward is taken, the
-    goals of a sensor become the targets within its range (or some of them, see `goal_share`). The reward of a
-    sensor is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the
-    target, else -1; 0 without a goal; less `turn_cost` if it turned. The task's reward is the mean over the
-    sensors.
+    At a reset all targets are goals of every sensor. After every tenth step (`goals_every`), once its reward is taken,
+    the goals of a sensor become the targets within its range (or some of them, see `goal_share`). The reward of a
+    sensor is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the target,
+    else -1; 0 without a goal; less `turn_cost` if it turned. The task's reward is the mean over the sensors.
 
-    Each sensor is shown its goals only, packed to the front of its m rows (or as `padding` has it).
+    Each sensor observes only its goals, packed to the front of its m rows (see `padding`).
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
-        turn_cost: what a sensor's turn costs it; 0 or more.
-        centring: what is lost if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the
-            paper's is 1, with which two goals seen at the edges are worth no more than one in the middle.
+        turn_cost: cost of a turn for the sensor; 0 or more.
+        centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
+            goals seen at the edges are worth no more than one in the middle.
         goals_every: steps between two choices of goals; 1 or more.
-        goal_share: the chance with which a target in range becomes a goal, 0 to 1; the paper's is 1, though a
-            coordinator does not assign all that is in range.
-        padding: how the goals are shown, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
+        goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
+            does not assign all targets in range.
+        padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
             :func:`envs.assigned_observation.mask_unassigned`.
-        row_id: the feature `target_id` holds the number of the goal's row / m, as it does where the executor is used;
-            false: the target's own, j / m, as in the released program, which trains its executor on these and uses it
-            on the others.
+        row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
+            target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
+            indices.
     """
 
     def __init__(
@@ -220,12 +219,12 @@ class ExecutorTask(Task):
         self.begin(self.simulator.chosen(None))
 
     def begin(self, chosen: np.ndarray) -> None:
-        """Every target is a goal of every sensor again."""
+        """Make every target a goal of every sensor."""
         self.assigned[chosen] = self.simulator.valid_pairs[chosen]
         self.rewards[chosen] = 0.0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """One sub-step; see :meth:`Task.step`."""
+        """Advance by one sub-step; see :meth:`Task.step`."""
         self.simulator.run(
             assignment.executor_step,
             assignment.executor_step_threads,
@@ -241,34 +240,34 @@ class ExecutorTask(Task):
         return self.rewards.sum(-1) / self.simulator.state.num_sensors
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Fresh arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
+        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
         return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
+        """Return those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
         return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
 
 
 class CoordinatorTask(Task):
     """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps; an executor turns the sensors.
 
-    A decision is ten sub-steps. In each, every sensor turns by the executor, the targets move, and the sub-step is
-    rewarded by the coverage, or by -0.1 if no sensor sees a target assigned to it. The reward of the decision is the
-    mean of the ten. The extra moves of the scenario (`extra_move_every` sub-steps, as in ``dsn/Coverage-v0``) come
-    before the executor looks: in `hit-mac` the targets move once at the beginning of a decision, as in the paper.
+    A decision lasts ten sub-steps. In each, the executor turns every sensor, the targets move, and the reward of the
+    sub-step is the coverage, or -0.1 if no sensor sees a target assigned to it. The reward of the decision is the mean
+    over its sub-steps. The extra moves of the scenario (`extra_move_every` sub-steps, as in ``dsn/Coverage-v0``)
+    precede the executor's observation: in `hit-mac` the targets move once at the start of a decision, as in the paper.
 
     Args:
         scenario, num_envs, seed, features, num_threads: see :class:`Task`.
-        executor: ``"scripted"``: towards the mean position of the assigned targets, as in the released
-            program, or a policy whose ``predict`` is called in one batch for all sensors of all scenes: it
-            is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (or as
-            `padding` has it), and gives (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Lenses that zoom keep
-            their field of view without zooms, and the zooms are left out where lenses do not zoom.
-        executor_features: what such a policy is shown of an assigned target; `target_id` is there the row's. None: what
-            its attribute ``features`` lists, or else :data:`envs.PAPER_FEATURES`.
-        padding: see :class:`ExecutorTask`, for the rows that such a policy is shown. None: what its attribute
-            ``padding`` says, or else ``"attended"``.
-        idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
+        executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
+            program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
+            observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
+            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Without zooms, zooming lenses
+            keep their field of view; without zooming lenses, zooms are dropped.
+        executor_features: features that such a policy observes; `target_id` is the index of the row. None: those of its
+            attribute ``features``, or :data:`envs.PAPER_FEATURES` without one.
+        padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
+            ``padding``, or ``"attended"`` without one.
+        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"holds"``.
         decision: sub-steps of a decision; 1 or more.
     """
 
@@ -291,13 +290,13 @@ class CoordinatorTask(Task):
         self.executor, self.idle = executor, check_idle(idle)
         self.padding = check_padding(getattr(executor, "padding", "attended") if padding is None else padding)
         if executor_features is None:
-            listed = getattr(executor, "features", None)  # which of a network may be something else
+            listed = getattr(executor, "features", None)  # a network may use the name for something else
             executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
         self.sub_steps = positive("decision", decision)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
         self.executor_observer = Observer(self.scenario, executor_features)
         self._executor_state: Any = None
-        self._executor_starts = np.ones(self.num_envs, np.bool_)  # the scenes whose episode it has not seen yet
+        self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.action_space = spaces.MultiBinary(n * m)
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
@@ -306,7 +305,7 @@ class CoordinatorTask(Task):
         self.turned = np.zeros(self.num_envs, np.int64)
 
     def begin(self, chosen: np.ndarray) -> None:
-        """Nothing is assigned."""
+        """Clear the assignments and rewards of the chosen scenes (B,)."""
         self._executor_starts[chosen] = True
         self.assigned[chosen] = False
         self.sub_rewards[chosen] = 0.0
@@ -314,7 +313,10 @@ class CoordinatorTask(Task):
         self.turned[chosen] = 0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """One decision; see :meth:`Task.step`. `action` (B, n * m): 1 at i * m + j assigns target j to sensor i."""
+        """Advance by one decision; see :meth:`Task.step`.
+
+        In `action` (B, n * m), 1 at i * m + j assigns target j to sensor i.
+        """
         chosen = self.simulator.chosen(mask)
         new = self.checked(action).reshape(self.assigned.shape)
         self.assigned[chosen] = new[chosen]
@@ -343,15 +345,16 @@ class CoordinatorTask(Task):
         return self.sub_rewards.mean(-1)
 
     def difference_rewards(self) -> np.ndarray:
-        """(B, n) what each sensor added to the last decision's coverage: the share of the targets that it alone saw.
+        """Return each sensor's contribution (B, n) to the last decision's coverage: the targets that it alone saw.
 
-        This is the difference reward, coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal payoff
-        functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps.
+        This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
+        payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It
+        equals the share of the present targets that only this sensor saw.
         """
         return self.marginal.sum(-1) / self.sub_steps
 
     def _executed(self) -> np.ndarray:
-        """The actions (B, n), or (B, 2 n) with zooms, that the executor chooses for where the targets stand now."""
+        """Return the executor's actions (B, n), or (B, 2 n) with zooms, for the current positions of the targets."""
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
         rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
@@ -364,10 +367,10 @@ class CoordinatorTask(Task):
         return executed(chosen, self.assigned, shown["mask"], bool(self.scenario.zoom))
 
     def info(self) -> dict[str, np.ndarray]:
-        """Fresh arrays: those of :class:`Task` for the last sub-step, and of the decision.
+        """Return new arrays: those of :class:`Task` for the last sub-step, and those of the decision.
 
-        ``turned`` (B,) is the number of sensors that turned per sub-step, on average over the decision, and
-        ``sub_rewards`` (B, decision) and ``assigned`` (B, n, m) are what they say.
+        ``turned`` (B,) is the number of sensors that turned per sub-step, mean over the decision; ``sub_rewards``
+        (B, decision) are the rewards of its sub-steps; ``assigned`` (B, n, m) is the assignment.
         """
         return super().info() | {
             "turned": self.turned / self.sub_steps,
@@ -381,21 +384,21 @@ TASKS: dict[str, tuple[Callable[..., Task], int]] = {
     "Executor": (ExecutorTask, DECISIONS_PER_EPISODE),
     "Coordinator": (CoordinatorTask, DECISIONS_PER_EPISODE),
 }
-"""The tasks by the names that they have in the environments' ids, each with the length of an episode, steps."""
+"""Class and length of an episode, in steps, of each task, by its name in the environments' ids."""
 
 
 def turning_space(scenario: Scenario) -> spaces.MultiDiscrete:
-    """A turn for every sensor; then, where lenses zoom, a zoom for every sensor."""
+    """Return the action space: a turn for every sensor, then with zooming lenses a zoom for every sensor."""
     return spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if scenario.zoom else 1))
 
 
 def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscrete:
-    """What one sensor decides on where it turns: a turn, and where lenses zoom a zoom."""
+    """Return the action space of one turning sensor: a turn, and with zooming lenses a zoom."""
     return spaces.MultiDiscrete([3, 3]) if scenario.zoom else spaces.Discrete(3)
 
 
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:
-    """What one sensor observes, ``pairs`` (m, d) and ``mask`` (m,), where all together observe `space`."""
+    """Return the observation space of one sensor, ``pairs`` (m, d) and ``mask`` (m,), from that of a scene."""
     pairs = space["pairs"]
     assert isinstance(pairs, spaces.Box)
     return spaces.Dict(
@@ -404,19 +407,19 @@ def own_observation_space(space: spaces.Dict) -> spaces.Dict:
 
 
 def check_cost(turn_cost: float) -> float:
-    """`turn_cost` as a float, or a ValueError that says what it may be."""
+    """Return `turn_cost` as a float; raise ValueError unless it is a number, 0 or more."""
     return _checked("turn_cost", turn_cost, sys.float_info.max, "0 or more")
 
 
 def _checked(name: str, value: float, most: float, allowed: str) -> float:
-    """`value` as a float if it is a number from 0 to `most`, else a ValueError that says what is allowed."""
+    """Return `value` as a float; raise ValueError that names what is allowed unless it is a number in [0, `most`]."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
         raise ValueError(f"{name} is {value!r}; it must be a number, {allowed}")
     return float(value)
 
 
 def check_idle(idle: str) -> str:
-    """`idle`, or a ValueError that says what it may be."""
+    """Return `idle`; raise ValueError unless it is ``"random"`` or ``"holds"``."""
     if idle not in ("random", "holds"):
         raise ValueError(f"idle is {idle!r}; it must be random or holds")
     return idle

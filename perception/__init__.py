@@ -1,8 +1,8 @@
-"""The perception of HiT-MAC for any policy: attention over agent-target features. It needs torch alone.
+"""Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-The encoder and its layers are here; besides there are :mod:`perception.scores`, :mod:`perception.transformer`,
-:mod:`perception.released` (the published nets), :mod:`perception.plots` (attention for the eye) and
-:mod:`perception.adapters` (other libraries).
+This module exports the encoder and its layers. Further modules are :mod:`perception.scores`,
+:mod:`perception.transformer`, :mod:`perception.released` (the published networks), :mod:`perception.plots` (plots of
+attention weights) and :mod:`perception.adapters` (adapters for other libraries).
 """
 
 from perception.ablations import NoisyLinear, RecurrentLayer

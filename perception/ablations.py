@@ -1,4 +1,4 @@
-"""What the paper compares its parts with: a recurrent encoder in place of attention, and noisy linear maps."""
+"""Ablations of the paper: a recurrent layer in place of attention, and noisy linear layers."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from perception.recurrent import Recurrence
 
 
 class RecurrentLayer(nn.Module):
-    """A bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
+    """Bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
 
-    ``z`` is what both directions say of each token, ``global_feature`` the sum of z. It depends on the order of
-    the tokens; masked tokens are skipped.
+    ``z`` concatenates the states of both directions at each token, and ``global_feature`` pools z. The outputs depend
+    on the order of the tokens. Masked tokens are skipped.
 
     Args:
         feature_dim: width of an input token.
-        weight_dim: width of z; even, half for each direction.
+        weight_dim: width of z; even, since each direction takes half of it.
         pooling: ``"sum"`` or ``"mean"``.
         cell: ``"gru"``, the paper's, or ``"lstm"``.
-        num_layers: number of recurrent layers; each further one reads both directions of the one before.
+        num_layers: number of recurrent layers, 1 or more; each further layer reads both directions of the one before.
 
     Attributes:
-        gru, lstm: one of the two, by `cell`: the :class:`perception.recurrent.Recurrence`, whose parameters have the
+        gru, lstm: the :class:`perception.recurrent.Recurrence`, under the name of its cell. Its parameters have the
             names of those of ``nn.GRU`` and ``nn.LSTM``.
 
     Raises:
@@ -47,10 +47,10 @@ class RecurrentLayer(nn.Module):
         self.add_module(cell, Recurrence(feature_dim, weight_dim // 2, cell, num_layers))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
-        """X (..., L, feature_dim) and mask (..., L) -> z (..., L, weight_dim) and global_feature (..., weight_dim).
+        """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        Raises what :meth:`perception.AttentionLayer.forward` does, and ``ValueError`` if asked for the
-        weights, since it has none.
+        Raises the errors of :meth:`perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is True,
+        since the layer has no attention weights.
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
@@ -62,17 +62,17 @@ class RecurrentLayer(nn.Module):
 
 
 class NoisyLinear(nn.Module):
-    """A linear map with learned noise in its parameters (Fortunato and others, "Noisy networks", ICLR 2018).
+    """Linear layer with learned noise in its parameters (Fortunato and others, "Noisy networks", ICLR 2018).
 
     ``y = (w + sigma_w * e_w) x + b + sigma_b * e_b`` with factorised noise, ``e_w = f(e_out) f(e_in)^T``,
     ``e_b = f(e_out)``, ``f(e) = sign(e) sqrt(|e|)``, e standard normal (their section 3.1 (b)).
 
-    The noise stays the same until :meth:`sample_noise`. In evaluation mode, and after :meth:`remove_noise`, the map is
-    the plain ``w x + b``.
+    The noise is constant between calls of :meth:`sample_noise`. In evaluation mode, and after :meth:`remove_noise`,
+    the layer computes the plain ``w x + b``.
 
     Args:
-        in_features, out_features: widths.
-        sigma: the noise at the start, times the root of in_features; 0 or more.
+        in_features, out_features: widths of input and output.
+        sigma: initial scale of the noise: sigma_w and sigma_b start at ``sigma / sqrt(in_features)``; 0 or more.
 
     Raises:
         ValueError: an option out of its range.
@@ -97,23 +97,23 @@ class NoisyLinear(nn.Module):
         self.sample_noise()
 
     def sample_noise(self, generator: torch.Generator | None = None) -> None:
-        """Draw the noise anew."""
+        """Draw new noise, from `generator` if one is given."""
         for noise in (self.noise_in, self.noise_out):
             drawn = torch.randn(noise.shape, generator=generator, dtype=noise.dtype, device=noise.device)
             noise.copy_(drawn.sign() * drawn.abs().sqrt())
 
     def remove_noise(self) -> None:
-        """No noise until it is drawn anew."""
+        """Set the noise to zero until it is drawn again."""
         self.noise_in.zero_()
         self.noise_out.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., in_features) -> (..., out_features)."""
+        """Map x (..., in_features) to y (..., out_features)."""
         if not self.training:
             return functional.linear(x, self.weight, self.bias)
         weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
         return functional.linear(x, weight, self.bias + self.bias_sigma * self.noise_out)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"in_features={self.in_features}, out_features={self.out_features}"

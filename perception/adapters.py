@@ -1,4 +1,4 @@
-"""The encoder in other libraries' clothes."""
+"""Adapters for other libraries."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ def tensordict_module(
     in_keys: tuple[str, ...] = ("pairs", "mask"),
     out_keys: tuple[str, str, str] = ("per_target", "per_agent", "global_feature"),
 ) -> TensorDictModule:
-    """The encoder as a TensorDict module, for TorchRL.
+    """Wrap an encoder as a TensorDict module, for TorchRL.
 
     Args:
-        encoder: what encodes.
-        in_keys: where the pairs (..., n, m, d), and perhaps the mask, stand in a TensorDict.
-        out_keys: where to put the three features.
+        encoder: the encoder to wrap.
+        in_keys: keys of the pairs (..., n, m, d), and optionally of the mask, in a TensorDict.
+        out_keys: keys under which the three features are stored.
 
     Raises:
-        ValueError: other numbers of keys.
+        ValueError: other than 1 or 2 `in_keys`, or other than 3 `out_keys`.
         ModuleNotFoundError: tensordict is missing; the message names the extra to install.
     """
     if len(in_keys) not in (1, 2) or len(out_keys) != 3:

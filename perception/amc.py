@@ -1,4 +1,4 @@
-"""The AMC critic of HiT-MAC: the value of an assignment as a sum of approximate marginal contributions, in one pass."""
+"""AMC critic of HiT-MAC: the value of an assignment as a sum of approximate marginal contributions, in one pass."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ from perception.prefixes import prefix_sums
 from perception.tanh_attention import AttentionLayer
 
 CRITICS = ("amc", "no_prefix", "value_head")
-"""The critic of the paper and its two ablations."""
+"""The paper's critic and its two ablations."""
 
 
 class AMCCritic(nn.Module):
-    """The value of a sequence of pairs as the sum of what each adds to those before it.
+    """Critic that values a sequence of pairs as the sum of the contributions that each adds to the pairs before it.
 
     ``value = sum over j of linear([G(z_1 .. z_(j-1)); z_j])``, where G is the global feature of a second attention
-    layer over that prefix, and 0 for the empty one (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
+    layer over the prefix, and 0 for the empty prefix (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
     contribution, after Shapley).
 
-    All prefixes come from one pass: with the scores ``s = q k^T`` the prefix 1..j has ``G_j = sum over i <= j of
+    One pass computes all prefixes. With the scores ``s = q k^T``, the prefix 1..j has ``G_j = sum over i <= j of
     (sum over l <= j of exp(s[i, l]) v_l) / (sum over l <= j of exp(s[i, l]))``, two running sums along each row. The
-    linear map needs one number of every v, so that they cost L^2 operations; memory grows with L.
+    linear layer needs one number of every v, so the sums cost L^2 operations. Memory grows with L.
 
     Args:
         feature_dim: width of a pair's feature z.
         weight_dim: width of G; None: feature_dim.
-        kind: ``"amc"``; ``"no_prefix"``: G is left out, each pair counts by itself (the paper's ablation "onlyJ");
-            ``"value_head"``: a linear map of the sum of all z.
+        kind: ``"amc"``, the paper's; ``"no_prefix"``, without G, so that each pair counts by itself (the paper's
+            ablation "onlyJ"); ``"value_head"``, a linear layer over the sum of all z.
 
     Attributes:
         attention: the second :class:`perception.AttentionLayer` (``"amc"`` only).
@@ -53,16 +53,16 @@ class AMCCritic(nn.Module):
     def forward(
         self, z: Tensor, mask: Tensor | None = None, *, return_contributions: bool = False
     ) -> Tensor | tuple[Tensor, Tensor]:
-        """The value of the sequence.
+        """Return the value of a sequence.
 
         Args:
-            z: (..., L, feature_dim), the pairs in their order; L from 0 up.
-            mask: (..., L), of 0 and 1 in any dtype, 1 where a pair is there; the others are skipped. None: all are.
-            return_contributions: return what each pair adds too.
+            z: (..., L, feature_dim), the pairs in order; L is 0 or more.
+            mask: (..., L), 0 and 1 in any dtype; 1 marks a valid pair, and the others are skipped. None: all are valid.
+            return_contributions: also return the contribution of each pair.
 
         Returns:
-            The value (...,), and if asked for the contributions (..., L), whose sum it is (for ``"value_head"`` up to
-            the bias, which belongs to no pair).
+            The value (...,). With `return_contributions` also the contributions (..., L), whose sum is the value (for
+            ``"value_head"`` up to the bias, which belongs to no pair).
 
         Raises:
             ValueError: the last axis of z is not feature_dim, or the mask's shape is not (..., L).
@@ -71,12 +71,12 @@ class AMCCritic(nn.Module):
         mask = check_tokens(z, mask, self.feature_dim)
         z = zero_masked(z, mask)
         if self.attention is not None:
-            # The linear map of [G; z] in its two parts: of G it needs no more than the number that each v adds.
+            # Split the linear layer over [G; z]: of G it needs only the one number that each v adds.
             of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
             query, key, value = self.attention.project(z)
-            # By tanh, a score lies within +-weight_dim.
+            # tanh bounds every score by +-weight_dim.
             sums = prefix_sums(query, key, value @ of_prefix, mask, float(self.weight_dim)).to(value.dtype)
-            # Each pair gets the prefix of those before it, the first none.
+            # Each pair takes the prefix of the pairs before it; the first takes none.
             contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
         else:
             contributions = z @ self.linear.weight.squeeze(0)

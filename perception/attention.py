@@ -1,4 +1,4 @@
-"""The names of the attention that were once in one file; they live in the modules that this one imports them from."""
+"""Earlier import path of the attention layers and functions, which live in the modules imported here."""
 
 from perception.functional import attend, causal_mask, count, masked_softmax, pool, zero_masked
 from perception.multi_head import MultiHeadAttention

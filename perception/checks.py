@@ -1,4 +1,4 @@
-"""What the modules of this package refuse, and in which words."""
+"""Argument checks of this package, with uniform error messages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def check_widths(**widths: int) -> None:
 
 
 def check_count(**counts: int) -> bool:
-    """Whether any is over 0; raise ValueError unless every one is a whole number, 0 or more."""
+    """Return True if any count is over 0; raise ValueError unless every count is a whole number, 0 or more."""
     for name, count in counts.items():
         if isinstance(count, bool) or not isinstance(count, int) or count < 0:
             raise ValueError(f"{name} is {count!r}; it must be a whole number, 0 or more")
@@ -22,7 +22,7 @@ def check_count(**counts: int) -> bool:
 
 
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise ValueError unless `value` is one of those known."""
+    """Raise ValueError unless `value` is one of the known."""
     if value not in known:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
 
@@ -35,7 +35,7 @@ def check_heads(width: int, num_heads: int) -> None:
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise ValueError unless `value` is from 0 up to, but not including, 1."""
+    """Raise ValueError unless `value` is a number in [0, 1)."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a number from 0 to under 1")
 
@@ -43,7 +43,7 @@ def check_share(name: str, value: float) -> None:
 def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
     """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor.
 
-    Every number other than 0 counts as 1. No value is read, so that this compiles, exports and maps.
+    Every number other than 0 counts as 1. No value is read, so the function can be compiled, exported and mapped.
     """
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
@@ -75,15 +75,15 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> N
 
 
 def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:
-    """Return a mask from each query to each key, in any dtype, as a bool one of two axes or more.
+    """Return a mask from each query to each key, of any dtype, as bool with two axes or more.
 
-    Raises ValueError, with the hint, unless it broadcasts to (..., length, keys).
+    Raises ValueError, with `hint` appended, unless the mask broadcasts to (..., length, keys).
     """
     mask = as_mask(mask)
     given = tuple(mask.shape)
     if mask.ndim == 1:
         mask = mask.unsqueeze(0)
-    # Compared one by one: `in` does not hold for the symbols of sizes that a compiler leaves open.
+    # Compared one by one, since `in` fails for the symbolic sizes of a compiler.
     fits = mask.ndim > 1 and all(
         bool(size == whole) or bool(size == 1) for size, whole in zip(mask.shape[-2:], (length, keys), strict=True)
     )
@@ -93,9 +93,9 @@ def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:
-    """`x`, or a ValueError that says where its first number that is not finite stands.
+    """Return `x`; raise ValueError with the index of its first number that is not finite.
 
-    It reads the whole tensor, so that calling it is left to those who need it.
+    The check reads the whole tensor, so no layer calls it by itself.
     """
     bad = ~x.isfinite()
     if bad.any():

@@ -1,4 +1,4 @@
-"""Agent-target features in; per-target, per-agent and global features out."""
+"""Encoder of agent-target features into per-target, per-agent and global features."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from perception.functional import pool, zero_masked
 from perception.tanh_attention import AttentionLayer
 
 ATTEND_OVER = ("agents", "targets", "pairs", "axes")
-"""Over what the encoder attends."""
+"""The sets that the encoder can attend over."""
 
 
 class Features(NamedTuple):
-    """What the encoder makes of a scene with n agents and m targets."""
+    """Encoder outputs for a scene with n agents and m targets."""
 
     per_target: Tensor
     """(..., n, m, f): one feature for every pair of an agent and a target."""
@@ -29,49 +29,49 @@ class Features(NamedTuple):
 
 
 class Weights(NamedTuple):
-    """Who attends to whom; None for what the encoder does not do. The axis of the heads h comes before the last two."""
+    """Attention weights; None where the encoder does not attend. The axis of the h heads precedes the last two."""
 
     targets: Tensor | None = None
-    """(..., n, h, m, m): of every agent, from each of its targets to each."""
+    """(..., n, h, m, m): for every agent, from each of its targets to each."""
     agents: Tensor | None = None
-    """(..., h, n, n): from each agent to each; attending over the axes, of every target (..., m, h, n, n)."""
+    """(..., h, n, n): from each agent to each; with ``"axes"`` for every target, (..., m, h, n, n)."""
     pairs: Tensor | None = None
     """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""
 
 
 class FourierFeatures(nn.Module):
-    """Features (..., d) with their sines and cosines behind them, (..., d * (1 + 2 K))."""
+    """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K))."""
 
     def __init__(self, frequencies: int) -> None:
         super().__init__()
         self.frequencies = frequencies
 
     def forward(self, x: Tensor) -> Tensor:
-        """X, then all sin(pi k x), then all cos(pi k x)."""
-        # No buffer that a change of type could round, and a load of tensors leave empty.
+        """Return x, then all sin(pi k x), then all cos(pi k x)."""
+        # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
         wide = torch.promote_types(x.dtype, torch.float32)
         multiples = math.pi * torch.arange(1, self.frequencies + 1, dtype=wide, device=x.device)
         angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
         return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"frequencies={self.frequencies}"
 
 
 class AgentTargetEncoder(nn.Module):
-    """Encodes what n agents know of m targets, with the tanh-projected attention of HiT-MAC.
+    """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
-    Every pair's features go through a linear map and a ReLU. Then attention, in one of four ways:
+    Every pair's features pass through a linear layer with a ReLU, and then through attention in one of four ways:
 
-    - ``"agents"``: over each agent's targets, and then over the agents, so that each knows of the others;
+    - ``"agents"``: over each agent's targets, then over the agents, so that each agent takes the others into account;
     - ``"targets"``: over each agent's own targets only;
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
-    - ``"axes"``: of every pair over the others of its agent, and over the others of its target, both added to what it
-      is itself (layers of this form are those that any order of rows and columns leaves alone: Hartford and others,
-      "Deep models of interactions across sets", ICML 2018). It costs n m (n + m) instead of (n m)^2.
+    - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target. Both results are added
+      to the pair's embedding. Such layers are equivariant to permutations of rows and columns (Hartford and others,
+      "Deep models of interactions across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
 
-    It takes any n and m at run time, and permuting agents or targets permutes the outputs alike.
+    The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way.
 
     Args:
         feature_dim: d, width of a pair's features.
@@ -79,14 +79,14 @@ class AgentTargetEncoder(nn.Module):
         attend_over: ``"agents"``, ``"targets"``, ``"pairs"`` or ``"axes"``.
         pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
         num_heads, scaled: see :class:`perception.AttentionLayer`.
-        embed_layers: how many linear maps with a ReLU a pair's features go through first; 1 or more (the
-            paper's coordinator has 2).
-        frequencies: K, how many sines and cosines of every feature x stand beside it at the entrance: sin(pi k x) and
-            cos(pi k x) for k = 1 .. K; 0 or more. With them a bearing in half turns has no jump behind the sensor, and
-            thresholds are easier to learn (Tancik and others, "Fourier features let networks learn high frequency
+        embed_layers: number of linear layers with a ReLU before the attention; 1 or more (the paper's coordinator
+            has 2).
+        frequencies: K, number of sines and cosines appended to every input feature x: sin(pi k x) and cos(pi k x) for
+            k = 1 .. K; 0 or more. They remove the jump of a bearing, given in half turns, behind the sensor, and make
+            thresholds easier to learn (Tancik and others, "Fourier features let networks learn high frequency
             functions in low dimensional domains", NeurIPS 2020).
-        layer: ``"attention"``, or ``"recurrent"``: :class:`perception.ablations.RecurrentLayer` in its place, the
-            paper's ablation, for which the order of agents and targets matters.
+        layer: ``"attention"``, or ``"recurrent"`` for :class:`perception.ablations.RecurrentLayer`, the paper's
+            ablation, which depends on the order of agents and targets.
 
     Raises:
         ValueError: a width or number under 1, an unknown `attend_over`, `pooling` or `layer`, heads that do not
@@ -131,16 +131,16 @@ class AgentTargetEncoder(nn.Module):
     def forward(
         self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
     ) -> Features | tuple[Features, Weights]:
-        """Encode scenes.
+        """Encode a batch of scenes.
 
         Args:
-            pairs: (..., n, m, feature_dim), any number of leading axes, also none; n and m from 0 up.
-            mask: (..., n, m), of 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32), 1 where a
-                pair is there. None: all are. An agent without any pair is taken to be absent.
-            need_weights: return the weights of the attention too.
+            pairs: (..., n, m, feature_dim) with any number of leading axes, or none; n and m are 0 or more.
+            mask: (..., n, m), 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32); 1 marks a
+                valid pair. None: all are valid. An agent without any valid pair counts as absent.
+            need_weights: also return the attention weights.
 
         Returns:
-            :class:`Features`, zero for what is not there, and :class:`Weights` if asked for.
+            :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`.
 
         Raises:
             ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
@@ -176,5 +176,5 @@ class AgentTargetEncoder(nn.Module):
         return (features, Weights(of_targets[0], of_agents[0])) if need_weights else features
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"attend_over={self.attend_over!r}, pooling={self.pooling!r}"

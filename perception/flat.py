@@ -1,4 +1,4 @@
-"""A plain network over everything at once, with the interface of the encoder: what attention is compared with."""
+"""Plain network over all pairs at once, with the encoder's interface: the baseline for attention."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from perception.functional import zero_masked
 
 
 class FlatEncoder(nn.Module):
-    """Encodes n agents' features of m targets without attention, for these n and m alone.
+    """Encoder of n agents' features of m targets without attention, for one fixed n and m.
 
-    An agent's m pairs, one after the other and each with its mask, go through two linear maps with ReLU that all agents
-    share; the n * m pairs of the scene go through two others. The order of agents and targets matters.
+    Two linear layers with ReLU, which all agents share, map an agent's m concatenated pairs, each with its mask. Two
+    others map the n * m pairs of the scene. The outputs depend on the order of agents and targets.
 
     Args:
         num_agents, num_targets: n and m.
@@ -36,7 +36,7 @@ class FlatEncoder(nn.Module):
         self.of_scene = _relu_layers(num_agents * width, weight_dim)
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
-        """See :meth:`perception.encoder.AgentTargetEncoder.forward`; n and m other than its own are a ValueError."""
+        """Encode scenes as :meth:`perception.AgentTargetEncoder.forward` does; raise ValueError for another n or m."""
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(
@@ -49,12 +49,12 @@ class FlatEncoder(nn.Module):
         return Features(self.of_pair(tokens), self.of_agent(of_agent), self.of_scene(of_agent.flatten(-2)))
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"num_agents={self.num_agents}, num_targets={self.num_targets}"
 
 
 def _relu_layers(width: int, hidden: int) -> nn.Sequential:
-    """Two linear maps, each with a ReLU."""
+    """Build two linear layers, each with a ReLU."""
     layers = nn.Sequential()
     for inputs in (width, hidden):
         linear = nn.Linear(inputs, hidden)

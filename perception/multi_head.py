@@ -1,4 +1,4 @@
-"""Multi-head attention, self- or cross-."""
+"""Multi-head self- and cross-attention."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from perception.scores import Score, make_score
 
 
 class MultiHeadAttention(nn.Module):
-    """Multi-head attention, self- or cross- (Vaswani and others, NeurIPS 2017, section 3.2.2).
+    """Multi-head self- or cross-attention (Vaswani and others, NeurIPS 2017, section 3.2.2).
 
-    ``output = W_o [head_1; ...; head_h]``, ``head_i = softmax(score(q_i, k_i)) v_i``, where q, k, v are linear maps of
-    the inputs, cut into h parts.
+    ``output = W_o [head_1; ...; head_h]``, ``head_i = softmax(score(q_i, k_i)) v_i``, where q, k, v are linear
+    projections of the inputs, split into h parts.
 
     Args:
-        embed_dim: width of the inputs and of the output, unless they have one of their own.
+        embed_dim: width of the inputs and of the output, unless given separately.
         num_heads: h; without `head_dim` it must divide embed_dim.
         query_dim, key_dim, value_dim: widths of the inputs; None: embed_dim.
-        head_dim: width of a head's q, k and v; None: embed_dim / h. 8 heads of 3 on a width of 4 go from 4 to 24 and
-            back to 4.
+        head_dim: width of a head's q, k and v; None: embed_dim / h. For example, 8 heads of width 3 on an embed_dim of
+            4 project from 4 to 24 and back to 4.
         output_dim: width of the output; None: embed_dim.
-        output_map: whether there is W_o; without it the output is the heads side by side, h * head_dim wide.
+        output_map: apply W_o. If False, the output is the concatenated heads, h * head_dim wide.
         score: a name out of :data:`perception.scores.SCORES`, or a score for the width of a head.
-        bias: whether the linear maps have one.
-        dropout: of the weights, while training.
+        bias: add a bias to the linear projections.
+        dropout: probability of dropping a weight while training; in [0, 1).
 
     Attributes:
-        query, key, value: linear maps to h * head_dim.
-        output: W_o; ``nn.Identity`` if there is none.
+        query, key, value: linear projections to h * head_dim.
+        output: W_o, or ``nn.Identity`` without an output map.
 
     Raises:
         ValueError: an option out of its range, or an output_dim without an output map.
@@ -84,22 +84,22 @@ class MultiHeadAttention(nn.Module):
         causal: bool = False,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend; a key takes part where `mask`, `key_mask` and `causal` all let it. Leading axes broadcast.
+        """Attend to the keys that `mask`, `key_mask` and `causal` all allow. Leading axes broadcast.
 
         Args:
             query: (..., L, query_dim).
             key: (..., S, key_dim); None: the query (self-attention).
             value: (..., S, value_dim); None: the key.
-            mask: which query may look at which key, broadcastable to (..., L, S), of 0 and 1 in any dtype; the same for
-                all heads. A padding mask with an axis for the queries, (..., 1, S), is one.
-            key_mask: which keys are there (padding), (..., S), of 0 and 1 in any dtype.
-            causal: query i may look at the keys up to i.
-            need_weights: return the weights too.
+            mask: 1 lets a query attend to a key, broadcastable to (..., L, S), 0 and 1 in any dtype; shared by all
+                heads. A padding mask with an axis for the queries, (..., 1, S), is valid here.
+            key_mask: 1 marks a valid key (padding is 0), (..., S), 0 and 1 in any dtype.
+            causal: query i attends only to the keys up to i.
+            need_weights: also return the weights.
 
         Returns:
-            The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. A query that no key is
-            left to has the output map's bias. Tokens that no query may look at may be NaN or infinite (so may the
-            queries from there, in self-attention): neither the other outputs nor gradients depend on them.
+            The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. The output of a query
+            without any key is the bias of the output map. Tokens that no query may attend to may be NaN or infinite
+            (in self-attention also as queries): neither the other outputs nor gradients depend on them.
 
         Raises:
             ValueError: a width that is not the module's, or a mask whose shape does not fit.
@@ -119,7 +119,7 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             seen = mask.any(-2)
             clean = finite_if_unseen(key, seen)
-            # One tensor given as several stays one.
+            # A tensor passed for several inputs stays one tensor.
             query, value = (
                 clean if query is key else query,
                 clean if value is key else finite_if_unseen(value, seen),
@@ -141,7 +141,7 @@ class MultiHeadAttention(nn.Module):
 
 
 def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
-    """Both masks of :meth:`MultiHeadAttention.forward` as a bool one, (..., L or 1, S or 1); None if both are."""
+    """Combine both masks of :meth:`MultiHeadAttention.forward` as bool (..., L or 1, S or 1); None if both are None."""
     length, keys = query.shape[-2], key.shape[-2]
     lead = max(query.ndim, key.ndim) - 2
     if mask is not None:

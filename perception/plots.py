@@ -1,6 +1,6 @@
-"""Attention for the eye: weights as heat maps, as lines over a scene, as films. Needs the extra ``plots``.
+"""Plots of attention weights: heat maps, lines over a scene, films. Requires the extra ``plots``.
 
-``python -m perception.plots FOLDER`` makes the gallery that stands in ``perception/gallery``.
+``python -m perception.plots FOLDER`` writes the gallery of ``perception/gallery``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ Array = np.ndarray | Tensor
 
 
 def pair_labels(num_agents: int, num_targets: int) -> list[str]:
-    """``1>a, 1>b, ..., 2>a, ...``: agents by numbers, targets by letters, in the order i * m + j."""
+    """Return labels ``1>a, 1>b, ..., 2>a, ...``: agents as numbers, targets as letters, in the order i * m + j."""
     return [f"{i + 1}>{_letter(j)}" for i in range(num_agents) for j in range(num_targets)]
 
 
 def received(weights: Array) -> np.ndarray:
-    """(..., S): the attention that each key receives, on average over heads and queries, of weights (..., h, L, S)."""
+    """Return the attention (..., S) that each key receives: weights (..., h, L, S), mean over heads and queries."""
     return _plain(weights).mean((-3, -2))
 
 
@@ -44,16 +44,16 @@ def heat_map(
     columns: Sequence[str] | None = None,
     title: str = "",
 ) -> Figure:
-    """Weights as a heat map for each head.
+    """Draw weights as one heat map for each head.
 
     Args:
-        weights: (L, S), or (h, L, S): a picture for each of the heads.
+        weights: (L, S), or (h, L, S) for one heat map per head.
         rows: labels of the queries; None: numbers.
         columns: labels of the keys; None: numbers.
-        title: what stands above.
+        title: title of the figure.
 
     Raises:
-        ValueError: other shapes, or labels that do not fit; the message says so.
+        ValueError: another shape of the weights, or a wrong number of labels.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     weights = _plain(weights)
@@ -91,15 +91,15 @@ def lines(
     picture: np.ndarray | None = None,
     title: str = "",
 ) -> Figure:
-    """Attention as lines from agents to targets, the thicker the more.
+    """Draw attention as lines from agents to targets; a thicker line is a larger weight.
 
     Args:
-        weights: (n, m), how much agent i attends to target j, for instance :func:`received`.
+        weights: (n, m), weight from agent i to target j, for instance :func:`received`.
         agents: positions (n, 2).
         targets: positions (m, 2).
-        half_width: half the side of the square that is shown, around the origin.
+        half_width: half the side of the square around the origin that is shown.
         picture: (height, width, 3), drawn behind the lines; it must show the same square.
-        title: what stands above.
+        title: title of the figure.
 
     Raises:
         ValueError: shapes that do not fit.
@@ -120,19 +120,19 @@ def film(
     pictures: Sequence[np.ndarray] | None = None,
     frames_per_second: int = 10,
 ) -> None:
-    """Attention over time as an animated GIF of :func:`lines`; the file is written whole or not at all.
+    """Write attention over time as an animated GIF of :func:`lines`; the file is written whole or not at all.
 
     Args:
-        path: the film's file, whose name ends in .gif.
+        path: file of the film; its name must end in .gif.
         weights: (T, n, m).
         agents: (n, 2) or (T, n, 2).
         targets: (T, m, 2).
         half_width: see :func:`lines`.
-        pictures: T of them, see :func:`lines`.
-        frames_per_second: how fast.
+        pictures: T pictures, see :func:`lines`.
+        frames_per_second: frame rate of the film.
 
     Raises:
-        ValueError: shapes that do not fit, or another ending of the file's name.
+        ValueError: shapes that do not fit, or another file extension.
         ModuleNotFoundError: matplotlib or Pillow is missing; the message names the extra to install.
     """
     _check_ending(path, ["gif"])
@@ -159,14 +159,14 @@ def film(
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure as the file's ending says, whole or not at all; a ValueError lists the endings there are."""
+    """Write a figure in the format of the file's extension, whole or not at all; a ValueError lists the known ones."""
     _check_ending(path, figure.canvas.get_supported_filetypes())
     with _whole(Path(path)) as temporary:
         figure.savefig(temporary, dpi=110)
 
 
 def gallery(folder: str | Path) -> list[Path]:
-    """Make the gallery: the 8 x 8 picture as four tokens, and an encoder's attention over a scene. Gives its files."""
+    """Write the gallery, an 8 x 8 picture as four tokens and an encoder's attention over a scene; return its files."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     made = []
@@ -222,7 +222,7 @@ def _check_ending(path: str | Path, known: Iterable[str]) -> None:
 
 @contextmanager
 def _whole(path: Path) -> Iterator[Path]:
-    """A temporary file that becomes `path` when it is written, and vanishes when that fails."""
+    """Yield a temporary path that replaces `path` once written and is deleted on failure."""
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         yield temporary
@@ -244,7 +244,7 @@ def _plain(values: Array) -> np.ndarray:
 
 
 def _letter(number: int) -> str:
-    """a, b, ..., z, aa, ab, ..."""
+    """Return the name of a target: a, b, ..., z, aa, ab, ..."""
     return (_letter(number // 26 - 1) if number >= 26 else "") + chr(ord("a") + number % 26)
 
 

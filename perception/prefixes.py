@@ -1,4 +1,4 @@
-"""Attention over every prefix of a sequence at once, in memory that grows with the length instead of its square."""
+"""Attention over all prefixes of a sequence at once, in memory that grows with the length instead of its square."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-# A block of rows of the table of scores has about so many of them, and so many rows at least. It depends on the length
-# alone: the sums of a sequence are taken in the same order in every batch.
+# Scores in a block of rows, about, and least number of its rows. The size depends only on the length, so the sums of a
+# sequence are taken in the same order in every batch.
 _BLOCK, _ROWS = 2**17, 16
 
-# exp() of scores up to this, one over it, and the square of that, which second derivatives hold, stay in range.
+# For scores up to this, exp(), its inverse, and the square of the inverse (needed by second derivatives) stay in range.
 _LIMIT = {torch.float64: 256.0, torch.float32: 32.0}
 
 
 def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, bound: float) -> Tensor:
-    """Attend within every prefix and sum the outputs, where a value is one number.
+    """Attend within every prefix and sum the outputs, for values of width 1.
 
     ``g_j = sum over i <= j of N[i, j] / S[i, j]`` with the scores ``s = q k^T`` and the running sums
     ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
@@ -28,20 +28,20 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
         query: q (..., L, d).
         key: k (..., L, d).
         added: u (..., L).
-        mask: bool (..., L), True where a token is there; the others are skipped. None: all are.
-        bound: the largest absolute value that a score can have; any number will do.
+        mask: bool (..., L), True for valid tokens; the others are skipped. None: all are valid.
+        bound: upper bound of a score's absolute value; any size.
 
     Returns:
-        g (..., L), in double precision where the device has it. Values and gradients, and forward-mode derivatives that
-        are not recorded for a backward pass, take memory that grows with L; second derivatives, and what is compiled or
-        exported, with L squared.
+        g (..., L), in double precision where the device supports it. The memory of values, gradients and forward-mode
+        derivatives that are not recorded for a backward pass grows with L; that of second derivatives, and of compiled
+        or exported programs, with L squared.
     """
     double = torch.float32 if query.device.type == "mps" else torch.float64
-    if query.dtype in (torch.float16, torch.bfloat16):  # exp() would multiply the rounding of a score in these
+    if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
         query, key = query.to(double), key.to(double)
     added = added.to(double)
     there = None if mask is None else mask.to(double)
-    if torch.compiler.is_compiling():  # a program for every length has no number of blocks
+    if torch.compiler.is_compiling():  # a program for every length has no fixed number of blocks
         return _value(query, key, added, there, bound, [slice(None)])
     if forward_ad._current_level >= 0:  # a function of one's own has forward-mode derivatives of the first order only
         return _value(query, key, added, there, bound, _blocks(query))
@@ -50,7 +50,7 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
 
 
 class _PrefixSums(torch.autograd.Function):
-    """:func:`prefix_sums` block by block; what a block needs for its gradients is computed a second time."""
+    """:func:`prefix_sums` block by block; the backward pass recomputes what a block needs."""
 
     generate_vmap_rule = True
 
@@ -72,7 +72,7 @@ class _PrefixSums(torch.autograd.Function):
             rows, of_scores = query[..., block, :], None
             for powers, sums, reached in _levels(rows, key, there, ctx.bound, block):
                 share = gradient * reached / sums
-                # exp(s[i, l]) is in the sums of all prefixes from l on.
+                # exp(s[i, l]) is a term of the sums of all prefixes from l on.
                 later = _from_behind(share)
                 of_added = of_added + (powers * later).sum(-2, keepdim=True)
                 means = (powers * added).cumsum(-1) / sums
@@ -108,17 +108,17 @@ def _blocks(query: Tensor) -> list[slice]:
 def _levels(
     rows: Tensor, key: Tensor, there: Tensor | None, bound: float, block: slice
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """A block of rows as exp(s) (..., rows, L), its running sums, and 1 for the prefixes that both are right for.
+    """Yield exp(s) (..., rows, L) of a block, its running sums, and 1 for the prefixes for which both are valid.
 
-    The range of exp() is not enough for all scores of a wide layer. They are cut into levels, each with a shift of its
-    own, and a prefix belongs to the level of its largest score: larger ones come after it, and much lower ones add
+    The range of exp() is too small for all scores of a wide layer. The scores are split into levels, each with its own
+    shift. A prefix belongs to the level of its largest score: larger scores come after it, and much lower ones add
     nothing.
     """
     double = torch.float32 if rows.device.type == "mps" else torch.float64
     scores = (rows @ key.mT).to(double)
     within = scores.new_ones(scores.shape[-2:]).triu(block.start or 0)  # [i, j]: 1 for i <= j
     if there is not None:
-        scores = scores + there.log().unsqueeze(-2)  # minus infinity where no token is
+        scores = scores + there.log().unsqueeze(-2)  # -inf for masked tokens
         within = within * there[..., block].unsqueeze(-1)
     limit = _LIMIT[double]
     levels = max(1, math.ceil(bound / limit))
@@ -131,10 +131,10 @@ def _levels(
             higher = 0.0 if last else (scores > shift + limit).to(double).cumsum(-1).clamp(max=1.0)
             powers, reached, passed = (scores - shift).clamp(max=limit), within * (passed - higher), higher
         powers = powers.exp()
-        # The other prefixes may have a sum of 0, which must not be divided by.
+        # The sums of the other prefixes may be 0: add 1, to divide by.
         yield powers, powers.cumsum(-1) + (1.0 - reached), reached
 
 
 def _from_behind(x: Tensor) -> Tensor:
-    """Running sums from the end of the last axis; a difference of sums from the front would lose small ones."""
+    """Return running sums from the end of the last axis; a difference of sums from the front would lose small terms."""
     return x.flip(-1).cumsum(-1).flip(-1)

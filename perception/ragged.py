@@ -1,4 +1,4 @@
-"""Scenes of different sizes as one padded batch, and back."""
+"""Padding of scenes of different sizes into one batch, and its inverse."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
-    """One batch out of scenes of different numbers of agents and targets.
+    """Pad scenes with different numbers of agents and targets into one batch.
 
     Args:
-        scenes: B tensors (n_b, m_b, d) of one width, type and device; n_b and m_b from 0 up.
+        scenes: B tensors (n_b, m_b, d) of one width, dtype and device; n_b and m_b are 0 or more.
 
     Returns:
-        The pairs (B, n, m, d) with zeros behind each scene, n and m being the largest, and the mask (B, n, m).
+        The pairs (B, n, m, d), zero outside each scene, where n and m are the largest sizes; and the mask (B, n, m).
 
     Raises:
-        ValueError: no scene, or one whose shape does not fit the others; the message names it.
+        ValueError: no scene, or a scene whose shape does not fit the others; the message names it.
     """
     if not scenes:
         raise ValueError("there is no scene to pad; give one or more")
@@ -37,10 +37,10 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
 
 def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
-    """The features (n_b, m_b, f) of each scene of a padded batch (B, n, m, f).
+    """Return the features (n_b, m_b, f) of each scene of a padded batch (B, n, m, f).
 
-    By the mask (B, n, m), of 0 and 1 in any dtype, the agents of a scene are the rows that hold any 1, its targets the
-    columns that do, wherever they stand. A scene without agents or without targets comes back as (0, 0, f), since
-    nothing of it is left in the mask.
+    In the mask (B, n, m), 0 and 1 in any dtype, the agents of a scene are the rows with any 1, and its targets the
+    columns with any 1, in any position. A scene without agents or without targets is returned as (0, 0, f), since its
+    mask is all 0.
     """
     return [row[there.any(1)][:, there.any(0)] for row, there in zip(per_target, mask != 0, strict=True)]

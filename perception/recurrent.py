@@ -1,4 +1,4 @@
-"""Bidirectional recurrent networks that skip masked tokens, in operations that map, compile and export."""
+"""Bidirectional recurrent networks that skip masked tokens and can be mapped, compiled and exported."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from torch.nn import functional
 from perception.checks import check_choice, check_widths
 
 CELLS = {"gru": 3, "lstm": 4}
-"""The cells, and how many gates each has."""
+"""Number of gates of each cell."""
 
 
 class Recurrence(nn.Module):
-    """Stacked bidirectional GRUs or LSTMs, equal to ``nn.GRU`` and ``nn.LSTM`` over the tokens that are there.
+    """Stacked bidirectional GRUs or LSTMs, equal to ``nn.GRU`` and ``nn.LSTM`` over the valid tokens.
 
-    A masked token leaves the state of either direction as it is. The parameters have PyTorch's names, shapes and start,
-    so that tensors of one load into the other. PyTorch's own modules can be neither mapped nor compiled, nor exported
-    for every length.
+    A masked token leaves the states of both directions unchanged. The parameters have PyTorch's names, shapes and
+    initialisation, so that the tensors of one load into the other. PyTorch's own modules cannot be mapped or compiled,
+    nor exported for every length.
 
-    GRU (Cho and others, EMNLP 2014), from the last state h:
+    GRU (Cho and others, EMNLP 2014), from the previous state h:
     ``r, z = sigmoid(W_i x + b_i + W_h h + b_h)``, ``n = tanh(W_i x + b_i + r (W_h h + b_h))``,
     ``h' = (1 - z) n + z h``. LSTM (Hochreiter and Schmidhuber, 1997, with forget gates), with a memory c:
     ``i, f, o = sigmoid(W_i x + b_i + W_h h + b_h)``, ``g = tanh(W_i x + b_i + W_h h + b_h)``, ``c' = f c + i g``,
-    ``h' = o tanh(c')``. Each gate has rows of its own in W_i, W_h, b_i and b_h.
+    ``h' = o tanh(c')``. Each gate has its own rows in W_i, W_h, b_i and b_h.
 
     Args:
         input_dim: width of a token.
         hidden_dim: H, width of each direction's state.
         cell: ``"gru"`` or ``"lstm"``.
-        num_layers: each further layer reads both directions of the one before.
+        num_layers: number of layers; each further layer reads both directions of the one before.
 
     Raises:
         ValueError: a number under 1 or an unknown cell.
@@ -54,8 +54,8 @@ class Recurrence(nn.Module):
                     self.register_parameter(f"{name}_l{layer}{direction}", start)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """(N, L, input_dim), all finite, and bool (N, L) -> the states of both directions (N, L, 2 * hidden_dim)."""
-        if x.shape[1] == 0:  # one token that is dropped keeps all parameters in the graph
+        """Map x (N, L, input_dim), finite, and mask bool (N, L) to both directions' states (N, L, 2 * hidden_dim)."""
+        if x.shape[1] == 0:  # an extra token, dropped again, keeps all parameters in the graph
             return self(functional.pad(x, (0, 0, 0, 1)))[:, :0]
         x = x.transpose(0, 1)  # (L, N, d)
         there = None if mask is None else _both_ways(mask.mT.unsqueeze(-1), mask.mT.unsqueeze(-1))  # (L, 2, N, 1)
@@ -64,7 +64,7 @@ class Recurrence(nn.Module):
         return x.transpose(0, 1)
 
     def _layer(self, x: Tensor, there: Tensor | None, layer: int) -> Tensor:
-        """(L, N, d) -> (L, N, 2 H)."""
+        """Map x (L, N, d) through one layer to (L, N, 2 H)."""
 
         def pair(name: str) -> tuple[Tensor, Tensor]:
             return getattr(self, f"{name}_l{layer}"), getattr(self, f"{name}_l{layer}_reverse")
@@ -87,7 +87,7 @@ class Recurrence(nn.Module):
         return torch.cat((ahead, behind.flip(0)), -1)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"{self.input_dim}, {self.hidden_dim}, cell={self.cell!r}, num_layers={self.num_layers}"
 
 
@@ -107,22 +107,22 @@ def _lstm(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tenso
 
 
 def _both_ways(ahead: Tensor, behind: Tensor) -> Tensor:
-    """Two sequences (L, N, d) as what the two directions read, (L, 2, N, d)."""
+    """Stack two sequences (L, N, d), one for each direction, in reading order: (L, 2, N, d)."""
     return torch.stack((ahead, behind.flip(0)), 1)
 
 
 def _states(
     advance: Callable[[list[Tensor], list[Tensor]], list[Tensor]], state: list[Tensor], inputs: list[Tensor]
 ) -> Tensor:
-    """The first part of the state after each token; the inputs have the tokens on their first axis."""
+    """Return the first part of the state after each token; the first axis of the inputs is that of the tokens."""
     if _exporting():
-        # A loop is exported for one length only. torch.compile gets it nevertheless, one for each length, since
+        # A loop is exported for one length only. torch.compile still gets the loop, once for each length, since
         # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
         from torch._higher_order_ops import scan
 
         def advance_and_show(state: list[Tensor], token: list[Tensor]) -> tuple[list[Tensor], Tensor]:
             new = advance(state, token)
-            return new, new[0].clone()  # scan wants tensors of their own
+            return new, new[0].clone()  # scan allows no aliases
 
         shown: Tensor = scan(advance_and_show, state, inputs)[1]
         return shown

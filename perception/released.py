@@ -1,6 +1,6 @@
-"""The networks of the published HiT-MAC program, built from the tensors of a checkpoint that the user has.
+"""Networks of the published HiT-MAC program, built from the tensors of a checkpoint that the user provides.
 
-Nothing of that program is part of this one: its checkpoints are read as tensors alone, and no code in them runs.
+This package contains no part of that program. Its checkpoints are read as tensors only, and no code in them runs.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ TURNS = 3
 
 
 class ReleasedCoordinator(nn.Module):
-    """HiT-MAC's coordinator net: ``(..., n, m, d) -> logits (..., n * m, 2), value (...,)``.
+    """HiT-MAC's coordinator network: ``(..., n, m, d) -> logits (..., n * m, 2), value (...,)``.
 
-    Two linear maps with ReLU for every pair, attention over all pairs as one sequence, two logits (after a ReLU) for
+    Two linear layers with ReLU for every pair, attention over all pairs as one sequence, two logits (after a ReLU) for
     each pair's z, and the AMC critic (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
     Args:
-        feature_dim: d, width of a pair's features; the paper's are 4.
-        weight_dim: width of the rest.
+        feature_dim: d, width of a pair's features; 4 in the paper.
+        weight_dim: width of all other layers.
     """
 
     def __init__(self, feature_dim: int = 4, weight_dim: int = 128) -> None:
@@ -44,22 +44,22 @@ class ReleasedCoordinator(nn.Module):
         self.critic = AMCCritic(weight_dim)
 
     def features(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Z (..., n * m, weight_dim) of every pair, and the global feature (..., weight_dim)."""
+        """Return z (..., n * m, weight_dim) of every pair, and the global feature (..., weight_dim)."""
         return self.attention(self.encoder(observation.flatten(-3, -2)))
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits (not assigned, assigned) of every pair, in the order i * m + j, and the value."""
+        """Return the logits (not assigned, assigned) of every pair, in the order i * m + j, and the value."""
         z, _ = self.features(observation)
         return self.actor(z).relu(), self.critic(z)
 
 
 class ReleasedExecutor(nn.Module):
-    """HiT-MAC's executor net: ``(..., m, d) -> logits (..., 3), value (...,)``.
+    """HiT-MAC's executor network: ``(..., m, d) -> logits (..., 3), value (...,)``.
 
     The attention layer over the m rows of a sensor; logits (after a ReLU) and value from the global feature.
 
     Args:
-        feature_dim: d, width of a row; the paper's are 4.
+        feature_dim: d, width of a row; 4 in the paper.
         weight_dim: width of the attention.
     """
 
@@ -70,12 +70,12 @@ class ReleasedExecutor(nn.Module):
         self.critic = nn.Linear(weight_dim, 1)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits of stay, left and right, and the value."""
+        """Return the logits of stay, left and right, and the value."""
         global_feature = self.attention.global_feature(observation)
         return self.actor(global_feature).relu(), self.critic(global_feature).squeeze(-1)
 
 
-# The tensors by their names in the program, as patterns, and in our modules.
+# Patterns of the tensors' names in the published program, and their names in the modules here.
 _COORDINATOR = {
     r"encoder\.features\.(0|2)": r"encoder.\1",
     r"attention\.(Q|K|V)": r"attention.\1",
@@ -91,11 +91,12 @@ _EXECUTOR = {
 
 
 def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
-    """The net of a published checkpoint: a ``.pth`` file (read as tensors alone) or safetensors.
+    """Load the network of a published checkpoint: a ``.pth`` file (read as tensors only) or safetensors.
 
     Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it holds something else than tensors, or not those of either net; the message names them.
+        FileNotFoundError: the file does not exist.
+        ValueError: the file holds anything other than the tensors of one of the two networks; the message names it.
+        ModuleNotFoundError: safetensors is missing.
     """
     path = Path(path)
     if not path.is_file():
@@ -109,7 +110,7 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
     else:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # whatever a damaged or malicious file makes of the unpickler
+        except Exception as error:  # a damaged or malicious file can raise anything in the unpickler
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
             raise ValueError(f"{path} cannot be read as tensors alone: {reason}") from None
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
@@ -124,9 +125,9 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
 
 
 def coordinator_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator:
-    """The coordinator with these tensors, under the names that the published program gives them.
+    """Build the coordinator from tensors under the names that the published program gives them.
 
-    Raises ``ValueError`` that names a tensor which is missing, unknown, of another shape or not finite.
+    Raises ``ValueError`` that names a tensor that is missing, unknown, of another shape or not finite.
     """
     found = _renamed(tensors, _COORDINATOR)
     first = _first(found, "encoder.0.weight")
@@ -134,14 +135,14 @@ def coordinator_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> Rele
 
 
 def executor_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedExecutor:
-    """The executor with these tensors; see :func:`coordinator_from_tensors`."""
+    """Build the executor from tensors; see :func:`coordinator_from_tensors`."""
     found = _renamed(tensors, _EXECUTOR)
     first = _first(found, "attention.Q.weight")
     return _filled(ReleasedExecutor(first.shape[1], first.shape[0]), found)
 
 
 def _renamed(tensors: Mapping[str, Tensor | np.ndarray], names: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
-    """Our name -> (the program's name, tensor)."""
+    """Map each of our names to the program's name and the tensor."""
     found = {}
     for name, value in tensors.items():
         for pattern, ours in names.items():
@@ -155,7 +156,7 @@ def _renamed(tensors: Mapping[str, Tensor | np.ndarray], names: Mapping[str, str
 
 
 def _first(found: Mapping[str, tuple[str, Tensor]], name: str) -> Tensor:
-    """The tensor whose shape says how wide the net is."""
+    """Return the tensor whose shape determines the widths of the network."""
     if name not in found:
         raise ValueError(f"the tensor for {name} is missing")
     if found[name][1].ndim != 2:

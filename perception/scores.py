@@ -1,7 +1,7 @@
-"""Scores: how well a query and a key fit, as small modules with one interface.
+"""Attention scores of queries and keys, as small modules with one interface.
 
-``score(query (..., L, d_q), key (..., S, d_k)) -> (..., L, S)``. A score that is a dot product of a changed query and
-the key says so by ``as_dot(query) -> (..., L, d_k)``, which lets attention use PyTorch's fused kernel.
+``score(query (..., L, d_q), key (..., S, d_k)) -> (..., L, S)``. A score that is the dot product of a transformed query
+and the key returns that query from ``as_dot(query) -> (..., L, d_k)``. Attention then uses PyTorch's fused kernel.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from perception.checks import check_widths
 
 
 class Score(nn.Module):
-    """What all scores share."""
+    """Base class of all scores."""
 
     def as_dot(self, query: Tensor) -> Tensor | None:
-        """The query whose dot product with the key is the score, (..., L, d_k); None if there is none."""
+        """Return the query (..., L, d_k) whose dot product with the key is the score; None if there is none."""
         return None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """The scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if the widths do not fit."""
+        """Return the scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if widths mismatch."""
         changed = self.as_dot(query)
         assert changed is not None
         if changed.shape[-1] != key.shape[-1]:
@@ -33,23 +33,23 @@ class Score(nn.Module):
 
 
 class Dot(Score):
-    """``q . k``."""
+    """Dot product, ``q . k``."""
 
     def as_dot(self, query: Tensor) -> Tensor:
-        """The query itself."""
+        """Return the query itself."""
         return query
 
 
 class ScaledDot(Score):
-    """``q . k / sqrt(d)`` (Vaswani and others, "Attention is all you need", NeurIPS 2017, section 3.2.1)."""
+    """Scaled dot product, ``q . k / sqrt(d)`` (Vaswani and others, NeurIPS 2017, section 3.2.1)."""
 
     def as_dot(self, query: Tensor) -> Tensor:
-        """``q / sqrt(d)``."""
+        """Return ``q / sqrt(d)``."""
         return query / query.shape[-1] ** 0.5
 
 
 class Bilinear(Score):
-    """``q^T W k`` (Luong, Pham, Manning, EMNLP 2015, "general"), W starting Xavier-uniform.
+    """Bilinear score, ``q^T W k`` (Luong, Pham, Manning, EMNLP 2015, "general"), with W initialised Xavier-uniform.
 
     Args:
         query_dim: width of a query.
@@ -67,17 +67,17 @@ class Bilinear(Score):
         nn.init.xavier_uniform_(self.weight)
 
     def as_dot(self, query: Tensor) -> Tensor:
-        """``q^T W``."""
+        """Return ``q^T W``."""
         if query.shape[-1] != self.weight.shape[0]:
             raise ValueError(f"query has width {query.shape[-1]}; it must be {self.weight.shape[0]}")
         return query @ self.weight
 
 
 class Additive(Score):
-    """``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), starting Xavier-uniform, without biases.
+    """Additive score, ``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), without biases.
 
-    Others call it the concat score (Luong, Pham, Manning, EMNLP 2015), as ``W_q q + W_k k = [W_q W_k] [q; k]``, or the
-    MLP score, as a network with one hidden layer computes it.
+    The weights are initialised Xavier-uniform. The score is also known as the concat score (Luong, Pham, Manning, EMNLP
+    2015), since ``W_q q + W_k k = [W_q W_k] [q; k]``, and as the MLP score, a network with one hidden layer.
 
     Args:
         query_dim: width of a query.
@@ -100,7 +100,7 @@ class Additive(Score):
             nn.init.xavier_uniform_(parameter)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """The scores (..., L, S); it makes (..., L, S, h) on the way. ValueError if the widths do not fit."""
+        """Return the scores (..., L, S), from an intermediate (..., L, S, h); ValueError if widths mismatch."""
         for name, given, weight in (("query", query, self.query_weight), ("key", key, self.key_weight)):
             if given.shape[-1] != weight.shape[-1]:
                 raise ValueError(f"{name} has width {given.shape[-1]}; it must be {weight.shape[-1]}")
@@ -118,9 +118,9 @@ SCORES: dict[str, Callable[[int], Score]] = {
 
 
 def make_score(score: str | Score, width: int) -> Score:
-    """The score of that name for queries and keys of that width; a module is handed on.
+    """Build the score of a name for queries and keys of a width; a module is returned unchanged.
 
-    Raises ``ValueError`` for an unknown name; the known are listed.
+    Raises ``ValueError`` for an unknown name; the message lists the known names.
     """
     if isinstance(score, Score):
         return score

@@ -1,4 +1,4 @@
-"""The tanh-projected attention of HiT-MAC."""
+"""Tanh-projected attention of HiT-MAC."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ from perception.functional import (
 )
 
 POOLINGS = ("sum", "mean", "max", "attention")
-"""How a sequence of outputs becomes one."""
+"""Ways to pool a sequence of outputs into one."""
 
-# From this many numbers of input on, each map of the tanh-projected layer is one function with a gradient of its own;
-# under it the start of that function costs more than it saves.
+# From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
+# function costs more than it saves.
 _ONE_FUNCTION_FROM = 2**16
 
 
 class _TanhMap(torch.autograd.Function):
     """``tanh(x W^T + b)`` of x (N, d), faster than in two steps.
 
-    PyTorch's tanh takes six times as long on a CPU as its sigmoid, and ``tanh(u) = 2 sigmoid(2 u) - 1``, which is good
-    to the rounding of 1.
+    PyTorch's tanh takes six times as long on a CPU as its sigmoid, and ``tanh(u) = 2 sigmoid(2 u) - 1`` is accurate to
+    the rounding of 1.
     """
 
     @staticmethod
@@ -60,9 +60,9 @@ class _TanhMap(torch.autograd.Function):
 
 
 def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
-    """Whether a call of the module is ``x W^T + b`` and nothing else: no subclass, no hook, a plain `dtype`."""
+    """Return True if the module computes only ``x W^T + b``: no subclass, no hook, plain tensors of `dtype`."""
     return (
-        type(module) is nn.Linear  # a parametrised one is of a class of its own
+        type(module) is nn.Linear  # a parametrised module has another class
         and "forward" not in vars(module)
         and not module._forward_hooks
         and not module._forward_pre_hooks
@@ -73,12 +73,12 @@ def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
 
 
 def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
-    """Whether each map of x and its tanh may be one function: here and now, on a CPU, from plain linear maps."""
+    """Return True if each projection of x can be one function: eager, on a CPU, from plain linear layers."""
     return (
         x.numel() >= _ONE_FUNCTION_FROM
         and type(x) in (Tensor, nn.Parameter)
         and x.device.type == "cpu"
-        # In half precision the sigmoid has too few digits left near 0.
+        # In half precision, 2 sigmoid - 1 is too inaccurate near 0.
         and x.dtype in (torch.float32, torch.float64)
         and not is_recorded()
         and not torch.is_autocast_enabled("cpu")
@@ -89,25 +89,25 @@ def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
 
 
 class AttentionLayer(nn.Module):
-    """The tanh-projected self-attention of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
+    """Tanh-projected self-attention of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
-    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, each a linear map with bias;
+    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, each a linear projection with bias;
     ``z = softmax(q k^T) v`` without scaling; ``global_feature = sum of z over the sequence``.
-    The options, all off by default, are what others do.
+    The defaults are the paper's; the options follow other attention layers.
 
     Args:
         feature_dim: width of an input token.
         weight_dim: width of q, k and v, and so of the outputs.
-        num_heads: attend in so many parts of the width apart; it must divide weight_dim.
-        scaled: divide the scores by the root of a head's width.
-        pooling: how z becomes the global feature: ``"sum"``, the paper's, which grows with the sequence; ``"mean"``
-            and ``"max"``, which do not; ``"attention"``: weighted by a learned query.
+        num_heads: number of heads; it must divide weight_dim.
+        scaled: divide the scores by the square root of a head's width.
+        pooling: pooling of z into the global feature: ``"sum"``, the paper's, which grows with the sequence;
+            ``"mean"`` and ``"max"``, which do not; ``"attention"``, weighted by a learned query.
         residual: add the input to z (feature_dim must be weight_dim).
         layer_norm: normalise z, after the residual.
-        dropout: of the weights, while training.
+        dropout: probability of dropping a weight while training; in [0, 1).
 
     Attributes:
-        Q, K, V: the three ``nn.Linear(feature_dim, weight_dim)``; weights start Xavier-uniform, biases 0.
+        Q, K, V: the three ``nn.Linear(feature_dim, weight_dim)``; weights are initialised Xavier-uniform, biases 0.
 
     Raises:
         ValueError: an option out of its range.
@@ -145,13 +145,14 @@ class AttentionLayer(nn.Module):
         """Attend over a sequence.
 
         Args:
-            x: (..., L, feature_dim), any number of leading axes, also none; L from 0 up.
-            mask: (..., L), of 0 and 1 in any dtype, 1 where a token is there. None: all are.
-            need_weights: return the weights too.
+            x: (..., L, feature_dim) with any number of leading axes, or none; L is 0 or more.
+            mask: (..., L), 0 and 1 in any dtype; 1 marks a valid token. None: all are valid.
+            need_weights: also return the weights.
 
         Returns:
-            ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and if asked for
-            the weights (..., num_heads, L, L). What a masked token holds changes neither values nor gradients.
+            ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and with
+            `need_weights` the weights (..., num_heads, L, L). The content of a masked token affects neither values nor
+            gradients.
 
         Raises:
             ValueError: the last axis of x is not feature_dim, or the mask's shape is not (..., L).
@@ -167,7 +168,7 @@ class AttentionLayer(nn.Module):
             mask=_over_keys(mask, self.num_heads),
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
-            allow_empty_rows=False,  # only where no token is there at all, and then all of z is dropped
+            allow_empty_rows=False,  # a row is empty only without any valid token, and then all of z is zeroed
         )
         z = self._finish(join_heads(z, self.num_heads), x, mask)
         global_feature = self._pool(z, mask)
@@ -178,7 +179,7 @@ class AttentionLayer(nn.Module):
         return z, global_feature, weights if mask is None else weights * mask[..., None, :, None]
 
     def global_feature(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """The global feature (..., weight_dim) alone; for sequences that are not long it costs less than with all of z.
+        """Return only the global feature (..., weight_dim); for shorter sequences this is cheaper than computing z.
 
         See :meth:`forward`.
         """
@@ -189,13 +190,13 @@ class AttentionLayer(nn.Module):
         query, key, value = self.project(zero_masked(x, mask))
         keys = _over_keys(mask, self.num_heads)
         weights = masked_softmax(product(query, key.mT), keys, allow_empty_rows=False)
-        # Pooling the weights before the values is pooling z: sum_i z_i = (sum_i w_i) v.
+        # Pooling the weights before the product equals pooling z: sum_i z_i = (sum_i w_i) v.
         pooled = weights.sum(-2, keepdim=True) if keys is None else product(keys.to(x.dtype), weights)
         total = join_heads(product(pooled, value), self.num_heads).squeeze(-2)
         return total if self.pooling == "sum" else total / count_tokens(x, mask)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """q, k, v, (..., L, weight_dim) or with several heads (..., num_heads, L, weight_dim / num_heads)."""
+        """Return q, k, v (..., L, weight_dim), or with several heads (..., num_heads, L, weight_dim / num_heads)."""
         maps = (self.Q, self.K, self.V)
         if _in_one_function(x, maps):
             flat = x.reshape(-1, self.feature_dim)
@@ -219,7 +220,7 @@ class AttentionLayer(nn.Module):
         return z if mask is None else z * mask.unsqueeze(-1)
 
     def _pool(self, z: Tensor, mask: Tensor | None) -> Tensor:
-        """One (..., weight_dim) for all of z, whose masked tokens are zero."""
+        """Pool z (..., L, weight_dim), zero at masked tokens, into (..., weight_dim)."""
         if self.pooling == "attention":
             assert self.pool_query is not None
             keys = None if mask is None else mask.unsqueeze(-2)
@@ -234,12 +235,12 @@ class AttentionLayer(nn.Module):
         return pool(z, mask, self.pooling)
 
     def extra_repr(self) -> str:
-        """What ``print`` shows."""
+        """Return the text that ``print`` shows."""
         return f"pooling={self.pooling!r}, num_heads={self.num_heads}"
 
 
 def _over_keys(mask: Tensor | None, num_heads: int) -> Tensor | None:
-    """A mask (..., L) of the tokens as one of the keys, for all queries and heads."""
+    """Expand a mask (..., L) of tokens into a mask of keys, with axes for queries and heads."""
     if mask is None:
         return None
     return mask.unsqueeze(-2) if num_heads == 1 else mask.unsqueeze(-2).unsqueeze(-2)

@@ -1,4 +1,4 @@
-"""What stands around attention in a Transformer: token embedding, positional encoding, the encoder block."""
+"""Transformer parts around attention: token embedding, positional encoding, encoder block."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from perception.scores import Score
 
 
 class TokenEmbedding(nn.Module):
-    """Numbered tokens as vectors, ``sqrt(d) * E[token]`` (Vaswani and others, NeurIPS 2017, section 3.4).
+    """Token embedding, ``sqrt(d) * E[token]`` (Vaswani and others, NeurIPS 2017, section 3.4).
 
     Args:
-        num_tokens: how many there are.
-        embed_dim: d.
-        scaled: whether there is the factor sqrt(d). Without it ``E[token]`` alone. The vectors start with variance 1
-            either way.
+        num_tokens: size of the vocabulary.
+        embed_dim: d, width of a vector.
+        scaled: multiply by sqrt(d). If False, the embedding is ``E[token]``. The vectors are initialised with variance
+            1 either way.
 
     Raises:
         ValueError: a number under 1.
@@ -34,18 +34,18 @@ class TokenEmbedding(nn.Module):
         nn.init.normal_(self.table.weight, std=embed_dim**-0.5 if scaled else 1.0)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """(..., L) whole numbers under num_tokens -> (..., L, embed_dim)."""
+        """Map tokens (..., L), whole numbers under num_tokens, to vectors (..., L, embed_dim)."""
         return self.table(tokens) * self.factor
 
 
 class PositionalEncoding(nn.Module):
-    """Adds sines and cosines of the place (Vaswani and others, NeurIPS 2017, section 3.5).
+    """Layer that adds sines and cosines of the position (Vaswani and others, NeurIPS 2017, section 3.5).
 
-    ``PE[p, 2k] = sin(p / 10000^(2k/d))`` and ``PE[p, 2k + 1] = cos(p / 10000^(2k/d))``; sequences of any length.
+    ``PE[p, 2k] = sin(p / 10000^(2k/d))`` and ``PE[p, 2k + 1] = cos(p / 10000^(2k/d))``, for sequences of any length.
 
     Args:
-        embed_dim: d.
-        dropout: of the sum, while training.
+        embed_dim: d, width of a token.
+        dropout: probability of dropping a number of the sum while training; in [0, 1).
 
     Raises:
         ValueError: an option out of its range.
@@ -56,7 +56,7 @@ class PositionalEncoding(nn.Module):
         check_widths(embed_dim=embed_dim)
         check_share("dropout", dropout)
         self.embed_dim = embed_dim
-        # The frequency and the phase of every column, where cos(x) = sin(x + pi / 2).
+        # Frequency and phase of every column, with cos(x) = sin(x + pi / 2).
         self._waves = [
             (10000.0 ** -((column - column % 2) / embed_dim), column % 2 * math.pi / 2) for column in range(embed_dim)
         ]
@@ -65,9 +65,9 @@ class PositionalEncoding(nn.Module):
     def encoding(
         self, length: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> Tensor:
-        """The encoding (length, embed_dim) alone, of PyTorch's default type and device unless named."""
-        # In double precision up to the last step, since angles grow with the place and half types have 8 to 11 bits.
-        # There is no buffer that a change of type could round, and a load of tensors leave empty.
+        """Return the encoding (length, embed_dim), by default in PyTorch's default dtype and on its default device."""
+        # Double precision up to the last step: angles grow with the position, and half types have 8 to 11 bits.
+        # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
         device = torch.get_default_device() if device is None else torch.device(device)
         maker = torch.device("cpu") if device.type == "mps" else device  # MPS has no double precision
         frequencies, phases = torch.tensor(self._waves, dtype=torch.float64, device=maker).unbind(-1)
@@ -76,12 +76,12 @@ class PositionalEncoding(nn.Module):
         return waves.to(torch.get_default_dtype() if dtype is None else dtype).to(device)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., L, embed_dim) -> the same with the encoding of its places added."""
+        """Add the positional encoding to x (..., L, embed_dim)."""
         return self.dropout(x + self.encoding(x.shape[-2], dtype=x.dtype, device=x.device))
 
 
 class EncoderBlock(nn.Module):
-    """Attention and feed-forward, each with a residual and a layer norm (Vaswani and others, section 3.1).
+    """Attention and feed-forward layers, each with a residual and a layer norm (Vaswani and others, section 3.1).
 
     ``y = norm(x + attention(x))``, ``out = norm(y + W_2 relu(W_1 y))``; with `norm_first`
     ``y = x + attention(norm(x))``, ``out = y + W_2 relu(W_1 norm(y))`` (Xiong and others, ICML 2020).
@@ -91,7 +91,7 @@ class EncoderBlock(nn.Module):
         num_heads: see :class:`perception.MultiHeadAttention`.
         hidden_dim: width between W_1 and W_2; None: four times embed_dim.
         score: see :class:`perception.MultiHeadAttention`.
-        dropout: of the weights and of both branches, while training.
+        dropout: probability of dropping weights and outputs of both branches while training; in [0, 1).
         norm_first: normalise before the branches instead of after the sums.
 
     Raises:
@@ -126,10 +126,10 @@ class EncoderBlock(nn.Module):
         causal: bool = False,
         need_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """(..., L, embed_dim) -> the same shape, and the weights or None.
+        """Map x (..., L, embed_dim) to the same shape; also return the weights (..., num_heads, L, L) or None.
 
-        For the masks see :meth:`perception.MultiHeadAttention.forward`; tokens that no query may look at may
-        be NaN or infinite.
+        For the masks see :meth:`perception.MultiHeadAttention.forward`. Tokens that no query may attend to may be NaN
+        or infinite.
         """
         first, second = self.norms
         mask = pairwise_mask(x, x, mask, key_mask)

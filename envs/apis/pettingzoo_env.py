@@ -1,4 +1,4 @@
-"""The PettingZoo shell: one scene, every sensor an agent of its own."""
+"""PettingZoo environment of one scene, in which every sensor is an agent."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from envs.tasks import Task, own_turning_space
 class DirectionalSensorParallelEnv(ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
-    An agent is shown its own row, ``pairs`` (m, d) and ``mask`` (m,). It decides on its turn, ``Discrete(3)``
-    (where lenses zoom on turn and zoom, ``MultiDiscrete([3, 3])``), or, in the coordinator's task, on which targets
-    it takes, ``MultiBinary(m)``. Its reward is its own where the task has one, else the scene's. All agents live
-    until the episode is truncated; one whose sensor is not part of the episode is shown a mask of 0.
+    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``, with
+    zooming lenses a turn and a zoom, ``MultiDiscrete([3, 3])``, and in the coordinator's task the targets assigned to
+    it, ``MultiBinary(m)``. Its reward is that of the sensor where the task has one, else that of the scene. All agents
+    live until the episode is truncated. The mask of a sensor that is not part of the episode is 0.
+
+    ``reset(options=...)`` takes the options of the gymnasium environments. By PettingZoo's convention it ignores any
+    other option.
 
     Args:
         task: the task, of one scene.
         max_episode_steps: steps after which the episode is truncated; 1 or more.
-        render_mode: ``"rgb_array"``: `render` gives pictures; ``"human"``: a window shows every step; or None.
-
-    ``reset(options=...)`` takes what the gymnasium environments take; by PettingZoo's convention it ignores
-    any other option.
+        render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
     """
 
     metadata: dict[str, Any] = {**DirectionalSensorEnv.metadata, "name": "directional_sensors_v0"}
@@ -58,15 +58,15 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self._action_spaces: dict[str, spaces.Space] = {agent: _own_decision(task) for agent in self.possible_agents}
 
     def observation_space(self, agent: str) -> spaces.Space:
-        """``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``."""
+        """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``."""
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space:
-        """``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in the coordinator's task."""
+        """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in the coordinator's task."""
         return self._action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
-        """Start an episode; without a seed it goes on in the scene's random stream."""
+        """Start an episode; without a seed, continue the scene's random stream."""
         places = {name: value for name, value in (options or {}).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
         self.agents = list(self.possible_agents)
@@ -74,7 +74,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         return self._observe(), self._infos()
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
-        """One step; ``actions`` holds one for every agent, else it is a ValueError before anything moves."""
+        """Advance by one step; raise ValueError, before anything moves, unless every agent has an action."""
         if set(actions) != set(self.agents):
             raise ValueError(f"actions are for {', '.join(actions) or 'nobody'}; they must be for {self.agents}")
         if not self.agents:
@@ -99,7 +99,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         return results
 
     def render(self) -> np.ndarray | None:
-        """The scene as an RGB picture; None with a window or without a render mode."""
+        """Return an RGB picture; None with a window or without a render mode."""
         return self._viewer.render(self.task, 0)
 
     def close(self) -> None:
@@ -107,7 +107,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self._viewer.close()
 
     def state(self) -> np.ndarray:
-        """All sensors' pairs as one vector, for a centralised critic: (n * m * d,) float32."""
+        """Return all sensors' pairs as one vector (n * m * d,) float32, for a centralised critic."""
         return self.task.observer.observe(self.task.simulator)["pairs"].ravel()
 
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:
@@ -115,13 +115,13 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in enumerate(self.agents)}
 
     def _infos(self) -> dict[str, dict[str, Any]]:
-        """The scene's info, to every agent."""
+        """Return the scene's info for every agent."""
         info = {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
         return {agent: dict(info) for agent in self.agents}
 
 
 def _own_decision(task: Task) -> spaces.Space:
-    """What one sensor decides on in a task."""
+    """Return the action space of one sensor in a task."""
     if isinstance(task.action_space, spaces.MultiBinary):
         return spaces.MultiBinary(task.scenario.num_targets)
     return own_turning_space(task.scenario)

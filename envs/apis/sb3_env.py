@@ -1,4 +1,4 @@
-"""The Stable-Baselines3 shell: a batch of scenes as one native VecEnv."""
+"""Stable-Baselines3 environments: a batch of scenes as one native VecEnv."""
 
 from __future__ import annotations
 
@@ -27,29 +27,30 @@ from envs.tasks import (
 
 
 class DirectionalSensorVecEnv(VecEnv):
-    """A batch of scenes of one task for Stable-Baselines3.
+    """Batch of scenes of one task for Stable-Baselines3.
 
-    A row is a scene with all its sensors, or one sensor of a scene (``per_sensor=True``, for a policy that all
-    sensors share): B * n rows, ``pairs`` (m, d) and ``mask`` (m,) observed, one number decided (two where
-    lenses zoom: turn, zoom), rewarded by the sensor's own reward where the task has one, else by the scene's.
+    A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
+    sensors share. Then there are B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
+    as action (with zooming lenses two: turn, zoom), and the reward of the sensor where the task has one, else that of
+    the scene.
 
-    An ended scene starts anew within the step; its last observation is ``info["terminal_observation"]``, the
-    time limit is ``info["TimeLimit.truncated"]``, return and length are ``info["episode"]``.
+    An ended scene is reset within the step. Its last observation is ``info["terminal_observation"]``, its time limit
+    ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
 
     Args:
         task: the task; its scenes become the rows.
         max_episode_steps: steps after which an episode is truncated; 1 or more.
-        per_sensor: one row for every sensor.
-        credit: ``"team"``: a row's reward is one number; ``"sensors"``: every sensor of the scene has its own, (B, n),
-            what it added to the coverage (``task.difference_rewards``), for a learner that gives each its own credit,
-            :mod:`agents.learned.difference_rewards`. Returns in the infos stay those of the task's reward.
+        per_sensor: make one row for every sensor.
+        credit: ``"team"``: a row's reward is one number; ``"sensors"``: a row's reward is that of each sensor, (B, n),
+            its contribution to the coverage (``task.difference_rewards``), for a learner with per-sensor credit,
+            :mod:`agents.learned.difference_rewards`. The returns in the infos are those of the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
-        render_mode: ``"rgb_array"``: `get_images` gives pictures of all scenes; ``"human"``: a window shows every
-            step of the first; or None.
+        render_mode: ``"rgb_array"``: `get_images` returns pictures of all scenes; ``"human"``: a window shows every
+            step of the first scene; or None.
 
     Raises:
-        ValueError: an option out of its range, or sensors apart in a task that decides for all at once.
+        ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
     """
 
     def __init__(
@@ -103,11 +104,11 @@ class DirectionalSensorVecEnv(VecEnv):
         return self.observe()
 
     def step_async(self, actions: np.ndarray) -> None:
-        """Keep the actions, one for each row, for :meth:`step_wait`."""
+        """Store the actions, one for each row, for :meth:`step_wait`."""
         self._actions = actions
 
     def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
-        """One step of every scene."""
+        """Advance every scene by one step."""
         actions = np.asarray(self._actions)
         if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
             actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats
@@ -143,16 +144,16 @@ class DirectionalSensorVecEnv(VecEnv):
         return observation, reward.astype(np.float32), done, infos
 
     def observe(self) -> dict[str, np.ndarray]:
-        """What the rows observe now."""
+        """Return the current observation of every row."""
         observation = self.task.observe()
         if self.per_sensor:
             return flatten_sensors(observation)
         return observation
 
     def acting(self) -> np.ndarray:
-        """Return whether a sensor of each row acts now (rows,): it works, and there is a target.
+        """Return True (rows,) for rows in which a sensor acts now: it works, and a target is present.
 
-        With ``credit="sensors"`` this is of every sensor, (B, n).
+        With ``credit="sensors"`` the result is that of every sensor, (B, n).
         """
         sensors = np.asarray(self.task.simulator.valid_pairs.any(-1))  # (B, n)
         if self.credit == "sensors":
@@ -160,7 +161,7 @@ class DirectionalSensorVecEnv(VecEnv):
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
 
     def _infos(self) -> list[dict[str, Any]]:
-        """The info of every row: its scene's."""
+        """Return the info of every row, that of its scene."""
         info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
         scenes = zip(*info.values(), strict=True)
         return [
@@ -170,7 +171,7 @@ class DirectionalSensorVecEnv(VecEnv):
         ]
 
     def get_images(self) -> list[np.ndarray | None]:
-        """One RGB picture of every scene."""
+        """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
         return [
             self._viewer.render(self.task, b) if self.render_mode == "rgb_array" else None
             for b in range(self.task.num_envs)
@@ -181,32 +182,32 @@ class DirectionalSensorVecEnv(VecEnv):
         self._viewer.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
-        """The attribute, once for each scene asked for: the scenes share all but their states."""
+        """Return the attribute once for each index; the scenes share all attributes."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
 
     def has_attr(self, attr_name: str) -> bool:
-        """Whether there is such an attribute."""
+        """Return True if the environment has the attribute."""
         return hasattr(self, attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
-        """Set an attribute of all scenes at once; for some of them it is a ValueError."""
+        """Set an attribute of all scenes at once; raise ValueError for a part of the scenes."""
         if len(list(self._get_indices(indices))) != self.num_envs:
-            raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} alone")
+            raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} only")
         setattr(self, attr_name, value)
 
     def env_method(
         self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any
     ) -> list[Any]:
-        """The scenes are no environments of their own that could be called; this is an AttributeError."""
+        """Raise AttributeError, since the scenes are not separate environments."""
         raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
 
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
-        """False for every scene."""
+        """Return False for every index, since the scenes have no wrappers."""
         return [False] * len(list(self._get_indices(indices)))
 
 
 class CoverageVecEnv(DirectionalSensorVecEnv):
-    """A batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
+    """Batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
 
     The arguments are those of :class:`~envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
     """
@@ -233,7 +234,7 @@ class CoverageVecEnv(DirectionalSensorVecEnv):
 
 
 class ExecutorVecEnv(DirectionalSensorVecEnv):
-    """A batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
+    """Batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
 
     The arguments are those of :class:`~envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
     by default every sensor is a row.
@@ -261,7 +262,7 @@ class ExecutorVecEnv(DirectionalSensorVecEnv):
 
 
 class CoordinatorVecEnv(DirectionalSensorVecEnv):
-    """A batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
+    """Batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
 
     The arguments are those of :class:`~envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
     """

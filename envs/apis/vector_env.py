@@ -1,4 +1,4 @@
-"""The gymnasium vector shell: a batch of scenes as one native VectorEnv."""
+"""Gymnasium vector environments: a batch of scenes as one native VectorEnv."""
 
 from __future__ import annotations
 
@@ -16,23 +16,22 @@ from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoordinatorTask, Covera
 
 
 class DirectionalSensorVectorEnv(VectorEnv):
-    """A batch of scenes of one task; ``gymnasium.make_vec(id, num_envs=B)`` makes one.
+    """Batch of scenes of one task, as made by ``gymnasium.make_vec(id, num_envs=B)``.
 
-    Scene i is the single environment with
-    the seed ``seed + i``, bit for bit. Every array that a step returns is fresh.
+    Scene i equals the single environment with the seed ``seed + i``, bit for bit. A step returns only new arrays.
 
     Args:
-        task: the task's class.
-        num_envs: B, how many scenes.
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's own.
+        task: class of the task.
+        num_envs: B, number of scenes; 1 or more.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's default.
         max_episode_steps: steps after which an episode is truncated; 1 or more.
-        autoreset_mode: one of gymnasium's three, as the member or its value: ``NextStep`` (an ended scene is
-            reset by the step after, whose action it ignores), ``SameStep`` (reset at once; the last
-            observation and info stand in ``info["final_obs"]`` and ``info["final_info"]``), ``Disabled``
-            (``reset(options={"reset_mask": mask})`` resets).
-        render_mode: ``"rgb_array"``: `render` gives pictures of all scenes; ``"human"``: a window shows every step of
-            the first; or None.
-        **options: the task's (see :mod:`envs.tasks`).
+        autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
+            an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
+            ``info["final_info"]`` hold its last observation and info. ``Disabled``:
+            ``reset(options={"reset_mask": mask})`` resets it.
+        render_mode: ``"rgb_array"``: `render` returns pictures of all scenes; ``"human"``: a window shows every step of
+            the first scene; or None.
+        **options: options of the task (see :mod:`envs.tasks`).
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
     ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool.
 
-        The other options are those of the single environment, for all scenes alike or with the scene axis first.
+        The other options are those of the single environment, shared by all scenes or with the scene axis first.
         """
         places = dict(options or {})
         mask = places.pop("reset_mask", None)
@@ -81,7 +80,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
     def step(
         self, actions: np.ndarray
     ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
-        """One step of every scene."""
+        """Advance every scene by one step."""
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             scenes = np.flatnonzero(self._ended)
             raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
@@ -105,7 +104,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
 
     def render(self) -> tuple[np.ndarray, ...] | None:
-        """One RGB picture of every scene; None with a window or without a render mode."""
+        """Return an RGB picture of every scene; None with a window or without a render mode."""
         if self.render_mode == "rgb_array":
             return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))  # type: ignore[misc]
         self._viewer.show(self.task, 0)
@@ -117,33 +116,33 @@ class DirectionalSensorVectorEnv(VectorEnv):
 
 
 class CoverageVectorEnv(DirectionalSensorVectorEnv):
-    """A batch of ``dsn/Coverage-v0``; see :class:`envs.apis.gym_env.CoverageEnv`."""
+    """Batch of ``dsn/Coverage-v0``; see :class:`envs.apis.gym_env.CoverageEnv`."""
 
     def __init__(self, num_envs: int = 1, *, max_episode_steps: int = SUB_STEPS, **options: Any) -> None:
         super().__init__(CoverageTask, num_envs, max_episode_steps=max_episode_steps, **options)
 
 
 class ExecutorVectorEnv(DirectionalSensorVectorEnv):
-    """A batch of ``dsn/Executor-v0``; see :class:`envs.apis.gym_env.ExecutorEnv`."""
+    """Batch of ``dsn/Executor-v0``; see :class:`envs.apis.gym_env.ExecutorEnv`."""
 
     def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
         super().__init__(ExecutorTask, num_envs, max_episode_steps=max_episode_steps, **options)
 
 
 class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
-    """A batch of ``dsn/Coordinator-v0``; see :class:`envs.apis.gym_env.CoordinatorEnv`."""
+    """Batch of ``dsn/Coordinator-v0``; see :class:`envs.apis.gym_env.CoordinatorEnv`."""
 
     def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
         super().__init__(CoordinatorTask, num_envs, max_episode_steps=max_episode_steps, **options)
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
-    """Gymnasium's form of a batch of infos: each array beside a mask of the scenes that it speaks of."""
+    """Return a batch of infos in gymnasium's form: each array with a mask of the scenes for which it is valid."""
     return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
 
 
 def _scenes(observation: dict[str, np.ndarray], mask: np.ndarray) -> np.ndarray:
-    """(B,) objects: the observation of each scene in `mask`, None for the others."""
+    """Return the observation of each scene in `mask` as objects (B,), None for the others."""
     scenes = np.full(len(mask), None, dtype=object)
     for b in np.flatnonzero(mask):
         scenes[b] = {key: value[b] for key, value in observation.items()}

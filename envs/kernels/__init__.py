@@ -1,1 +1,1 @@
-"""Compiled kernels on the state of a batch of scenes, scenes along the last axis."""
+"""Compiled kernels on the state of a batch of scenes, with the scenes along the last axis."""

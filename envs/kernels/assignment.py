@@ -1,4 +1,4 @@
-"""Targets assigned to sensors, one scene at a time: what HiT-MAC's executor and coordinator add to the physics.
+"""Assignments of targets to sensors: goals, rewards and scripted turns of HiT-MAC's executor and coordinator.
 
 An assignment is a bool array ``assigned`` (B, n, m). Source: Xu, Zhong, Wang, NeurIPS 2020, sections 3 and 4.
 """
@@ -16,7 +16,7 @@ from envs.kernels.streams import draw_integer, draw_uniform
 
 @inlined
 def bearing_to(state, b, i, x, y):
-    """Degrees in [-180, 180) from the heading of sensor i of scene b to the point (x, y), counter-clockwise."""
+    """Return the bearing of (x, y) from sensor i of scene b, degrees in [-180, 180), counter-clockwise."""
     dx = x - state.sensor[i, X, b]
     dy = y - state.sensor[i, Y, b]
     degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, HEADING, b]
@@ -25,7 +25,7 @@ def bearing_to(state, b, i, x, y):
 
 @compiled
 def assign_in_range(state, b, share, assigned):
-    """Assign to every sensor of scene b the targets within its range, each with the chance `share`; 1 draws nothing."""
+    """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers."""
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
             dx = state.target[j, X, b] - state.sensor[i, X, b]
@@ -39,9 +39,9 @@ def assign_in_range(state, b, share, assigned):
 def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b.
 
-    The mean over its assigned targets of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if the sensor sees
-    the target, else -1; 0 without any; less `turn_cost` if the sensor turned. A target that has left does not
-    count; a sensor that does not work gets 0.
+    The reward is the mean over the assigned targets of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if the
+    sensor sees the target, else -1; 0 without assigned targets; less `turn_cost` if the sensor turned. A target that
+    has left does not count. A failed sensor gets 0.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
@@ -62,10 +62,10 @@ def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
 
 @compiled
 def turn_to_mean(state, b, assigned, action):
-    """The scripted executor: every sensor of scene b turns towards the mean position of its assigned targets.
+    """Write the scripted executor's actions: turn towards the mean position of the assigned targets, in scene b.
 
-    ``turn * clip(floor(bearing / turn), -1, 1)``: by the floor it turns right at any bearing under 0, and left
-    only from a whole turn on. A sensor without any assigned target is left as it is in `action`.
+    ``turn * clip(floor(bearing / turn), -1, 1)``: because of the floor, a sensor turns right at any bearing under 0 and
+    left only from a whole turn on. The action of a sensor without assigned targets is left unchanged.
     """
     for i in range(assigned.shape[1]):
         x = 0.0
@@ -83,7 +83,7 @@ def turn_to_mean(state, b, assigned, action):
 
 @compiled
 def idle(state, b, assigned, turn_at_random, action):
-    """The sensors of scene b without any assigned target present: hold still, or turn at random (uniform over 3)."""
+    """Write the actions of sensors of scene b without a present assigned target: stay, or uniform over the 3 turns."""
     for i in range(assigned.shape[1]):
         any_assigned = False
         for j in range(assigned.shape[2]):
@@ -94,7 +94,7 @@ def idle(state, b, assigned, turn_at_random, action):
 
 @compiled
 def coordinator_reward(state, b, penalty, assigned):
-    """The coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
+    """Return the coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
             if assigned[b, i, j] and state.visible[i, j, b]:
@@ -104,7 +104,7 @@ def coordinator_reward(state, b, penalty, assigned):
 
 @compiled
 def add_marginal_coverage(state, b, marginal):
-    """Add to `marginal` of every sensor of scene b the share of the targets present that it alone sees."""
+    """Add to `marginal`, for every sensor of scene b, the share of the present targets that only this sensor sees."""
     present = 0
     for j in range(marginal.shape[2]):
         present += state.present[j, b]
@@ -121,7 +121,7 @@ def add_marginal_coverage(state, b, marginal):
 def executor_step(
     state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, low, high
 ):
-    """One step of the executor's task in the chosen scenes: sub-step, rewards, new goals when they are due."""
+    """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
@@ -139,7 +139,7 @@ def executor_step(
 def executor_step_threads(
     state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, bounds
 ):
-    """`executor_step` on several threads."""
+    """Run `executor_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         executor_step(
             state, parameters, tracks, turn_cost, centring, every, share,
@@ -149,7 +149,7 @@ def executor_step_threads(
 
 @kernel(nogil=True)
 def extra_moves(state, parameters, tracks, chosen, low, high):
-    """The extra move of the targets before a sub-step, in those of the chosen scenes in which it is due."""
+    """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
     while first < last:
@@ -159,7 +159,7 @@ def extra_moves(state, parameters, tracks, chosen, low, high):
 
 @kernel(parallel=True)
 def extra_moves_threads(state, parameters, tracks, chosen, bounds):
-    """`extra_moves` on several threads."""
+    """Run `extra_moves` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         extra_moves(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
 
@@ -182,9 +182,9 @@ def goal_sub_step(
     low,
     high,
 ):
-    """Sub-step k of a decision, by the scripted executor or as `action` has it, in the chosen scenes.
+    """Run sub-step k of a decision in the chosen scenes, with the scripted executor or the given `action`.
 
-    With the scripted executor it begins with the extra move that may be due; `action` was decided on after it.
+    With the scripted executor an extra move that is due comes first. A given `action` was decided on after that move.
     """
     p = parameters[0]
     first, last = physics.next_scenes(chosen, low, high)
@@ -221,7 +221,7 @@ def goal_sub_step_threads(
     chosen,
     bounds,
 ):
-    """`goal_sub_step` on several threads."""
+    """Run `goal_sub_step` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         goal_sub_step(
             state, parameters, tracks, scripted, turn_at_random, penalty, k,
@@ -231,7 +231,7 @@ def goal_sub_step_threads(
 
 @kernel(nogil=True)
 def pack(pairs, assigned, row_id, packed, there):
-    """Copy the rows of the assigned targets to the front of `packed` and mark them in `there`; both are zero."""
+    """Copy the rows of the assigned targets to the front of `packed` and mark them in `there`; both start as zeros."""
     for b in range(pairs.shape[0]):
         for i in range(pairs.shape[1]):
             row = 0

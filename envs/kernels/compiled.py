@@ -1,4 +1,4 @@
-"""How the kernels are compiled, and cached on disk so that only the first process ever pays for it."""
+"""Compilation of the kernels, with a disk cache, so that only the first process compiles them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Any
 from numba import njit
 from numba.core.caching import IndexDataCacheFile
 
-# A division by zero gives what IEEE 754 says instead of raising; a check would keep loops from being vectorised.
+# A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
 compiled = njit(**_OPTIONS)
-"""A function that kernels call."""
+"""Decorator of a function that kernels call."""
 
 inlined = njit(inline="always", **_OPTIONS)
-"""A function that is compiled in place wherever a kernel calls it."""
+"""Decorator of a function that is inlined wherever a kernel calls it."""
 
 
 def _sources() -> str:
@@ -32,10 +32,10 @@ SOURCES = _sources()
 
 
 def kernel(**options: Any) -> Callable[[Callable], Callable]:
-    """`numba.njit` with a disk cache of its own for every version of this package's sources.
+    """Return `numba.njit` with a separate disk cache for every version of this package's sources.
 
-    numba itself looks only at the file that a function stands in: it would go on using an old kernel after an
-    edit to a function that the kernel calls, and fail on reading an old one whose types are gone.
+    numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
+    that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
 
     def compile_cached(function: Callable) -> Callable:

@@ -1,4 +1,4 @@
-"""How an episode of one scene starts: who takes part, and who stands where. Compiled by numba."""
+"""Start of an episode of one scene: its sensors, targets and obstacles, and their positions. Compiled by numba."""
 
 import math
 
@@ -45,13 +45,13 @@ def set_heading(state, b, i, heading):
 
 @inlined
 def set_field_of_view(state, b, i, field_of_view):
-    """Give sensor i of scene b this field of view, degrees, and the range that goes with it.
+    """Set the field of view of sensor i of scene b, degrees, and the range that follows from it.
 
-    The area of the view stays as at the start: ``range^2 * field_of_view`` is constant.
+    The area of the view stays constant: ``range^2 * field_of_view`` is that of the start.
     """
     state.sensor[i, FIELD_OF_VIEW, b] = field_of_view
     state.sensor[i, RANGE_SQUARED, b] = state.sensor[i, VIEW_AREA, b] / field_of_view
-    # Below every cosine there is: a field of view of 360 degrees also sees what is exactly behind.
+    # Below every cosine: a field of view of 360 degrees also sees a target exactly behind.
     state.sensor[i, COS_HALF_VIEW, b] = math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
 
 
@@ -67,12 +67,12 @@ def take_goal(state, p, b, j):
 
 @compiled
 def enter(state, p, b, j):
-    """Put target j of scene b somewhere in the targets' area."""
+    """Place target j of scene b at random in the targets' area."""
     state.present[j, b] = True
     state.target[j, X, b] = draw_between(state.stream, b, p.target_area[0], p.target_area[1], p.whole_numbers)
     state.target[j, Y, b] = draw_between(state.stream, b, p.target_area[2], p.target_area[3], p.whole_numbers)
     take_goal(state, p, b, j)
-    # Along the line to the goal: a random direction, for which nothing needs to be drawn.
+    # The direction of the goal is random, and needs no further draw.
     to_goal_x = state.target[j, GOAL_X, b] - state.target[j, X, b]
     to_goal_y = state.target[j, GOAL_Y, b] - state.target[j, Y, b]
     state.target[j, COURSE, b] = math.atan2(to_goal_y, to_goal_x)
@@ -84,7 +84,7 @@ def enter(state, p, b, j):
 
 @inlined
 def _place_in_areas(state, p, b):
-    """Deal an area to every sensor of scene b, none twice (Fisher and Yates), and put the sensor somewhere in it."""
+    """Deal a different area to every sensor of scene b (Fisher and Yates), and place the sensor at random in it."""
     n, areas = state.sensor.shape[0], state.areas.shape[0]
     dealt = np.arange(areas)
     for i in range(min(n, areas - 1)):
@@ -98,10 +98,10 @@ def _place_in_areas(state, p, b):
 
 @inlined
 def _place_anywhere(state, p, b):
-    """Put every sensor of scene b somewhere in the arena, outside the fixed discs and away from the others."""
+    """Place every sensor of scene b at random in the arena, outside the fixed discs and `spacing` from the others."""
     for i in range(state.sensor.shape[0]):
         free = False
-        while not free:  # the scenario's check makes this soon so
+        while not free:  # ends soon, since the scenario's check leaves enough free area
             x = draw_between(state.stream, b, -p.arena, p.arena, False)
             y = draw_between(state.stream, b, -p.arena, p.arena, False)
             free = True
@@ -119,10 +119,10 @@ def _place_anywhere(state, p, b):
 
 @inlined
 def _place_discs(state, p, b):
-    """Put the random discs of scene b where they lie inside the arena and over no sensor."""
+    """Place the random discs of scene b inside the arena and over no sensor."""
     for k in range(p.fixed_discs, state.disc.shape[0]):
         free = False
-        while not free:  # the scenario's check makes this soon so
+        while not free:  # ends soon, since the scenario's check leaves enough free area
             radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
             x = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
             y = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
@@ -168,7 +168,7 @@ def begin(state, p, b):
 
 @inlined
 def update_availability(state, p, first, last):
-    """Let sensors fail and recover, and targets leave and come back, by their chances per sub-step."""
+    """Let sensors fail and recover, and targets leave and return, with their probabilities per sub-step."""
     if p.failure_rate > 0.0:
         for b in range(first, last):
             for i in range(state.scene[NUM_SENSORS, b]):

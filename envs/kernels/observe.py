@@ -62,12 +62,12 @@ CODES = {
 
 
 class Scales(NamedTuple):
-    """What the kernels need of the scenario."""
+    """Scales and noise of the observation, from the scenario."""
 
     per_distance: float
     per_speed: float
     per_time: float
-    most_speed: float  # as shown
+    most_speed: float  # scaled
     position_noise: float
     missed_detections: float
     all_there: bool  # no pair is ever masked
@@ -76,13 +76,13 @@ class Scales(NamedTuple):
 SCALES = np.dtype([(name, bool if name == "all_there" else float) for name in Scales._fields], align=True)
 
 
-_NOISE = np.uint64(0x6E6F697365)  # sets the stream of the errors of observation apart from the scene's own
+_NOISE = np.uint64(0x6E6F697365)  # separates the stream of the observation errors from the scene's own stream
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
 
 
 @inlined
 def _turns(y, x):
-    """``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial, of which the compiler makes vector instructions.
+    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial, which the compiler can vectorise.
 
     The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
     """
@@ -103,19 +103,19 @@ def _turns(y, x):
 
 @inlined
 def _key_at(state, b, draws, time):
-    """The key of the errors in what is observed of scene b when it has drawn so many numbers, at that time."""
+    """Return the key of the observation errors of scene b after `draws` draws, at sub-step `time`."""
     return mix(mix(mix(state.stream[KEY, b] ^ _NOISE) + draws * GOLDEN) + np.uint64(time) * GOLDEN)
 
 
 @inlined
 def _noise_key(state, b):
-    """The key of the errors in what is observed of scene b now: to look twice, or not to look, changes nothing."""
+    """Return the key of the current observation errors of scene b, whether it was observed before or not."""
     return _key_at(state, b, state.stream[DRAWS, b], state.scene[TIME, b])
 
 
 @inlined
 def _error(scales, key, pair):
-    """The errors (x, y) in the position of a target, two independent normal numbers by Box and Muller."""
+    """Return the errors (x, y) of a target's position, two independent normal numbers by Box and Muller."""
     radius = scales.position_noise * math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOUR * pair)))
     angle = 2.0 * math.pi * uniform(key, _FOUR * pair + _ONE)
     return radius * math.cos(angle), radius * math.sin(angle)
@@ -123,7 +123,7 @@ def _error(scales, key, pair):
 
 @inlined
 def _notice(state, scales, i, j, first, last):
-    """Write whether sensor i sees target j and does not miss it into the flags."""
+    """Write into `scratch_mask` whether sensor i sees target j and does not miss it."""
     for b in range(first, last):
         state.scratch_mask[b] = state.visible[i, j, b]
     if scales.missed_detections > 0.0:
@@ -134,7 +134,7 @@ def _notice(state, scales, i, j, first, last):
 
 @compiled
 def _offset(state, scales, i, j, first, last):
-    """Write the offset from sensor i to target j, as observed, into the working rows 0 and 1."""
+    """Write the observed offset from sensor i to target j into rows 0 and 1 of `scratch`."""
     for axis in range(2):
         for b in range(first, last):
             state.scratch[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
@@ -148,9 +148,9 @@ def _offset(state, scales, i, j, first, last):
 
 @compiled
 def _velocity(state, scales, i, j, first, last):
-    """Write the velocity of target j, as sensor i observes it, into the working rows 6 and 7.
+    """Write the velocity of target j, as sensor i observes it, into rows 6 and 7 of `scratch`.
 
-    ``(position - position before the last move) / time_step``, with the errors in both positions; 0 before the first.
+    ``(position - position before the last move) / time_step``, with the errors of both positions; 0 before any move.
     """
     pair = np.uint64(i * state.target.shape[0] + j)
     for b in range(first, last):
@@ -166,14 +166,14 @@ def _velocity(state, scales, i, j, first, last):
 
 @inlined
 def _observe_scenes(state, scales, features, pairs, mask, first, last):
-    """Write the features of every pair, and which pairs are there, of the scenes `first` to `last` - 1."""
+    """Write the features of every pair, and the mask of valid pairs, of the scenes `first` to `last` - 1."""
     sensor, target = state.sensor, state.target
     n, m = sensor.shape[0], target.shape[0]
     dx, dy, distance, east, north, seeing = (
         state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4], state.scratch[5],
     )  # fmt: skip
     noticed = state.scratch_mask
-    observe_velocity = False  # where it errs
+    observe_velocity = False  # only where it has errors
     for k in range(features.shape[0]):
         moving = (features[k] == _RADIAL_VELOCITY) | (features[k] == _TANGENTIAL_VELOCITY)
         observe_velocity |= moving & (scales.position_noise > 0.0)
@@ -189,7 +189,7 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
             _offset(state, scales, i, j, first, last)
             for b in range(first, last):
                 distance[b] = math.sqrt(dx[b] * dx[b] + dy[b] * dy[b])
-            # A target on the very place of the sensor is taken to lie along +x, as atan2(0, 0) = 0 has it.
+            # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
             for b in range(first, last):
                 east[b] = dx[b] / distance[b] if distance[b] > 0.0 else 1.0
             for b in range(first, last):
@@ -256,8 +256,8 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
 
 @kernel(nogil=True)
 def observe(state, scales, features, pairs, mask, low, high):
-    """Write the features of every pair, and which pairs are there, of the scenes `low` to `high` - 1."""
-    # An array, since a call is the faster the fewer arguments it has; and numbers, since the loops are faster on them.
+    """Write the features of every pair, and the mask of valid pairs, of the scenes `low` to `high` - 1."""
+    # One array as argument, since fewer arguments make a call faster; then scalars, since they make the loops faster.
     s = scales[0]
     own = Scales(
         s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.all_there
@@ -268,6 +268,6 @@ def observe(state, scales, features, pairs, mask, low, high):
 
 @kernel(parallel=True)
 def observe_threads(state, scales, features, pairs, mask, bounds):
-    """`observe` on several threads."""
+    """Run `observe` on several threads."""
     for chunk in prange(bounds.shape[0] - 1):
         observe(state, scales, features, pairs, mask, bounds[chunk], bounds[chunk + 1])

@@ -1,7 +1,7 @@
-"""One sub-step: sensors turn, targets move, sensors see. Compiled by numba.
+"""Sub-step: sensors turn, targets move, sensors see. Compiled by numba.
 
-Every function works on the scenes ``first`` to ``last - 1`` of a batch and touches no other, so that a scene is the
-same in any batch and on any thread. Angles are in degrees, counter-clockwise, 0 along +x.
+Every function changes only the scenes ``first`` to ``last - 1`` of a batch, so that a scene is the same in any batch
+and on any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
@@ -33,15 +33,15 @@ from envs.kernels.state import (
 )  # fmt: skip
 from envs.kernels.walks import move_targets
 
-STAY, LEFT, RIGHT = 0, 1, 2  # what a sensor can do: hold still, turn counter-clockwise, turn clockwise
-KEEP, NARROWER, WIDER = 0, 1, 2  # what its lens can do, where it zooms
+STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
+KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
 
-BLOCK = 256  # scenes at a time: enough to pay for the start of every loop, few enough for the processor's caches
+BLOCK = 256  # scenes at a time: enough to amortise the start of every loop, few enough for the processor's caches
 
 
 @inlined
 def next_scenes(chosen, low, high):
-    """The next scenes, from `low` on and before `high`, that are chosen and follow each other: first, last + 1."""
+    """Return the next run of consecutive chosen scenes in [low, high), of at most BLOCK: first, last + 1."""
     first = np.int64(low)
     while first < high and not chosen[first]:
         first += 1
@@ -55,8 +55,8 @@ def next_scenes(chosen, low, high):
 def _turn(state, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right); count those that turned.
 
-    The direction turns by the rotation matrix, which costs far less than a new cosine and sine; over a thousand
-    turns the rounding errors stay under 1e-13.
+    The rotation matrix turns the direction, which is much cheaper than a new cosine and sine. Over a thousand turns
+    the rounding errors stay under 1e-13.
     """
     sensor, sign, turned_x = state.sensor, state.scratch[0], state.scratch[1]
     for b in range(first, last):
@@ -86,7 +86,7 @@ def _turn(state, action, first, last):
 
 @inlined
 def _zoom(state, p, action, first, last):
-    """Make the view of every working sensor i narrower or wider by `action[b, n + i]`, if there is one."""
+    """Narrow or widen the view of every working sensor i by `action[b, n + i]`, if the action has zooms."""
     n = state.sensor.shape[0]
     if p.zoom_step > 0.0 and action.shape[1] > n:
         for b in range(first, last):
@@ -99,7 +99,7 @@ def _zoom(state, p, action, first, last):
 
 @inlined
 def _disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
-    """Whether the line of sight from (x, y) to (to_x, to_y) comes nearer to a disc's centre than its radius."""
+    """Return True if the line of sight from (x, y) to (to_x, to_y) passes a disc's centre at less than its radius."""
     dx = to_x - x
     dy = to_y - y
     squared = dx * dx + dy * dy
@@ -112,14 +112,14 @@ def _disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
 
 @inlined
 def _wall_blocks(x, y, to_x, to_y, wall):
-    """Whether the line of sight from (x, y) to (to_x, to_y) meets a wall (x1, y1, x2, y2)."""
+    """Return True if the line of sight from (x, y) to (to_x, to_y) meets a wall (x1, y1, x2, y2)."""
     dx = to_x - x
     dy = to_y - y
     wall_x = wall[2] - wall[0]
     wall_y = wall[3] - wall[1]
     cross = dx * wall_y - dy * wall_x
-    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: where on the line of sight they meet
-    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: where on the wall
+    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position of the meeting on the line of sight
+    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position of the meeting on the wall
     sight = sight if cross > 0.0 else -sight
     place = place if cross > 0.0 else -place
     length = abs(cross)
@@ -128,7 +128,7 @@ def _wall_blocks(x, y, to_x, to_y, wall):
 
 @compiled
 def _look_past_obstacles(state, i, j, first, last):
-    """Take from what sensor i sees a target j that stands behind a disc or a wall."""
+    """Mark target j as not visible to sensor i where a disc or a wall blocks the view."""
     sensor, target, disc = state.sensor, state.target, state.disc
     for k in range(disc.shape[0]):
         for b in range(first, last):
@@ -145,10 +145,10 @@ def _look_past_obstacles(state, i, j, first, last):
 
 @compiled
 def see(state, first, last):
-    """Find which targets each sensor sees, and which of them are covered.
+    """Compute visibility, covered targets and coverage.
 
-    A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (as
-    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle stands in between.
+    A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (computed as
+    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view.
     """
     sensor, target = state.sensor, state.target
     obstacles = state.disc.shape[0] + state.walls.shape[0] > 0
@@ -164,7 +164,7 @@ def see(state, first, last):
             for b in range(first, last):
                 dx = target[j, X, b] - sensor[i, X, b]
                 dy = target[j, Y, b] - sensor[i, Y, b]
-                # On the very place of the sensor: along +x, as atan2(0, 0) = 0 has it.
+                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
                 dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
                 squared = dx * dx + dy * dy
                 ahead = sensor[i, DIRECTION_X, b] * dx + sensor[i, DIRECTION_Y, b] * dy
@@ -187,9 +187,9 @@ def see(state, first, last):
 
 @inlined
 def about_to_move(state, first, last):
-    """Keep what the errors of an observation depend on: a velocity observed after a move has those of before it too.
+    """Store the draws and the time before a move: a velocity observed after it also has the errors of before it.
 
-    Called after the last look, and before anything is drawn.
+    Call it after the last observation and before any draw.
     """
     for b in range(first, last):
         state.stream[DRAWS_BEFORE, b] = state.stream[DRAWS, b]
@@ -199,11 +199,11 @@ def about_to_move(state, first, last):
 
 @inlined
 def extra_moves(state, p, tracks, first, last):
-    """Move the targets once in those of the scenes in which an extra move is due."""
+    """Move the targets once in the scenes in which an extra move is due."""
     if p.extra_move_every > 0:
         for b in range(first, last):
             state.scratch_mask[b] = state.scene[TIME, b] % p.extra_move_every == 0
-        # The walk uses the flags itself, but only those of scenes already passed here.
+        # The walk also writes into `scratch_mask`, only for scenes that this loop has already passed.
         at, end = next_scenes(state.scratch_mask, first, last)
         while at < end:
             about_to_move(state, at, end)
@@ -213,7 +213,7 @@ def extra_moves(state, p, tracks, first, last):
 
 @inlined
 def sub_step(state, p, tracks, action, first, last):
-    """One sub-step: all sensors turn, all targets move, all look."""
+    """Advance by one sub-step: all sensors turn, all targets move, all sensors see."""
     update_availability(state, p, first, last)
     _turn(state, action, first, last)
     _zoom(state, p, action, first, last)

@@ -1,8 +1,8 @@
-"""State of a batch of scenes for the kernels, and the numbers of their scenario, as plain arrays.
+"""State of a batch of scenes for the kernels, and the parameters of their scenario, as plain arrays.
 
-The kernels see :class:`KernelState`: few arrays, each with the scenes along its last axis. Their innermost loops run
-over scenes, so that the compiler makes vector instructions of them, and what they are called with stays small. People
-see :class:`State`: the same memory, each quantity by its name and with the scenes along the first axis.
+Kernels take :class:`KernelState`: few arrays, each with the scenes along the last axis. Their innermost loops run over
+scenes, so that the compiler can vectorise them, and the few arguments make calls cheap. :class:`State` is the same
+memory for users, each quantity by name and with the scenes along the first axis.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from envs.scenario import PLACEMENTS, WALKS, Scenario
 AREAS, GRID, RANDOM = range(len(PLACEMENTS))
 GOALS, ANYWHERE, BOUNCE, STILL, EVADE = range(len(WALKS))
 
-KEY, DRAWS, DRAWS_BEFORE = range(3)  # of a random stream; BEFORE: before the last move of the targets
-TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # of a scene
-X, Y, RADIUS = range(3)  # of a disc; every place begins with X, Y
-# Of a sensor: what changes, and after it what the scenario gives it once and for all.
+KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the last move of the targets
+TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
+X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
+# Rows of a sensor: first those that change, then those that the scenario fixes.
 (
     _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW,
     START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN,
 ) = range(13)  # fmt: skip
-# Of a target; LAST is where it stood at its last move, OLDER at the one before.
+# Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
 ) = range(13)  # fmt: skip
 
 
 class KernelState(NamedTuple):
-    """The state of a batch of B scenes with room for n sensors, m targets and k discs, as the kernels take it."""
+    """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
@@ -44,24 +44,24 @@ class KernelState(NamedTuple):
     disc: np.ndarray  # (k, 3, B)
     visible: np.ndarray  # (n, m, B) bool
     covered: np.ndarray  # (m, B) bool
-    # Of no meaning between two calls:
+    # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
     scratch: np.ndarray  # (8, B)
-    # The scenario's, for all scenes alike:
-    areas: np.ndarray  # (a, 4) that are dealt out to the sensors
+    # Fixed by the scenario, for all scenes:
+    areas: np.ndarray  # (a, 4) areas that are dealt to the sensors
     walls: np.ndarray  # (w, 4)
 
 
 class State(NamedTuple):
-    """The state of a batch of B scenes with room for n sensors, m targets and k discs."""
+    """State of a batch of B scenes with up to n sensors, m targets and k discs."""
 
-    key: np.ndarray  # (B,) uint64: which random stream the scene draws from
-    draws: np.ndarray  # (B,) uint64: numbers drawn from it so far
-    draws_before: np.ndarray  # (B,) uint64: how many before the last move of the targets
+    key: np.ndarray  # (B,) uint64: random stream of the scene
+    draws: np.ndarray  # (B,) uint64: numbers drawn from the stream so far
+    draws_before: np.ndarray  # (B,) uint64: numbers drawn before the last move of the targets
     time: np.ndarray  # (B,) int64: sub-steps since the reset
-    time_before: np.ndarray  # (B,) int64: the time at the last move of the targets; -1: they have not moved yet
-    num_sensors: np.ndarray  # (B,) int64: this episode has the first so many
-    num_targets: np.ndarray  # (B,) int64: likewise
+    time_before: np.ndarray  # (B,) int64: time at the last move of the targets; -1: they have not moved yet
+    num_sensors: np.ndarray  # (B,) int64: sensors of this episode, the first ones
+    num_targets: np.ndarray  # (B,) int64: targets of this episode, the first ones
     sensor_position: np.ndarray  # (B, n, 2)
     heading: np.ndarray  # (B, n) degrees, not wrapped
     field_of_view: np.ndarray  # (B, n) degrees
@@ -69,33 +69,33 @@ class State(NamedTuple):
     target_position: np.ndarray  # (B, m, 2)
     velocity: np.ndarray  # (B, m, 2) displacement in the last move, per second; 0 after a reset
     goal: np.ndarray  # (B, m, 2)
-    places: np.ndarray  # (B, m, 4) where the target stood at its last move (x, y) and at the one before; inf: nowhere
-    course: np.ndarray  # (B, m) radians: where to a target without goals is heading
+    places: np.ndarray  # (B, m, 4) positions of the target at its last move (x, y) and at the move before; inf: none
+    course: np.ndarray  # (B, m) radians: direction of a target without goals
     speed: np.ndarray  # (B, m) units per second
-    moves: np.ndarray  # (B, m) since the last new goal
+    moves: np.ndarray  # (B, m) moves since the last new goal
     present: np.ndarray  # (B, m) bool: the target is part of the episode and has not left
     disc: np.ndarray  # (B, k, 3) obstacles: x, y, radius
-    # What follows from the rest, kept because it is read often:
+    # Derived from the rest, and kept because it is read often:
     direction: np.ndarray  # (B, n, 2) unit vector of the heading
     range_squared: np.ndarray  # (B, n)
     cos_half_view: np.ndarray  # (B, n)
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
     covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
-    num_covered: np.ndarray  # (B,) int64: how many targets are covered
-    coverage: np.ndarray  # (B,) share of the targets present that are covered; 1 where none is present
+    num_covered: np.ndarray  # (B,) int64: number of covered targets
+    coverage: np.ndarray  # (B,) share of the present targets that are covered; 1 where no target is present
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
 
 
 class Tracks(NamedTuple):
     """Recorded positions that the targets of a batch follow instead of walking.
 
-    The kernels take it beside the state, or None, for which they are compiled apart: scenes without tracks, the
-    rule, do not pay for them. The scenes come first here.
+    The kernels take tracks or None in addition to the state, and are compiled separately for each: scenes without
+    tracks, the usual case, run at full speed. The scenes are along the first axis.
     """
 
-    track_position: np.ndarray  # (B, K, m, 2) after the 1st, 2nd, ... move
-    track_length: np.ndarray  # (B,) int64: how many of them the scene follows; 0: its targets walk by themselves
-    track_moves: np.ndarray  # (B,) int64: how many it has followed
+    track_position: np.ndarray  # (B, K, m, 2) positions after the 1st, 2nd, ... move
+    track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
+    track_moves: np.ndarray  # (B,) int64: number of positions followed so far
 
 
 PARAMETERS = np.dtype(
@@ -130,11 +130,11 @@ PARAMETERS = np.dtype(
     ],
     align=True,
 )
-"""What the kernels need of a scenario, besides what stands in the rows."""
+"""Record of the scenario's parameters that the kernels need and :class:`KernelState` does not hold."""
 
 
 def parameters(scenario: Scenario) -> np.ndarray:
-    """(1,) of :data:`PARAMETERS`: the kernels' form of `scenario`."""
+    """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
     narrowest, widest = scenario.zoom or (0.0, 0.0)
     changed = {
         "min_sensors": scenario.min_sensors or scenario.num_sensors,
@@ -155,10 +155,10 @@ def parameters(scenario: Scenario) -> np.ndarray:
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
-    """The arrays of `num_envs` scenes: what the scenario fixes is there, all else is zero."""
+    """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    # An odd number of cache lines to a row: with a power of two, all the rows of a scene would compete for the same
-    # few places in the processor's cache.
+    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
+    # cache sets.
     b = 8 * (-(-num_envs // 8) | 1)
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
@@ -187,7 +187,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
 
 
 def _areas(scenario: Scenario) -> np.ndarray:
-    """(a, 4): the areas that are dealt out to the sensors; a cell of a grid is its middle alone."""
+    """Return the areas (a, 4) that are dealt to the sensors; the area of a grid cell is its middle point."""
     if scenario.placement != "grid":
         return np.array(scenario.sensor_areas[: scenario.num_sensors], np.float64).reshape(-1, 4)
     middles = ((np.arange(scenario.grid) + 0.5) / scenario.grid * 2 - 1) * scenario.arena
@@ -196,7 +196,7 @@ def _areas(scenario: Scenario) -> np.ndarray:
 
 
 def scenes_first(rows: KernelState, num_envs: int) -> State:
-    """The same memory, every quantity by name and with the scenes along the first axis."""
+    """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
     scene, sensor, target = rows.scene, rows.sensor, rows.target
     named = State(
         key=rows.stream[KEY],

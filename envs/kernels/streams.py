@@ -2,8 +2,8 @@
 
 A stream is a key and a counter. Its k-th word is ``mix(key + k * GOLDEN)`` in 64-bit arithmetic, the
 SplitMix64 generator of Steele, Lea and Flood ("Fast splittable pseudorandom number generators",
-OOPSLA 2014). Because a word depends on nothing but key and counter, a scene draws the same numbers
-whatever batch it is in and whichever thread computes it.
+OOPSLA 2014). A word depends only on key and counter, so a scene draws the same numbers in any batch and on any
+thread.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _TO_UNIT = 1.0 / (1 << 53)
 
 @inlined
 def mix(z):
-    """The finalizer of SplitMix64: a bijection of the 64-bit words that spreads every bit over all."""
+    """Return the finalizer of SplitMix64, a bijection of 64-bit words in which every bit affects all bits."""
     z = (z ^ (z >> _S30)) * _MIX_1
     z = (z ^ (z >> _S27)) * _MIX_2
     return z ^ (z >> _S31)
@@ -29,25 +29,25 @@ def mix(z):
 
 @inlined
 def word(key, counter):
-    """The `counter`-th 64-bit word (counted from 0) of the stream `key`, both uint64."""
+    """Return the `counter`-th 64-bit word (counted from 0) of the stream `key`, both uint64."""
     return mix(key + (counter + _ONE) * GOLDEN)
 
 
 @inlined
 def uniform(key, counter):
-    """The `counter`-th number of the stream `key` as a float64 in [0, 1)."""
+    """Return the `counter`-th number of the stream `key` as a float64 in [0, 1)."""
     return np.float64(word(key, counter) >> _S11) * _TO_UNIT
 
 
 @inlined
 def integer(key, counter, low, high):
-    """The `counter`-th number of the stream `key` as a whole number (float64) in [low, high], both included."""
+    """Return the `counter`-th number of the stream `key` as a whole number (float64) in [low, high], inclusive."""
     return np.floor(low + uniform(key, counter) * (high - low + 1.0))
 
 
 @compiled
 def draw_uniform(stream, b):
-    """The next number of scene b's stream, in [0, 1)."""
+    """Draw the next number of scene b's stream, in [0, 1)."""
     counter = stream[DRAWS, b]
     stream[DRAWS, b] = counter + _ONE
     return uniform(stream[KEY, b], counter)
@@ -55,7 +55,7 @@ def draw_uniform(stream, b):
 
 @compiled
 def draw_integer(stream, b, low, high):
-    """The next number of scene b's stream, a whole number in [low, high], both included."""
+    """Draw the next number of scene b's stream, a whole number in [low, high], inclusive."""
     counter = stream[DRAWS, b]
     stream[DRAWS, b] = counter + _ONE
     return integer(stream[KEY, b], counter, low, high)
@@ -63,16 +63,16 @@ def draw_integer(stream, b, low, high):
 
 @compiled
 def draw_between(stream, b, low, high, whole):
-    """The next number of scene b's stream in [low, high]: a whole one, or any."""
+    """Draw the next number of scene b's stream: a whole number in [low, high], or a real number in [low, high)."""
     if whole:
         return draw_integer(stream, b, low, high)
     return low + (high - low) * draw_uniform(stream, b)
 
 
 def stream_keys(seeds: np.ndarray) -> np.ndarray:
-    """The keys (uint64) of the streams that belong to `seeds` (non-negative integers), element by element.
+    """Return the keys (uint64) of the streams of `seeds` (non-negative integers), element by element.
 
-    Seeds that follow each other give keys that have nothing in common.
+    Consecutive seeds give unrelated keys.
     """
     with np.errstate(over="ignore"):
         z = np.asarray(seeds).astype(np.uint64) * GOLDEN + GOLDEN
@@ -80,11 +80,11 @@ def stream_keys(seeds: np.ndarray) -> np.ndarray:
 
 
 def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int) -> np.ndarray:
-    """Whole numbers (B, columns) int64, uniform over 0 to high - 1, from the streams `keys` (B,).
+    """Return whole numbers (B, columns) int64, uniform over 0 to high - 1, from the streams `keys` (B,).
 
-    Row b has the numbers from the ``first[b]``-th of its stream on (uint64, counted from 0).
+    Row b starts at number ``first[b]`` of its stream (uint64, counted from 0).
     """
-    with np.errstate(over="ignore"):  # a product that is too large wraps
+    with np.errstate(over="ignore"):  # products wrap
         counters = first[:, None] + np.arange(1, columns + 1, dtype=np.uint64)
         words = mix.py_func(keys[:, None] + counters * GOLDEN)
     return ((words >> _S11) * _TO_UNIT * high).astype(np.int64)

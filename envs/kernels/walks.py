@@ -1,8 +1,8 @@
-"""How targets move, many scenes at a time. Compiled by numba.
+"""Walks of the targets, for many scenes at a time. Compiled by numba.
 
 Functions take the scenes ``first`` to ``last - 1`` (uint64, which tells the compiler that no index is negative).
-A loop over scenes writes one array, or it would not become vector instructions: the compiler must show that what
-it writes is not what it reads next.
+A loop over scenes writes only one array. Otherwise the compiler could not vectorise it, since it must prove that the
+loop does not write what it reads next.
 """
 
 import math
@@ -40,7 +40,7 @@ _ONE = np.uint64(1)
 
 @inlined
 def _near(x, y, other_x, other_y, distance):
-    """Whether two points are less than a distance apart."""
+    """Return True if two points are less than `distance` apart."""
     dx = x - other_x
     dy = y - other_y
     return dx * dx + dy * dy < distance * distance
@@ -50,9 +50,9 @@ def _near(x, y, other_x, other_y, distance):
 def _pursue(state, p, j, first, last):
     """Move target j of the scenes towards its goal, as HiT-MAC's targets do.
 
-    It takes a new goal and speed if its goal is near, if it stands near one of its two previous places, or if
-    it has pursued its goal for too long. Then it steps towards the goal by
-    ``speed * (1 + noise * u) * time_step``. Source: Xu, Zhong, Wang, NeurIPS 2020, section 4.
+    The target takes a new goal and speed if its goal is near, if it is near one of its two previous positions, or if it
+    has pursued its goal for too long. Then it moves towards the goal by ``speed * (1 + noise * u) * time_step``.
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4.
     """
     target = state.target
     for b in range(first, last):
@@ -92,7 +92,7 @@ def _pursue(state, p, j, first, last):
 
 @inlined
 def _outside(state, p, b, j):
-    """Whether target j of scene b stands outside the arena."""
+    """Return True if target j of scene b is outside the arena."""
     return (abs(state.target[j, X, b]) > p.arena) | (abs(state.target[j, Y, b]) > p.arena)
 
 
@@ -100,8 +100,8 @@ def _outside(state, p, b, j):
 def _walk_to_goals(state, p, first, last):
     """Move every target of the scenes towards its goal.
 
-    A step out of the arena is drawn anew as a move of its own, so that the place where the target stands is
-    then also its previous one.
+    A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
+    its previous one.
     """
     for j in range(state.target.shape[0]):
         _pursue(state, p, j, first, last)
@@ -117,9 +117,9 @@ def _walk_to_goals(state, p, first, last):
 
 @inlined
 def _way_out(state, b, j):
-    """The direction, radians, in which target j of scene b leaves the first view that it stands in; NaN: it is in none.
+    """Return the direction, radians, in which target j of scene b leaves the first view that it is in; NaN without one.
 
-    That is square to the line of sight, to the side of the view's axis on which the target stands.
+    The direction is perpendicular to the line of sight, to the side of the view's axis on which the target is.
     """
     for i in range(state.sensor.shape[0]):
         if state.visible[i, j, b]:
@@ -132,7 +132,7 @@ def _way_out(state, b, j):
 
 @compiled
 def _walk_on_course(state, p, first, last):
-    """Move every target of the scenes by a step in some direction; the arena's border throws it back."""
+    """Move every target of the scenes in its direction (`random`, `bounce`, `evade`); the border reflects it."""
     for b in range(first, last):
         for j in range(state.target.shape[0]):
             course = state.target[j, COURSE, b]
@@ -156,7 +156,7 @@ def _walk_on_course(state, p, first, last):
             if abs(new_y) > p.arena:
                 new_y = math.copysign(2.0 * p.arena, new_y) - new_y
                 course = -course
-            new_x = min(max(new_x, -p.arena), p.arena)  # a step longer than the arena
+            new_x = min(max(new_x, -p.arena), p.arena)  # for a move longer than the arena
             new_y = min(max(new_y, -p.arena), p.arena)
             state.target[j, COURSE, b] = course
             state.target[j, X, b] = new_x
@@ -167,7 +167,7 @@ def _walk_on_course(state, p, first, last):
 
 @inlined
 def _follow(state, p, tracks, b):
-    """Move every target of scene b to its next recorded position; at the end of the record all stand still."""
+    """Move every target of scene b to its next recorded position; after the last one, keep it there."""
     move = tracks.track_moves[b]
     on = move < tracks.track_length[b]
     for j in range(state.target.shape[0]):
@@ -182,7 +182,7 @@ def _follow(state, p, tracks, b):
 
 @inlined
 def _walk(state, p, first, last):
-    """Move every target of the scenes once, the scenario's way."""
+    """Move every target of the scenes once, by the scenario's walk."""
     if p.walk == GOALS:
         _walk_to_goals(state, p, first, last)
     elif p.walk != STILL:
@@ -191,7 +191,7 @@ def _walk(state, p, first, last):
 
 @compiled
 def move_targets(state, p, tracks, first, last):
-    """Move every target of the scenes once: to its next recorded position where there are any, else as it walks."""
+    """Move every target of the scenes once: to its next recorded position if the scene has tracks, else by its walk."""
     if tracks is None:
         _walk(state, p, first, last)
     else:
