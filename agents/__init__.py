@@ -7,12 +7,16 @@ from agents.learned.extractor import AttentionExtractor
 from agents.policy import Policy
 from agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 
+Level = LevelPolicy
+"""Earlier name of :class:`LevelPolicy`."""
+
 __all__ = [
     "SCRIPTED",
     "Agent",
     "AttentionExtractor",
     "AttentionPolicy",
     "HierarchicalAgent",
+    "Level",
     "LevelPolicy",
     "Policy",
     "PolicyConfig",

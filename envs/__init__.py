@@ -19,7 +19,11 @@ from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS
 if TYPE_CHECKING:
     from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 
+DECISIONS = DECISIONS_PER_EPISODE
+"""Earlier name of :data:`DECISIONS_PER_EPISODE`."""
+
 __all__ = [
+    "DECISIONS",
     "DECISIONS_PER_EPISODE",
     "DEFAULT_FEATURES",
     "FEATURES",
@@ -33,12 +37,12 @@ __all__ = [
     "presets",
 ]
 
-for _task, (_, _steps) in TASKS.items():
+for _spec in TASKS.values():
     register(
-        id=f"dsn/{_task}-v0",
-        entry_point=f"envs.apis.gym_env:{_task}Env",
-        vector_entry_point=f"envs.apis.vector_env:{_task}VectorEnv",
-        max_episode_steps=_steps,
+        id=f"dsn/{_spec.name}-v0",
+        entry_point=f"envs.apis.gym_env:{_spec.name}Env",
+        vector_entry_point=f"envs.apis.vector_env:{_spec.name}VectorEnv",
+        max_episode_steps=_spec.episode_steps,
     )
 
 
@@ -61,9 +65,9 @@ def parallel_env(
 
     if task not in TASKS:
         raise ValueError(f"unknown task {task!r}: known are {', '.join(TASKS)}")
-    make, steps = TASKS[task]
+    spec = TASKS[task]
     return DirectionalSensorParallelEnv(
-        make(num_envs=1, num_threads=1, **options),
-        max_episode_steps=steps if max_episode_steps is None else max_episode_steps,
+        spec.task(num_envs=1, num_threads=1, **options),
+        max_episode_steps=spec.episode_steps if max_episode_steps is None else max_episode_steps,
         render_mode=render_mode,
     )

@@ -14,16 +14,9 @@ from envs.render import Picture, check_display, save_gif, save_png
 _STEPS_SHOWN = 200
 
 
-_TASKS = {
-    "Coverage": "turn every sensor at every sub-step, to cover the targets",
-    "Executor": "turn every sensor towards its own goal targets",
-    "Coordinator": "assign targets to sensors for ten sub-steps",
-}
-
-
 def _listing() -> str:
     lines = ["environments (specified in the docstrings of envs.apis.gym_env)"]
-    lines += [f"  dsn/{name + '-v0':<15} {steps:>4} steps; {_TASKS[name]}" for name, (_, steps) in TASKS.items()]
+    lines += [f"  dsn/{spec.name + '-v0':<15} {spec.episode_steps:>4} steps; {spec.summary}" for spec in TASKS.values()]
     lines += ["", "scenarios (each also with sizes: hit-mac-6x9)"]
     for name in presets():
         scene = load_scenario(name)

@@ -22,7 +22,7 @@ from envs.assigned_observation import goals_space
 from envs.files import whole_file, write_text
 from envs.observation import Observer
 from envs.scenario import Scenario, load_scenario
-from envs.tasks import SUB_STEPS_PER_DECISION, own_observation_space, own_turning_space, turning_space
+from envs.tasks import TASKS, own_observation_space, own_turning_space, turning_space
 
 FORMAT = "hitmac-policy"
 VERSION = 2
@@ -31,12 +31,6 @@ EXECUTOR = "executor"
 
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
 _POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies", "critic", "credit"}
-# What is written of each task's options, with the values that it had when nothing was written.
-_OPTIONS: dict[str, dict[str, Any]] = {
-    "Coverage": {"per_sensor": False},
-    "Executor": {"padding": "masked", "row_id": False},
-    "Coordinator": {"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
-}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,9 +51,9 @@ class PolicyConfig:
     """Options of the task: ``per_sensor``; ``padding``, ``row_id``; ``decision``, ``idle``. Others have defaults."""
 
     def __post_init__(self) -> None:
-        if self.task not in _OPTIONS:
-            raise ValueError(f"task is {self.task!r}; it must be one of {', '.join(_OPTIONS)}")
-        known = _OPTIONS[self.task]
+        if self.task not in TASKS:
+            raise ValueError(f"task is {self.task!r}; it must be one of {', '.join(TASKS)}")
+        known = TASKS[self.task].options
         if not isinstance(self.options, dict) or not set(self.options) <= set(known):
             raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
         object.__setattr__(self, "options", known | self.options)

@@ -1,0 +1,165 @@
+"""HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from envs.kernels import assignment
+from envs.observation import PAPER_FEATURES, Observer
+from envs.scenario import Scenario
+from envs.simulator import positive
+from envs.tasks.base import (
+    DECISIONS_PER_EPISODE,
+    SUB_STEPS_PER_DECISION,
+    UNSEEN_PENALTY,
+    Task,
+    TaskSpec,
+    check_idle,
+    turning_space,
+)
+
+
+class CoordinatorTask(Task):
+    """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps; an executor turns the sensors.
+
+    A decision lasts ten sub-steps. In each, the executor turns every sensor, the targets move, and the reward of the
+    sub-step is the coverage, or -0.1 if no sensor sees a target assigned to it. The reward of the decision is the mean
+    over its sub-steps. The extra moves of the scenario (`extra_move_every` sub-steps, as in ``dsn/Coverage-v0``)
+    precede the executor's observation: in `hit-mac` the targets move once at the start of a decision, as in the paper.
+
+    Args:
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
+            program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
+            observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
+            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Without zooms, zooming lenses
+            keep their field of view; without zooming lenses, zooms are dropped.
+        executor_features: features that such a policy observes; `target_id` is the index of the row. None: those of its
+            attribute ``features``, or :data:`envs.PAPER_FEATURES` without one.
+        padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
+            ``padding``, or ``"attended"`` without one.
+        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"holds"``.
+        decision: sub-steps of a decision; 1 or more.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        features: Sequence[str] = PAPER_FEATURES,
+        executor: Any = "scripted",
+        executor_features: Sequence[str] | None = None,
+        padding: str | None = None,
+        idle: str = "random",
+        decision: int = SUB_STEPS_PER_DECISION,
+        num_threads: int | None = None,
+    ) -> None:
+        if executor != "scripted" and not callable(getattr(executor, "predict", None)):
+            raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
+        self.executor, self.idle = executor, check_idle(idle)
+        self.padding = check_padding(getattr(executor, "padding", "attended") if padding is None else padding)
+        if executor_features is None:
+            listed = getattr(executor, "features", None)  # a network may use the name for something else
+            executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
+        self.sub_steps = positive("decision", decision)
+        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.executor_observer = Observer(self.scenario, executor_features)
+        self._executor_state: Any = None
+        self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        self.action_space = spaces.MultiBinary(n * m)
+        self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
+        self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
+        self.marginal = np.zeros((self.num_envs, n, m))
+        self.turned = np.zeros(self.num_envs, np.int64)
+
+    def begin(self, chosen: np.ndarray) -> None:
+        """Clear the assignments and rewards of the chosen scenes (B,)."""
+        self._executor_starts[chosen] = True
+        self.assigned[chosen] = False
+        self.sub_rewards[chosen] = 0.0
+        self.marginal[chosen] = 0.0
+        self.turned[chosen] = 0
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """Advance by one decision; see :meth:`Task.step`.
+
+        In `action` (B, n * m), 1 at i * m + j assigns target j to sensor i.
+        """
+        chosen = self.simulator.chosen(mask)
+        new = self.checked(action).reshape(self.assigned.shape)
+        self.assigned[chosen] = new[chosen]
+        self.marginal[chosen], self.turned[chosen] = 0.0, 0
+        actions = np.zeros((self.num_envs, len(turning_space(self.scenario).nvec)), np.int64)
+        scripted = isinstance(self.executor, str)
+        run = self.simulator.run
+        for k in range(self.sub_steps):
+            if not scripted:
+                run(assignment.extra_moves, assignment.extra_moves_threads, chosen)
+                actions[...] = self._executed()
+            run(
+                assignment.goal_sub_step,
+                assignment.goal_sub_step_threads,
+                scripted,
+                self.idle == "random",
+                UNSEEN_PENALTY,
+                k,
+                self.assigned,
+                actions,
+                self.sub_rewards,
+                self.marginal,
+                self.turned,
+                chosen,
+            )
+        return self.sub_rewards.mean(-1)
+
+    def difference_rewards(self) -> np.ndarray:
+        """Return each sensor's contribution (B, n) to the last decision's coverage: the targets that it alone saw.
+
+        This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
+        payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It
+        equals the share of the present targets that only this sensor saw.
+        """
+        return self.marginal.sum(-1) / self.sub_steps
+
+    def _executed(self) -> np.ndarray:
+        """Return the executor's actions (B, n), or (B, 2 n) with zooms, for the current positions of the targets."""
+        shown = self.executor_observer.observe(self.simulator)
+        row_id = place_of_row_id(self.executor_observer.features)
+        rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
+        carried: dict[str, Any] = {}
+        if self._executor_state is not None:
+            starts = np.repeat(self._executor_starts, self.scenario.num_sensors)
+            carried = {"state": self._executor_state, "episode_start": starts}
+        chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
+        self._executor_starts[:] = False
+        return executed(chosen, self.assigned, shown["mask"], bool(self.scenario.zoom))
+
+    def info(self) -> dict[str, np.ndarray]:
+        """Return new arrays: those of :class:`Task` for the last sub-step, and those of the decision.
+
+        ``turned`` (B,) is the number of sensors that turned per sub-step, mean over the decision; ``sub_rewards``
+        (B, decision) are the rewards of its sub-steps; ``assigned`` (B, n, m) is the assignment.
+        """
+        return super().info() | {
+            "turned": self.turned / self.sub_steps,
+            "sub_rewards": self.sub_rewards.copy(),
+            "assigned": self.assigned.copy(),
+        }
+
+
+COORDINATOR = TaskSpec(
+    "Coordinator",
+    CoordinatorTask,
+    DECISIONS_PER_EPISODE,
+    "assign targets to sensors for ten sub-steps",
+    {"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
+)

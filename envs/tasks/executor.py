@@ -1,0 +1,117 @@
+"""HiT-MAC's executor task: every sensor keeps its own goal targets in view."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from envs.assigned_observation import check_padding, goals_space, mask_unassigned, place_of_row_id
+from envs.kernels import assignment
+from envs.observation import PAPER_FEATURES
+from envs.scenario import Scenario
+from envs.simulator import positive
+from envs.tasks.base import (
+    DECISIONS_PER_EPISODE,
+    SUB_STEPS_PER_DECISION,
+    Task,
+    TaskSpec,
+    check_cost,
+    check_number,
+    turning_space,
+)
+
+
+class ExecutorTask(Task):
+    """HiT-MAC's executor task: turn every sensor so that its own goal targets stay in the middle of its view.
+
+    At a reset all targets are goals of every sensor. After every tenth step (`goals_every`), once its reward is taken,
+    the goals of a sensor become the targets within its range (or some of them, see `goal_share`). The reward of a
+    sensor is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the target,
+    else -1; 0 without a goal; less `turn_cost` if it turned. The task's reward is the mean over the sensors.
+
+    Each sensor observes only its goals, packed to the front of its m rows (see `padding`).
+
+    Args:
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        turn_cost: cost of a turn for the sensor; 0 or more.
+        centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
+            goals seen at the edges are worth no more than one in the middle.
+        goals_every: steps between two choices of goals; 1 or more.
+        goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
+            does not assign all targets in range.
+        padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
+            :func:`envs.assigned_observation.mask_unassigned`.
+        row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
+            target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
+            indices.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac-executor",
+        num_envs: int = 1,
+        seed: int | Sequence[int] | None = None,
+        *,
+        features: Sequence[str] = PAPER_FEATURES,
+        turn_cost: float = 0.01,
+        centring: float = 1.0,
+        goals_every: int = SUB_STEPS_PER_DECISION,
+        goal_share: float = 1.0,
+        padding: str = "attended",
+        row_id: bool = False,
+        num_threads: int | None = None,
+    ) -> None:
+        self.turn_cost = check_cost(turn_cost)
+        self.centring = check_number("centring", centring, 1.0, "0 to 1")
+        self.goal_share = check_number("goal_share", goal_share, 1.0, "0 to 1")
+        self.goals_every = positive("goals_every", goals_every)
+        self.padding = check_padding(padding)
+        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        self.row_id = row_id
+        self._row_id = place_of_row_id(self.observer.features) if row_id else -1
+        self.observation_space = goals_space(self.observation_space, self.padding)
+        self.action_space = turning_space(self.scenario)
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
+        self.rewards = np.zeros((self.num_envs, n))
+        self.begin(self.simulator.chosen(None))
+
+    def begin(self, chosen: np.ndarray) -> None:
+        """Make every target a goal of every sensor."""
+        self.assigned[chosen] = self.simulator.valid_pairs[chosen]
+        self.rewards[chosen] = 0.0
+
+    def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
+        """Advance by one sub-step; see :meth:`Task.step`."""
+        self.simulator.run(
+            assignment.executor_step,
+            assignment.executor_step_threads,
+            self.turn_cost,
+            self.centring,
+            self.goals_every,
+            self.goal_share,
+            self.checked(action),
+            self.assigned,
+            self.rewards,
+            self.simulator.chosen(mask),
+        )
+        return self.rewards.sum(-1) / self.simulator.state.num_sensors
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
+        return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
+
+    def info(self) -> dict[str, np.ndarray]:
+        """Return those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
+        return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
+
+
+EXECUTOR = TaskSpec(
+    "Executor",
+    ExecutorTask,
+    DECISIONS_PER_EPISODE,
+    "turn every sensor towards its own goal targets",
+    {"padding": "masked", "row_id": False},
+)
