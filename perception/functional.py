@@ -255,9 +255,9 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """`x` (..., L, d) with zeros for numbers too large to be squared, or NaN, where nobody looks (`seen` (..., L) False).
+    """`x` (..., L, d) with zeros for NaN, and what is too large to be squared, in tokens where `seen` (..., L) is False.
 
-    A larger one would be infinite after the next linear map, or in a score, and infinity times a weight of 0 is NaN.
+    Such numbers become infinite in the next linear map or in a score, and infinity times a weight of 0 is NaN.
     """
     return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
 
