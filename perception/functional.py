@@ -255,7 +255,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """`x` (..., L, d) with zeros for NaN, and what is too large to be squared, in tokens where `seen` (..., L) is False.
+    """`x` (..., L, d) with zeros for NaN and what is too large to be squared, in tokens where `seen` (..., L) is False.
 
     Such numbers become infinite in the next linear map or in a score, and infinity times a weight of 0 is NaN.
     """
