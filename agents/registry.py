@@ -93,7 +93,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
     if isinstance(agent, Agent):
         return agent
-    if not callable(getattr(agent, "predict", None)):
+    if isinstance(agent, type) or not callable(getattr(agent, "predict", None)):
         raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
     return _custom(type(agent).__name__, agent)
 
@@ -182,7 +182,7 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
                 "or runs, or MODULE:CLASS"
             )
         executor = import_policy(executor, scenario)
-    if not isinstance(executor, LevelPolicy) and not callable(getattr(executor, "predict", None)):
+    if isinstance(executor, type) or not callable(getattr(executor, "predict", None)):
         raise TypeError(
             f"executor is {executor!r}; it must be a name, a directory, a LevelPolicy or an object with predict()"
         )

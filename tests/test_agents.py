@@ -106,6 +106,17 @@ def test_a_policy_runs_on_other_sizes(tmp_path):
     assert actions.shape == (3, 6)
 
 
+@pytest.mark.parametrize(("trained", "here"), [("hit-mac", "obstacles"), ("obstacles", "hit-mac")])
+def test_a_policy_of_other_lenses_is_refused(trained, here, tmp_path):
+    zoom = {"hit-mac": "do not zoom", "obstacles": "zoom"}
+    own = PolicyConfig(
+        policy={"weight_dim": 4}, features=("distance",), scenario=load_scenario(trained), training_seeds=(5, 5)
+    )
+    save_policy(tmp_path, build_policy(own, own.scenario), own)
+    with pytest.raises(ValueError, match=f"trained where lenses {zoom[trained]}; those of .*{here}' {zoom[here]}"):
+        load_policy(tmp_path, here)
+
+
 def test_the_nearest_agent_by_hand():
     scenario = Scenario(num_sensors=2, num_targets=2)
     task = CoverageTask(scenario, 1, 0, features=("bearing", "distance"))

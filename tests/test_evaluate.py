@@ -99,6 +99,19 @@ def test_executors_by_name_path_and_object(tmp_path):
     assert result["run"] == result["path"] == result["level"]
     assert result["mine"]["rotation"]["mean"] == 1
     assert set(evaluate_executors(["scripted", "still"], **SHORT)["agents"]) == {"scripted", "still"}
+    for several, names in (
+        ("scripted", ["scripted"]), (run, [str(run)]), (Turner(), ["Turner"]),
+        ([Turner(), "still"], ["Turner", "still"]), (load_executor("still", HIT_MAC)[0], ["StillExecutor"]),
+    ):  # fmt: skip
+        assert list(evaluate_executors(several, **SHORT)["agents"]) == names
+    for wrong, error, says in (
+        ([], ValueError, "executors is empty"), (["still", "still"], ValueError, "executors has still twice"),
+        (["nobody"], ValueError, "unknown executor 'nobody'"), ([Turner], TypeError, "executor is <class .*Turner'>"),
+    ):  # fmt: skip
+        with pytest.raises(error, match=says):
+            evaluate_executors(wrong, **SHORT)
+    with pytest.raises(TypeError, match=r"agent is <class .*Turner'>; it must be"):
+        evaluate(Turner, **SHORT)
     with pytest.raises(ValueError, match="overlap with the seeds 1099511627776 to 1099511627776 that run was trained"):
         evaluate_executors({"run": run}, **SHORT | {"seed": 2**40 - 1})
     agent = load_agent("assign-all", "hit-mac", executor=Turner())

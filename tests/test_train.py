@@ -393,6 +393,10 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["chess"], "unknown job 'chess': known are coverage, executor, coordinator, hit-mac"),
         (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
         (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
+        (
+            ["coordinator", "--executor", "agents.hierarchy:StillExecutor"],
+            "--executor is agents.hierarchy:StillExecutor; it must be scripted or the directory of a run",
+        ),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
         (["executor", "--centring", "1.5"], "--centring is 1.5; it must be 0 to 1"),

@@ -33,6 +33,9 @@ from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 SCENES_AT_ONCE = 256
 
+Executing = LevelPolicy | Policy | str | Path
+"""What :func:`agents.registry.load_executor` takes."""
+
 
 def evaluate(
     agents: Sequence[Agent | Policy | str | Path] | Agent | Policy | str | Path,
@@ -123,7 +126,7 @@ def evaluate(
 
 
 def evaluate_executors(
-    executors: Mapping[str, LevelPolicy | Policy | str | Path] | Sequence[str],
+    executors: Mapping[str, Executing] | Sequence[Executing] | Executing,
     scenario: Scenario | str | Path = "hit-mac-executor",
     *,
     training_seeds: Sequence[tuple[int, int]] = (),
@@ -139,7 +142,8 @@ def evaluate_executors(
     share of (sensor, step) in which a sensor turned, ``coverage`` the share of targets seen.
 
     Args:
-        executors: by name, each as :func:`agents.registry.load_executor` takes it; or names alone.
+        executors: what to compare, or one alone, each as :func:`agents.registry.load_executor` takes it; with names to
+            call them by, or without.
         scenario: on which scene.
         training_seeds: more, beside the executors' own, on which the evaluation must not be.
         episodes: E; scene k has the seed ``seed + k``.
@@ -152,13 +156,13 @@ def evaluate_executors(
         As :func:`evaluate`, with the metrics here.
 
     Raises:
-        ValueError: no episode, or seeds that were trained on.
+        ValueError: no executor, two of one name, no episode, or seeds that were trained on.
+        TypeError: something that is no executor.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     seeds = range(seed, seed + episodes)
     check_seeds("an executor", tuple(training_seeds), seeds)
-    named = executors if isinstance(executors, Mapping) else {name: name for name in executors}
-    loaded = {name: load_executor(executor, scenario) for name, executor in named.items()}
+    loaded = {name: load_executor(executor, scenario) for name, executor in _by_name(executors).items()}
     for name, (_, trained_on) in loaded.items():
         check_seeds(name, trained_on, seeds)
     results: dict[str, Any] = {}
@@ -184,6 +188,25 @@ def evaluate_executors(
             results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
             results[name] |= trainings(int(bool(trained_on) or has_learned(level.policy)))
     return _evaluation(scenario, seeds, results)
+
+
+def _by_name(executors: Mapping[str, Executing] | Sequence[Executing] | Executing) -> Mapping[str, Executing]:
+    """The executors with names: what they are given as, or the class of an object."""
+    if isinstance(executors, Mapping):
+        named: dict[str, Executing] = dict(executors)
+    else:
+        alone = isinstance(executors, str | Path) or hasattr(executors, "predict")
+        several: Any = [executors] if alone else executors
+        named = {}
+        for one in several:
+            policy = one.policy if isinstance(one, LevelPolicy) else one
+            name = str(one) if isinstance(one, str | Path) else type(policy).__name__
+            if name in named:
+                raise ValueError(f"executors has {name} twice; leave one out, or give each a name of its own")
+            named[name] = one
+    if not named:
+        raise ValueError("executors is empty; give one or more")
+    return named
 
 
 def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:

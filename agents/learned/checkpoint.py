@@ -91,9 +91,16 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         safetensors.torch.save_file(tensors_of(policy), temporary)
 
 
-def _check_sizes(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
-    """Raise ValueError if a plain network, which has its n and m built in (or m, for one sensor), does not fit."""
+def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
+    """Raise ValueError if a policy does not fit the scenario.
+
+    A plain network has its n and m built in (or m, for one sensor). A policy that turns the sensors itself decides on
+    zooms if the lenses of its own scenario zoom.
+    """
     trained = config.scenario
+    if config.task == "Coverage" and bool(trained.zoom) != bool(scenario.zoom):
+        zoom, here = ("zoom" if one.zoom else "do not zoom" for one in (trained, scenario))
+        raise ValueError(f"{folder} was trained where lenses {zoom}; those of the scenario {scenario.name!r} {here}")
     of_one = config.task == "Executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
     if config.policy.get("encoder") == "mlp" and not fits:
@@ -146,7 +153,7 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
     config = _read_config(folder / "config.json")
     scenario = config.scenario if scenario is None else load_scenario(scenario)
-    _check_sizes(folder, config, scenario)
+    _check_fits(folder, config, scenario)
     policy = build_policy(config, scenario)
     path = folder / "policy.safetensors"
     put_tensors(policy, read_tensors(path), path)

@@ -165,7 +165,7 @@ class CoordinatorOptions(Options):
     def check_on(self, scenario: Scenario) -> None:
         """See :meth:`Options.check_on`."""
         load_executor(self.executor, scenario)
-        if self.executor in EXECUTORS and self.executor != "scripted":
+        if self.executor != "scripted" and (self.executor in EXECUTORS or not Path(self.executor).is_dir()):
             raise ValueError(
                 f"--executor is {self.executor}; it must be scripted or the directory of a run or checkpoint"
             )
