@@ -417,7 +417,7 @@ def test_the_released_nets_as_an_agent(tmp_path):
     turns, _ = ReleasedPolicy(executor).predict({"pairs": shown["pairs"][:, 0]})
     assert turns.tolist() == executor(torch.as_tensor(shown["pairs"][:, 0]))[0].argmax(-1).tolist()
     load_agent(f"released:assign-all:{tmp_path}/e.pth", HIT_MAC)
-    with pytest.raises(ValueError, match=r"c.pth is not the released executor but its coordinator"):
+    with pytest.raises(ValueError, match=r"c.pth is the released coordinator; give the released executor"):
         load_agent(f"released:assign-all:{tmp_path}/c.pth", HIT_MAC)
 
 
@@ -536,6 +536,6 @@ def test_an_executor_is_trained_on_the_rows_that_it_is_used_on(padding):
     by_target = flatten_sensors(released.observe())["pairs"]
     assert np.array_equal(by_target, shown["pairs"]) == (padding == "unfiltered")  # which leaves rows where they are
     with pytest.raises(
-        TypeError, match="is no level of a hierarchy; it must be a LevelPolicy or an object with predict"
+        TypeError, match="is not a level of a hierarchy; it must be a LevelPolicy or an object with predict"
     ):
         HierarchicalAgent(scenario, None, watched)

@@ -213,7 +213,7 @@ class ExecutorEnv(DirectionalSensorEnv):
     | `centring` | 1.0 | loss of a goal seen at the edge of the view instead of in its middle, 0 to 1 |
     | `goals_every` | 10 | steps between two choices of goals |
     | `goal_share` | 1.0 | probability that a target in range becomes a goal, 0 to 1 |
-    | `padding` | `"attended"` | layout of the goals; `"masked"`: the mask is 0 for zero rows; `"unfiltered"`: all rows |
+    | `padding` | `"attended"` | layout of the goals; `"masked"`: mask 0 for zero rows; `"unfiltered"`: all rows |
     | `row_id` | False | `target_id` is the index of the goal's row / m, as where an executor is used, not j / m |
     | `render_mode` | None | `"rgb_array"` or `"human"` |
 
