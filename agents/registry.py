@@ -145,7 +145,7 @@ def as_agent(
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.task == "Executor":
-        raise ValueError(f"{name} is an executor; say who assigns the targets, as in assign-all:{name}")
+        raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options["per_sensor"] else policy
     return Agent(name, agent, config.features, seeds, trained=True)
 
@@ -203,7 +203,7 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
     """
     policy, config = load_policy(executor_folder(path), load_scenario(scenario))
     if config.task != "Executor":
-        raise ValueError(f"{path} was trained for {config.task}; an executor is needed")
+        raise ValueError(f"{path} was trained for {config.task}; expected an executor")
     return as_level(policy, config), (config.training_seeds,)
 
 

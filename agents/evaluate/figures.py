@@ -156,7 +156,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
     lines = {name: line for name, line in lines.items() if not np.isnan(line).all()}
     if not lines:
-        raise ValueError("no agent has its coverage over_time")
+        raise ValueError("no agent has over_time")
     figure = new_figure((10, 5.2))
     axis = figure.subplots()
     ends = {}

@@ -26,7 +26,9 @@ def scenarios(names: str, sizes: str) -> list[Scenario]:
             )
     given = [name_and_size(scenario) for scenario in chosen]
     if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
+        raise ValueError(
+            "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
+        )
     return chosen
 
 
