@@ -1,4 +1,4 @@
-"""Agents for directional sensor networks: learned and scripted ones, checkpoints, evaluation."""
+"""Agents for directional sensor networks: learned and scripted agents, checkpoints, evaluation."""
 
 from agents.hierarchy import HierarchicalAgent, LevelPolicy
 from agents.learned.attention_policy import AttentionPolicy

@@ -1,4 +1,4 @@
-"""Typed options on the command line, and errors of one line."""
+"""Typed command line options, and one-line error messages."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ Options = TypeVar("Options")
 def parse(
     options: type[Options], program: str, arguments: Sequence[str] | None = None, default: Options | None = None
 ) -> Options:
-    """The options that the command line gives; one that cannot be read ends the program with one line.
+    """Parse the options of the command line; an invalid option ends the program with a one-line message.
 
     Args:
         options: a dataclass, each field with a docstring.
-        program: what the user typed, for the messages.
-        arguments: the command line; None: the program's own.
-        default: where the defaults come from, if not from the dataclass.
+        program: name of the program in messages.
+        arguments: arguments of the command line; None: those of the process.
+        default: defaults of the options; None: those of the dataclass.
     """
     errors = io.StringIO()
     config: Any = (tyro.conf.FlagCreatePairsOff,)
@@ -34,7 +34,7 @@ def parse(
     except SystemExit as end:
         if not end.code:
             raise
-        # The parser draws a box over many lines; what matters stands between its title and the first rule.
+        # The parser draws a box of many lines; the message is between its title and the first rule.
         text = [re.sub("[│╭╮╰╯─]", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(line for line in text[1 : text.index("", 1) if "" in text[1:] else None] if line)
         print(f"{program}: error: {reason} (see --help)", file=sys.stderr)
@@ -43,7 +43,7 @@ def parse(
 
 @contextlib.contextmanager
 def stop_on_bad_input(program: str) -> Iterator[None]:
-    """Turn the errors that bad input raises into one line and exit status 2."""
+    """Turn errors of bad input into a one-line message and exit status 2."""
     try:
         yield
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:

@@ -1,4 +1,4 @@
-"""Policies of one's own: any object with ``predict``, from anywhere that can be imported."""
+"""Custom policies: any object with ``predict``, from any importable module."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ _IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 
 
 def is_import(name: str) -> bool:
-    """Whether `name` has the form of ``my_module:MyPolicy``."""
+    """Return True if `name` has the form ``my_module:MyPolicy``."""
     return _IMPORT.fullmatch(name) is not None
 
 
 def import_policy(name: str, scenario: Scenario) -> Policy:
-    """The policy that ``my_module:MyPolicy`` names, imported from the current directory or any installed package.
+    """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
 
-    A class, or a function, is called with the scenario if it takes one (a parameter of that name, or any that has no
-    default), else without arguments. An object that has ``predict`` is taken as it is.
+    A class or function is called with the scenario if it takes one (a parameter of that name, or the only parameter
+    without a default), else without arguments. An object with ``predict`` is used as it is.
 
     Raises:
-        ValueError: no such module or class, or one without ``predict``.
+        ValueError: no such module or class, more than one parameter without a default, or no ``predict``.
     """
     found = _IMPORT.fullmatch(name)
     if found is None:
-        raise ValueError(f"{name!r} is no policy to import; it must be like my_module:MyPolicy")
+        raise ValueError(f"{name!r} is not a policy to import; it must have the form my_module:MyPolicy")
     module = _module(found[1], name)
     if not hasattr(module, found[2]):
         raise ValueError(f"{name}: the module {found[1]} has no {found[2]}")
@@ -52,18 +52,18 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
 
 
 def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
-    """The observation features that a policy's attribute ``features`` lists; the default where it has none."""
-    features = getattr(policy, "features", None)  # which of a network may be something else
+    """Return the observation features of a policy's attribute ``features``; the default without one."""
+    features = getattr(policy, "features", None)  # a network may use the name for something else
     return check_features(features if isinstance(features, tuple | list) else default)
 
 
 def has_learned(policy: Any) -> bool:
-    """Whether a policy was trained: what its attribute ``trained`` says, or else whether there is a network in it."""
+    """Return True if a policy was trained: its attribute ``trained``, or without one, whether it holds a network."""
     return bool(getattr(policy, "trained", bool(_networks(policy))))
 
 
 def digest(policy: Any) -> str:
-    """What tells a trained policy from others: its class and the tensors of its networks, or which object it is."""
+    """Return an identifier of a policy: a hash of its class and networks, or without networks that of the object."""
     networks = _networks(policy)
     if not networks:
         return str(id(policy))
@@ -76,7 +76,7 @@ def digest(policy: Any) -> str:
 
 
 def _networks(policy: Any, depth: int = 5) -> list[nn.Module]:
-    """The networks of a policy, those of its levels in order."""
+    """Return the networks of a policy, those of its levels in order."""
     if isinstance(policy, nn.Module):
         return [policy]
     parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
@@ -92,15 +92,15 @@ def _module(module: str, name: str) -> Any:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:
         if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # the module is there, and one that it imports is not
+            raise  # the module exists, and one that it imports does not
         raise ValueError(f"{name}: there is no module {module} here, and none is installed") from None
 
 
 def _arguments(policy: Any, name: str, scenario: Scenario) -> dict[str, Scenario]:
-    """What to call a class or function with: the scenario, if it takes it, or nothing."""
+    """Return the keyword arguments for a class or function: the scenario if it takes one, else none."""
     parameters = inspect.signature(policy).parameters
     several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
     needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
     if len(needed) > 1:
-        raise ValueError(f"{name} needs {', '.join(needed)}; it may need the scenario only")
+        raise ValueError(f"{name} requires {', '.join(needed)}; it may require only the scenario")
     return dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario)

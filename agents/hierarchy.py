@@ -1,4 +1,4 @@
-"""HiT-MAC's two levels as one agent: a coordinator assigns targets to sensors, an executor turns the sensors."""
+"""Hierarchy of HiT-MAC as one agent: a coordinator assigns targets to sensors, an executor turns the sensors."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ LevelState = tuple[np.ndarray, ...] | None
 
 
 class LevelPolicy(NamedTuple):
-    """One level of the hierarchy: a policy and what it is shown."""
+    """Level of the hierarchy: a policy and its observation."""
 
     policy: Policy
     features: tuple[str, ...]
-    """The observation features that it reads, in order."""
+    """Observation features that the policy reads, in order."""
     padding: str = "masked"
-    """How an executor is shown the targets assigned to a sensor, see
+    """Layout of the targets assigned to a sensor, for an executor; see
     :func:`envs.assigned_observation.mask_unassigned`."""
     row_id: bool = True
-    """Whether an executor was trained on rows whose `target_id` is the row's, as it is used; see
+    """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
     :class:`envs.tasks.ExecutorTask`."""
 
     @classmethod
     def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:
-        """A policy as a level; a level is returned as it is.
+        """Make a level of a policy; a level is returned unchanged.
 
-        The attributes ``features`` and ``padding`` of a policy say what it is shown, or else
-        :data:`envs.PAPER_FEATURES` and ``"attended"``.
+        The policy's attributes ``features`` and ``padding`` specify its observation. Without them it observes
+        :data:`envs.PAPER_FEATURES`, ``"attended"``.
 
         Raises ``TypeError`` for an object without ``predict``.
         """
@@ -47,16 +47,16 @@ class LevelPolicy(NamedTuple):
             return policy
         if not callable(getattr(policy, "predict", None)):
             raise TypeError(
-                f"{policy!r} is no level of a hierarchy; it must be a LevelPolicy or an object with predict()"
+                f"{policy!r} is not a level of a hierarchy; it must be a LevelPolicy or an object with predict()"
             )
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
-        """The policy's state at the start of scenes with these seeds (B,); see :func:`agents.policy.started`."""
+        """Return the policy's initial state for scenes with these seeds (B,); see :func:`agents.policy.started`."""
         return started(self.policy, seeds)
 
     def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> LevelState:
-        """The same of a policy for single sensors: a row, and so a seed, for each of the n sensors of every scene."""
+        """Return the initial state of a policy of single sensors, with a row and a seed for each of the n sensors."""
         keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
         return self.start(keys.ravel())
 
@@ -67,44 +67,44 @@ class LevelPolicy(NamedTuple):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, LevelState]:
-        """What the policy gives; one without a state is told of none."""
+        """Return the policy's actions and state; a policy without a state is called without one."""
         carried: dict[str, Any] = {} if state is None else {"state": state, "episode_start": episode_start}
         return self.policy.predict(observation, deterministic=deterministic, **carried)
 
 
 class HierarchyState(NamedTuple):
-    """What a :class:`HierarchicalAgent` keeps between two sub-steps."""
+    """State of a :class:`HierarchicalAgent` between two sub-steps."""
 
-    assigned: np.ndarray  # (B, n, m) bool, the assignment that is in force
+    assigned: np.ndarray  # (B, n, m) bool, the current assignment
     age: np.ndarray  # (B,) sub-steps since the decision
     random: BatchRandom
-    """For the turns of idle sensors."""
+    """Random numbers for the turns of idle sensors."""
     coordinator: LevelState
-    """The coordinator's own, a row for each scene."""
+    """State of the coordinator, a row for each scene."""
     executor: LevelState
-    """The executor's own, a row for each sensor."""
+    """State of the executor, a row for each sensor."""
 
 
 class HierarchicalAgent:
-    """A coordinator and an executor as one agent, for every task in which the sensors turn.
+    """Agent of a coordinator and an executor, for every task in which the sensors turn.
 
     Every `decision` sub-steps, and when an episode begins, the coordinator assigns targets to sensors (Xu, Zhong, Wang,
-    NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor by what it
-    observes of the targets assigned to it. Its state is a :class:`HierarchyState`. Random numbers come from the seeds
-    of the scenes, which :meth:`start` is told; without it, row i is the scene with the seed i.
+    NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor, given the
+    observation of the targets assigned to it. The state is a :class:`HierarchyState`. Random numbers come from the
+    seeds of the scenes, the argument of :meth:`start`. Without a state, row i is the scene with the seed i.
 
-    In ``dsn/Coordinator-v0`` the executor looks after the extra move of a sub-step (the scenario's `extra_move_every`),
-    as in the released program; here it turns on what was observed before it, as every agent does.
+    In ``dsn/Coordinator-v0`` the executor observes after the extra move of a sub-step (the scenario's
+    `extra_move_every`), as in the released program. Here it observes before that move, as every agent does.
 
     Args:
-        scenario: what it plays; any n and m that the two policies take.
-        coordinator: gives (B, n * m), 1 at i * m + j where target j is assigned to sensor i, see
+        scenario: the scenario to play; any n and m that the two policies accept.
+        coordinator: policy that returns (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see
             :meth:`LevelPolicy.of`.
-        executor: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and gives turns (B * n,), or turns and zooms
-            (B * n, 2), which count where lenses zoom; see :meth:`LevelPolicy.of`.
-        decision: sub-steps for which an assignment holds; 1 or more.
-        idle: a sensor with nothing assigned turns at ``"random"``, as in the released program, or ``"holds"``.
-        seed: of those random turns.
+        executor: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns turns (B * n,), or
+            turns and zooms (B * n, 2), which are used with zooming lenses; see :meth:`LevelPolicy.of`.
+        decision: sub-steps for which an assignment holds; 1 or more; default 10.
+        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"holds"``.
+        seed: seed of the random turns of idle sensors.
 
     Raises:
         ValueError: an option out of its range.
@@ -130,7 +130,7 @@ class HierarchicalAgent:
         self._row_id = place_of_row_id(executor.features)
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> HierarchyState:
-        """The state in which the scenes with these seeds (B,) begin."""
+        """Return the initial state of scenes with these seeds (B,)."""
         return self._start(seeds, (self.scenario.num_sensors, self.scenario.num_targets))
 
     def _start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]) -> HierarchyState:
@@ -149,7 +149,7 @@ class HierarchicalAgent:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, HierarchyState]:
-        """See :class:`agents.policy.Policy`."""
+        """Act as :class:`agents.policy.Policy` specifies."""
         pairs, mask = observation["pairs"], observation["mask"]
         scenes, n, m = mask.shape
         now = HierarchyState(*(self._start(np.arange(scenes), (n, m)) if state is None else state))
@@ -164,7 +164,7 @@ class HierarchicalAgent:
             assigned[anew], age[anew] = chosen.reshape(-1, n, m) != 0, 0
             coordinator = _put(coordinator, own, anew)
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
-        # As in the coordinator's task, the executor takes its best action also while the coordinator explores.
+        # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, executor, started.repeat(n), deterministic=True)
         actions = executed(chosen, assigned, mask, bool(self.scenario.zoom))
@@ -176,7 +176,7 @@ class HierarchicalAgent:
 
 
 def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
-    """The state with these rows in place of the chosen (B,); what is kept of all rows begins with all of them."""
+    """Return the state with `rows` in place of the chosen rows (B,); a state must first be set for all rows."""
     if state is None or rows is None:
         return rows if chosen.all() else state
     new = tuple(array.copy() for array in state)
@@ -186,5 +186,5 @@ def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
 
 
 def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
-    """The assignment (B, n, m) that is in force in a policy's state; None for a policy that assigns nothing."""
+    """Return the current assignment (B, n, m) in a policy's state; None for a policy without assignments."""
     return state[0] if state is not None and isinstance(policy, HierarchicalAgent) else None

@@ -1,4 +1,4 @@
-"""The protocol that all agents share, learned or scripted: Stable-Baselines3's ``predict``, batched."""
+"""Protocol of all agents, learned or scripted: Stable-Baselines3's ``predict``, batched."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class Policy(Protocol):
-    """Whatever decides on actions.
+    """Protocol of a policy, an object that decides on actions.
 
-    A policy that draws random numbers, or has another state to begin with, may have a method ``start(seeds)``: the
-    state for the first call, in which the scenes with these seeds (B,) begin. What it does is then a function of the
-    scene, see :func:`started`.
+    A policy that draws random numbers, or has an initial state, may have a method ``start(seeds)``. It returns the
+    state for the first call, for scenes with these seeds (B,). The decisions are then a function of the scene, see
+    :func:`started`.
     """
 
     def predict(
@@ -30,29 +30,29 @@ class Policy(Protocol):
         """Decide for a batch of scenes.
 
         Args:
-            observation: the environment's, every array with the scene axis first.
-            state: what the last call returned; None at first.
+            observation: observation of the environment, every array with the scene axis first.
+            state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins.
-            deterministic: take the best action rather than draw one.
+            deterministic: take the best action instead of sampling.
 
         Returns:
-            Actions, scene axis first, and the state to hand to the next call.
+            The actions, scene axis first, and the state for the next call.
         """
         ...
 
 
 def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> tuple[Any, ...] | None:
-    """The state in which a policy begins the episodes of scenes with these seeds (B,); None for one without any."""
+    """Return a policy's initial state for scenes with these seeds (B,); None for a policy without ``start``."""
     start = getattr(policy, "start", None)
     return start(np.asarray(seeds)) if callable(start) else None
 
 
 class PerSensor:
-    """A policy of one sensor, shared by all sensors of a scene.
+    """Policy of scenes that shares a policy of one sensor among all sensors.
 
     Args:
-        policy: is shown ``pairs`` (B * n, m, d) and ``mask`` (B * n, m) and gives a number for each of the B * n
-            sensors, or two where lenses zoom.
+        policy: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns one number for each of
+            the B * n sensors, or two with zooming lenses.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -65,16 +65,16 @@ class PerSensor:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
-        """See :class:`Policy`; the actions are (B, n), or (B, 2 n), all turns before all zooms."""
+        """Act as :class:`Policy` specifies; the actions are (B, n), or (B, 2 n) with all turns before all zooms."""
         actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
         return unflatten_sensors(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
 
 
 class ReleasedPolicy:
-    """A net of the published HiT-MAC program as a policy: its best actions, as that program takes them.
+    """Policy of a network of the published HiT-MAC program, which takes the best actions, as that program does.
 
     Args:
-        net: its coordinator, which gives (B, n * m) assignments of 0 and 1, or its executor, which gives (B,) turns.
+        net: its coordinator, which decides on (B, n * m) assignments of 0 and 1, or its executor, on (B,) turns.
     """
 
     def __init__(self, net: ReleasedCoordinator | ReleasedExecutor) -> None:
@@ -87,7 +87,7 @@ class ReleasedPolicy:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
-        """See :class:`Policy`; it knows no masks."""
+        """Act as :class:`Policy` specifies; the mask is ignored."""
         with torch.no_grad():
             logits, _ = self.net(torch.as_tensor(observation["pairs"]))
         return logits.argmax(-1).numpy(), None

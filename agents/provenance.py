@@ -1,4 +1,4 @@
-"""What made a result: versions, commit, machine and command, so that it can be made again."""
+"""Provenance of results: versions, commit, machine and command, for reproduction."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ ROOT = Path(__file__).resolve().parents[1]
 
 
 def provenance() -> dict[str, Any]:
-    """What makes the results of this process.
+    """Return the provenance of the results of this process.
 
     Returns:
-        ``versions`` of Python and of the packages, None for one that is not installed as a package; ``commit``, the
-        hash of the checkout that this code lies in, and ``modified``, whether a file of it differs from that commit,
-        both None where there is no checkout or no git; ``threads`` of PyTorch, of the simulator, and the cores of the
-        machine; ``platform``, ``processor``; ``command``, in which a path outside the current directory is its last
-        name only. Nothing in it names the host, the user or a place outside the current directory.
+        ``versions`` of Python and of the packages, None for a package that is not installed; ``commit``, the hash of
+        the checkout of this code, and ``modified``, True if a tracked file differs from that commit, both None without
+        a checkout or git; ``threads`` of PyTorch and of the simulator, and the cores of the machine; ``platform``,
+        ``processor``; ``command``, in which a path outside the current directory is reduced to its last name. Nothing
+        in it names the host, the user or a directory outside the current one.
     """
     commit, modified = _commit(ROOT)
     return {
@@ -48,8 +48,8 @@ def _version(package: str) -> str | None:
 
 
 def _commit(root: Path) -> tuple[str | None, bool | None]:
-    """The commit of the checkout whose top is `root`, and whether tracked files differ from it."""
-    # Another repository that the environment names, or one around an installed package, says nothing of this code.
+    """Return the commit of the checkout with the top directory `root`, and whether tracked files differ from it."""
+    # A repository that the environment names, or one around an installed package, is not that of this code.
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*arguments: str) -> str:
@@ -72,7 +72,7 @@ def _commit(root: Path) -> tuple[str | None, bool | None]:
 
 
 def _processor() -> str:
-    """The processor's name; the system's word for it where there is no better."""
+    """Return the name of the processor, or without one the system's description."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
     except (OSError, ValueError):
@@ -82,12 +82,12 @@ def _processor() -> str:
 
 
 def _command(arguments: list[str], here: Path) -> str:
-    """The command line, without what says where on the machine it ran."""
+    """Return the command line without directories of the machine."""
 
     def shown(path: re.Match[str]) -> str:
         place = Path(path[0])
         return str(place.relative_to(here)) if place.is_relative_to(here) else place.name
 
-    # An absolute path begins an argument, or follows what joins several in one.
+    # An absolute path begins an argument, or follows a separator within one.
     program, *rest = arguments or [""]
     return " ".join([Path(program).name, *(re.sub(r"(?<![^,+=:])[/\\][^,+=:]*", shown, one) for one in rest)])

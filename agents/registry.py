@@ -1,4 +1,4 @@
-"""Agents by name, from files, or from code of one's own: scripted ones, runs, and coordinators with executors."""
+"""Registry of agents: scripted agents, training runs, coordinators with executors, and custom policies, by name."""
 
 from __future__ import annotations
 
@@ -28,62 +28,63 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "exact": ExactAgent,
     "planner": PlannerAgent,
 }
-"""The agents without learning, by name."""
+"""Agents that decide by rule, by name."""
 
 Seeds = tuple[tuple[int, int], ...]
 
 
 class Agent(NamedTuple):
-    """A policy with what it takes to run it."""
+    """Policy with its name, features and training metadata."""
 
     name: str
     policy: Policy
     features: tuple[str, ...]
-    """The observation features that it reads."""
+    """Observation features that the policy reads."""
     training_seeds: Seeds = ()
-    """First and last seed of all the scenes that it was trained on; () for one that was not."""
+    """First and last seeds of the training scenes; () for an agent that was not trained."""
     run: str = ""
-    """Which of several trainings of the same agent it is; they have the same name."""
+    """Name of the training, where several trainings of one agent share its name."""
     trained: bool = False
-    """Whether it was trained, so that another training seed would have given another policy."""
+    """True if the policy was trained, so that another training seed would give another policy."""
 
 
 Executor = tuple[LevelPolicy, Seeds]
-"""An executor with the seeds of the scenes that it was trained on; () for one that was not."""
+"""Executor with the first and last seeds of its training scenes; () for an executor that was not trained."""
 
 
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
-    """The scripted agent of that name; an unknown one is a ValueError that lists the known."""
+    """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
     if name not in SCRIPTED:
         raise ValueError(f"unknown agent {name!r}: known are {', '.join(SCRIPTED)}")
     return SCRIPTED[name](load_scenario(scenario), **options)
 
 
 def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Path, *, executor: Any = None) -> Agent:
-    """The agent that `agent` names or is.
+    """Load the agent that `agent` names, or wrap a policy as an agent.
 
     ============================== ===========================================================================
-    ``planner``                    one without learning, see :data:`SCRIPTED`
+    ``planner``                    a scripted agent, see :data:`SCRIPTED`
     ``runs/x``                     the policy of a run or checkpoint; a coordinator comes with its executor
     ``assign-all``                 a coordinator of :data:`agents.baselines.levels.COORDINATORS`, the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
     ``runs/x:scripted``            a trained coordinator with another executor
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
-    ``released:assign-all:E.pth``  a coordinator without learning with the released executor
-    ``my_module:MyPolicy``         a class of your own, see :func:`agents.custom.import_policy`
+    ``released:assign-all:E.pth``  a scripted coordinator with the released executor
+    ``my_module:MyPolicy``         a custom policy, see :func:`agents.custom.import_policy`
     ============================== ===========================================================================
 
-    A ``Path`` is always a directory, whatever its name; a string is one if it is none of these names, as ``./planner``
-    is. Any object with ``predict`` is an agent. It is shown the features of its attribute ``features``, or else
-    :data:`envs.DEFAULT_FEATURES`.
+    A ``Path`` is always a directory. A string is a directory only if it is none of these names, such as ``./planner``.
+    Any object with ``predict`` is an agent. It observes the features of its attribute ``features``, or
+    :data:`envs.DEFAULT_FEATURES` without one.
 
     Args:
-        agent: a name, a directory, a policy or an :class:`Agent`, which is returned as it is.
-        scenario: what it plays: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
-        executor: who turns the sensors for a coordinator, as :func:`load_executor` takes it; None: its own.
+        agent: a name, a directory, a policy, or an :class:`Agent`, which is returned as it is.
+        scenario: the scenario to play: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        executor: executor for a coordinator, as accepted by :func:`load_executor`; None: the coordinator's own.
 
     Raises:
-        ValueError: an unknown name (the known are listed), a damaged checkpoint, or one of another task.
+        ValueError: an unknown name (the message lists the known), a damaged checkpoint, or a checkpoint of another
+            task.
         TypeError: `agent` is none of these.
     """
     scenario = load_scenario(scenario)
@@ -101,17 +102,17 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
 def load_run(
     path: str | Path, scenario: Scenario | str | Path, *, name: str | None = None, executor: Executor | None = None
 ) -> Agent:
-    """The policy of a run or checkpoint; a coordinator comes with its executor.
+    """Load the policy of a run or checkpoint; a coordinator comes with its executor.
 
     Args:
-        path: the directory, whatever it is called.
-        scenario: what it plays.
-        name: of the agent; None: the path.
-        executor: who turns the sensors for a coordinator; None: the one that it was trained with.
+        path: directory of any name.
+        scenario: the scenario to play.
+        name: name of the agent; None: the path.
+        executor: executor for a coordinator; None: the executor of its training.
 
     Raises:
-        FileNotFoundError: there is no checkpoint.
-        ValueError: a damaged checkpoint, or one of a task that needs more.
+        FileNotFoundError: the directory holds no checkpoint.
+        ValueError: a damaged checkpoint, or one of a task that is not a whole agent.
     """
     scenario, name = load_scenario(scenario), str(path) if name is None else name
     policy, config = load_policy(path, scenario)
@@ -124,17 +125,17 @@ def load_run(
 def as_agent(
     policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: Executor | None = None
 ) -> Agent:
-    """A trained policy as an agent.
+    """Make an agent of a trained policy.
 
     Args:
-        policy: what was trained, or still is.
-        config: what a checkpoint says of it.
-        scenario: what it plays.
-        name: of the agent.
-        executor: who turns the sensors for a coordinator; None: the scripted one.
+        policy: the policy, whose training may still be running.
+        config: metadata of the policy, as in a checkpoint.
+        scenario: the scenario to play.
+        name: name of the agent.
+        executor: executor for a coordinator; None: the scripted one.
 
     Raises:
-        ValueError: the policy is an executor, or none that takes one.
+        ValueError: the policy is an executor, or `executor` is given and the policy is not a coordinator.
     """
     seeds: Seeds = (config.training_seeds,)
     if config.task == "Coordinator":
@@ -144,28 +145,28 @@ def as_agent(
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.task == "Executor":
-        raise ValueError(f"{name} is an executor; say who assigns the targets, as in assign-all:{name}")
+        raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options["per_sensor"] else policy
     return Agent(name, agent, config.features, seeds, trained=True)
 
 
 def as_level(policy: Policy, config: PolicyConfig) -> LevelPolicy:
-    """A trained executor as a level of the hierarchy."""
+    """Make a level of the hierarchy of a trained executor."""
     return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
 
 
 def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
-    """The executor that `executor` names or is, and the seeds of the scenes that it was trained on.
+    """Load the executor that `executor` names, or wrap a policy as one; also return the seeds of its training scenes.
 
     Args:
         executor: a name out of :data:`agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint (a
             ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.LevelPolicy`, or an object with
-            ``predict``. Attributes ``features`` and ``padding`` of an object say what it is shown, or else
-            :data:`envs.PAPER_FEATURES`, ``"attended"``.
-        scenario: what it plays.
+            ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation; without them it
+            observes :data:`envs.PAPER_FEATURES`, ``"attended"``.
+        scenario: the scenario to play.
 
     Raises:
-        ValueError: an unknown name, a damaged checkpoint, or one of another task.
+        ValueError: an unknown name, a damaged checkpoint, or a checkpoint of another task.
         TypeError: `executor` is none of these.
     """
     scenario = load_scenario(scenario)
@@ -190,24 +191,24 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
 
 
 def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Executor:
-    """The executor of a run or checkpoint, of an executor or of a coordinator, and its training seeds.
+    """Load the executor, and its training seeds, from a run or checkpoint of an executor or a coordinator.
 
     Args:
-        path: the directory, whatever it is called.
-        scenario: what it plays.
+        path: directory of any name.
+        scenario: the scenario to play.
 
     Raises:
-        FileNotFoundError: there is no checkpoint.
-        ValueError: a damaged checkpoint, or one of another task.
+        FileNotFoundError: the directory holds no checkpoint.
+        ValueError: a damaged checkpoint, or a checkpoint of another task.
     """
     policy, config = load_policy(executor_folder(path), load_scenario(scenario))
     if config.task != "Executor":
-        raise ValueError(f"{path} was trained for {config.task}; an executor is needed")
+        raise ValueError(f"{path} was trained for {config.task}; expected an executor")
     return as_level(policy, config), (config.training_seeds,)
 
 
 def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:
-    """The agent of that name or directory."""
+    """Load the agent of a name or directory."""
     if isinstance(name, Path):
         return load_run(name, scenario, executor=executor)
     if name in SCRIPTED and executor is None:
@@ -233,9 +234,9 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
 
 
 def _halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:
-    """The two names that a ':' joins, each of which may hold others.
+    """Split `text` at a ':' into two names, each of which may contain further ':'.
 
-    Where only the left one is known, they are those at the only ':', so that an error can say what the right one is.
+    If only the left name is known, split at the only ':', so that an error can name the right one.
     """
     halves = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == ":"]
     left = [two for two in halves if is_left(two[0])]
@@ -244,7 +245,7 @@ def _halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str],
 
 
 def _only(text: str) -> tuple[str, str] | None:
-    """The two sides of the only ':' that there is."""
+    """Split `text` at its only ':'; None if it has none or several."""
     left, _, right = text.partition(":")
     return (left, right) if text.count(":") == 1 else None
 
@@ -258,7 +259,7 @@ def _is_net(name: str) -> bool:
 
 
 def _custom(name: str, policy: Any) -> Agent:
-    """An agent from any object with ``predict``."""
+    """Make an agent of any object with ``predict``."""
     return Agent(name, policy, declared(policy), trained=has_learned(policy))
 
 
@@ -275,15 +276,15 @@ def _hierarchy(
 
 
 def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
-    """The released HiT-MAC from the files of its two nets; the coordinator may be one without learning."""
+    """Load the released HiT-MAC from the files of its two networks; the coordinator may be a scripted one."""
     net = load_released(executor)
     if not isinstance(net, ReleasedExecutor):
-        raise ValueError(f"{executor} is not the released executor but its coordinator")
+        raise ValueError(f"{executor} is the released coordinator; give the released executor")
     turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
     if coordinator in COORDINATORS:
         rule = COORDINATORS[coordinator]
         return _hierarchy(name, scenario, (LevelPolicy(rule(), rule.features), ()), turns)
     assigns = load_released(coordinator)
     if not isinstance(assigns, ReleasedCoordinator):
-        raise ValueError(f"{coordinator} is not the released coordinator but its executor")
+        raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
     return _hierarchy(name, scenario, (LevelPolicy(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)

@@ -1,1 +1,1 @@
-"""Measurements of speed; run them with ``python -m benchmarks``."""
+"""Benchmarks of speed and memory; run them with ``python -m benchmarks``."""

@@ -1,4 +1,4 @@
-"""The speeds that the README names: ``python -m benchmarks [NAME ...]``."""
+"""Benchmarks behind the speeds in the documentation: ``python -m benchmarks [NAME ...]``."""
 
 import platform
 import subprocess
@@ -17,12 +17,12 @@ REPEATS = 5
 
 
 def best(run: Callable[[], float]) -> float:
-    """The highest of several measured rates: on a busy machine, what disturbs only ever slows."""
+    """Return the highest of several measured rates, since other load can only lower a rate."""
     return max(run() for _ in range(REPEATS))
 
 
 def rate(scenario: str, batch: int, threads: int, features: tuple[str, ...], scenes: int) -> float:
-    """Sub-steps/s with random actions and the observations written, over about so many scenes in all."""
+    """Measure sub-steps/s with random actions and observations, over about `scenes` scene sub-steps in all."""
     import envs
     from envs.observation import Observer
 

@@ -1,4 +1,4 @@
-"""Attention and the AMC critic, each beside what it is compared with, in the same run."""
+"""Benchmarks of attention and the AMC critic, each with its baselines in the same run."""
 
 import subprocess
 import sys
@@ -17,7 +17,7 @@ Form = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def milliseconds(calls: Mapping[str, Callable[[], None]], repeats: int) -> dict[str, float]:
-    """The least time of each, taken in turns, so that what disturbs disturbs all."""
+    """Return the least time of each call, ms; the calls alternate, so that other load affects all of them."""
     least = dict.fromkeys(calls, float("inf"))
     for _ in range(repeats):
         for name, call in calls.items():
@@ -28,7 +28,7 @@ def milliseconds(calls: Mapping[str, Callable[[], None]], repeats: int) -> dict[
 
 
 def written_out(layer: AttentionLayer, x: Tensor, mask: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """The paper's layer in four lines."""
+    """Compute the paper's layer in four lines."""
     query, key, value = torch.tanh(layer.Q(x)), torch.tanh(layer.K(x)), torch.tanh(layer.V(x))
     scores = torch.bmm(query, key.transpose(1, 2))
     if mask is not None:
@@ -40,7 +40,7 @@ def written_out(layer: AttentionLayer, x: Tensor, mask: Tensor | None = None) ->
 
 
 def forms() -> dict[str, Form]:
-    """What is compared, with the same tensors where they have the same."""
+    """Return the compared forms by name, with shared parameters where they have the same."""
     torch.manual_seed(0)
     layer, multi_head = AttentionLayer(WIDTH, WIDTH), nn.MultiheadAttention(WIDTH, 1, batch_first=True)
     ours = MultiHeadAttention(WIDTH)
@@ -65,7 +65,7 @@ def forms() -> dict[str, Form]:
 def trained(
     form: Callable[[Tensor], tuple[Tensor, ...]], x: Tensor, gradients: tuple[Tensor, ...]
 ) -> Callable[[], None]:
-    """One forward and backward pass."""
+    """Return a function that makes one forward and backward pass."""
 
     def call() -> None:
         outputs = form(x.clone().requires_grad_())
@@ -75,7 +75,7 @@ def trained(
 
 
 def used(form: Callable[[Tensor], object], x: Tensor) -> Callable[[], None]:
-    """Twenty forward passes without gradients."""
+    """Return a function that makes twenty forward passes without gradients."""
 
     def call() -> None:
         with torch.no_grad():
@@ -86,14 +86,14 @@ def used(form: Callable[[Tensor], object], x: Tensor) -> Callable[[], None]:
 
 
 def compare(title: str, found: dict[str, float], base: str, passes: int = 1) -> None:
-    """A line with every time and its ratio to the base."""
+    """Print a line with every time and its ratio to the base."""
     shown = [f"{name} {value / passes:.3f} ms ({value / found[base]:.2f})" for name, value in found.items()]
     print(f"  {title}: {', '.join(shown)}")
 
 
 def attention() -> None:
     torch.set_num_threads(2)
-    print(f"\nattention, width {WIDTH}, 2 threads, least of several, in turns (ratio to the written-out form)")
+    print(f"\nattention, width {WIDTH}, 2 threads, least of several alternating runs (ratio to the written-out form)")
     for batch, length, repeats in ((1024, 20, 10), (1, 3000, 5)):
         x = torch.randn(batch, length, WIDTH)
         gradients = (torch.randn(batch, length, WIDTH), torch.randn(batch, WIDTH))
@@ -111,14 +111,14 @@ def attention() -> None:
             "written out": used(lambda x, layer=layer, mask=mask: written_out(layer, x, mask), x),
         }
         compare(f"the same, masked, {batch} x 20", milliseconds(masked, 100), "written out", 20)
-    print("  time and peak memory over that of 20 pairs, forward and backward, one scene:")
+    print("  time, and peak memory above that of 20 pairs, forward and backward, one scene:")
     for length in (20, 320, 3000, 6000, 12000):
         names = ("AttentionLayer", "written out", "causal MultiHeadAttention")
         print(f"  {length:>7} pairs: " + ", ".join(peak(name, length) for name in names))
 
 
 def peak(name: str, length: int, *, backward: bool = True) -> str:
-    """Time and memory of one form, or of the AMC critic, at one length, in a process of its own."""
+    """Measure time and memory of one form, or of the AMC critic, at one length, in a separate process."""
     if name == "written out" and length > 6000:
         return f"{name} not run"
     code = (
@@ -134,7 +134,7 @@ def peak(name: str, length: int, *, backward: bool = True) -> str:
         "def memory(what):\n"
         "    return int(re.search(what + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024\n"
         "run(20); run(20); before = memory('VmRSS')\n"
-        "Path('/proc/self/clear_refs').write_text('5')\n"  # the peak begins anew
+        "Path('/proc/self/clear_refs').write_text('5')\n"  # reset the peak
         f"seconds = min(run({length}) for _ in range(3))\n"
         "print(1e3 * seconds, memory('VmHWM') - before)"
     )
@@ -145,7 +145,7 @@ def peak(name: str, length: int, *, backward: bool = True) -> str:
 
 
 def loop(critic: AMCCritic, z: Tensor) -> Tensor:
-    """The critic as the paper has it: one call of the attention for every prefix."""
+    """Compute the critic as in the paper, with one call of the attention for every prefix."""
     assert critic.attention is not None
     value = torch.zeros(len(z))
     for j in range(z.shape[1]):
@@ -162,7 +162,7 @@ def critic() -> None:
     def run(form: Callable[[Tensor], Tensor], z: Tensor) -> Callable[[], None]:
         return lambda: form(z.clone().requires_grad_()).sum().backward()
 
-    print(f"\nAMC critic, width {WIDTH}, 2 threads, forward and backward, ms a scene; least of several, in turns")
+    print(f"\nAMC critic, width {WIDTH}, 2 threads, forward and backward, ms per scene; least of several runs")
     z, one = torch.randn(64, 20, WIDTH), torch.randn(1, 20, WIDTH)
     found = milliseconds(
         {
@@ -177,7 +177,7 @@ def critic() -> None:
     print("  20 pairs: " + ", ".join(f"{name} {value:.3f}" for name, value in each.items()))
     whole = each["one pass, 64 scenes"]
     print(f"  the paper's loop, scene by scene / one pass over a batch: {each['loop, a scene'] / whole:.0f}")
-    print(f"  the loop over the prefixes of a batch / the same: {each['loop, 64 scenes'] / whole:.0f}")
+    print(f"  the loop over the prefixes of a batch / one pass over a batch: {each['loop, 64 scenes'] / whole:.0f}")
     for length in (20, 80, 320):
         taken = milliseconds({"": run(made, torch.randn(8, length, WIDTH))}, 5)[""]
         print(f"  {length:>4} pairs, 8 scenes: {taken / 8:.3f}")

@@ -142,5 +142,5 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
         problem = f"unknown feature {', '.join(unknown)}" if unknown else "no feature given"
         raise ValueError(f"{problem}: known are {', '.join(FEATURES)}, and the sets {', '.join(FEATURE_SETS)}")
     if len(set(names)) != len(names):
-        raise ValueError(f"features {', '.join(names)} name one twice; give each once")
+        raise ValueError(f"features {', '.join(names)} name a feature twice; give each once")
     return names

@@ -53,7 +53,7 @@ class Picture:
 
     def __init__(self, scenario: Scenario, size: int = 600) -> None:
         if size < 64:
-            raise ValueError(f"size is {size}; a picture is 64 pixels or more across")
+            raise ValueError(f"size is {size}; it must be 64 pixels or more")
         try:
             import PIL  # noqa: F401 - checked here, used when a scene is drawn
         except ModuleNotFoundError:

@@ -176,7 +176,11 @@ class Scenario:
             )
         check("grid", self.grid >= 1, "1 or more")
         if self.placement == "grid":
-            check("grid", self.grid**2 >= self.num_sensors, f"enough for a cell for each of {self.num_sensors} sensors")
+            check(
+                "grid",
+                self.grid**2 >= self.num_sensors,
+                f"large enough for one cell for each of {self.num_sensors} sensors",
+            )
         for area in (*self.sensor_areas, self.target_area) if self.placement == "areas" else (self.target_area,):
             x_low, x_high, y_low, y_high = area
             if not (-self.arena <= x_low <= x_high <= self.arena and -self.arena <= y_low <= y_high <= self.arena):
@@ -200,10 +204,10 @@ class Scenario:
         most = 3 * self.arena**2
         if self.placement == "random":
             taken = math.pi * ((self.num_sensors - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
-            check("spacing", taken <= most, f"smaller for {self.num_sensors} sensors, which else fill the arena")
+            check("spacing", taken <= most, f"smaller, since {self.num_sensors} sensors would otherwise fill the arena")
         if self.random_discs:
             taken = math.pi * self.num_sensors * self.disc_radius[1] ** 2
-            check("disc_radius", taken <= most, f"smaller for {self.num_sensors} sensors: no disc covers any")
+            check("disc_radius", taken <= most, f"smaller, since no disc may cover any of {self.num_sensors} sensors")
 
     def _check(self, name: str, holds: bool, allowed: str) -> None:
         if not holds:

@@ -274,7 +274,7 @@ class Simulator:
         own = self._whole_state()
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
         if set(own) - set(before) - set(state) or set(state) - set(own):
-            raise ValueError(f"a state has the names {', '.join(own)}; got {', '.join(map(str, state))}")
+            raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
         state = {**before, **state}
         for name, array in own.items():
             given, shape = np.shape(state[name]), array.shape

@@ -1,4 +1,4 @@
-"""Attention in numbers small enough to check by hand.
+"""Examples of attention with numbers small enough to check by hand.
 
 ``python -m examples.attention_by_hand`` prints::
 
@@ -86,7 +86,7 @@ def show(name: str, x: Tensor) -> None:
 
 
 def three_inputs() -> None:
-    """Self-attention over three inputs, unscaled and scaled."""
+    """Print self-attention over three inputs, unscaled and scaled."""
     x = torch.tensor([[1.0, 0, 1, 0], [0, 2, 0, 2], [1, 1, 1, 1]])
     to_query = torch.tensor([[1.0, 0, 1], [1, 0, 0], [0, 0, 1], [0, 1, 1]])
     to_key = torch.tensor([[0.0, 0, 1], [1, 1, 0], [0, 1, 0], [1, 1, 0]])
@@ -105,20 +105,20 @@ def three_inputs() -> None:
         show("outputs", outputs)
         if title.startswith("unscaled"):
             by_hand = torch.tensor([[0.0, 0.5, 0.5], [0, 1, 0], [0, 0.9, 0.1]])
-            show("rounded", by_hand)  # weights as one would note them with a pencil
+            show("rounded", by_hand)  # weights rounded for a calculation by hand
             show("outputs", by_hand @ value)
 
 
 def picture() -> None:
-    """Self-attention over a picture of 8 x 8 pixels, cut into four tokens of 4 x 4."""
-    # Its halves are equal: the first and third token are, and the second and fourth.
+    """Print self-attention over a picture of 8 x 8 pixels, cut into four tokens of 4 x 4."""
+    # The upper and lower halves are equal, so the first token equals the third, and the second the fourth.
     rows = ["00000000", "01101111", "00000000", "01100110"] * 2
     pixels = torch.tensor([[float(pixel) for pixel in row] for row in rows])  # (8, 8)
     tokens = pixels.unfold(0, 4, 4).unfold(1, 4, 4).reshape(4, 16)
     outputs, weights = attend(tokens, tokens, tokens, score=ScaledDot(), need_weights=True)
 
     print("B. A picture of 8 x 8 pixels as four tokens")
-    show("counts", Dot()(tokens, tokens))  # of the ones that two tokens share
+    show("counts", Dot()(tokens, tokens))  # number of ones that two tokens share
     show("scores", ScaledDot()(tokens, tokens))  # divided by sqrt(16)
     show("weights", weights)
     print("outputs, as pictures of 4 x 4")
@@ -127,7 +127,7 @@ def picture() -> None:
 
 
 class Decoder(nn.Module):
-    """One step of a recurrent decoder that looks at the states of an encoder (Bahdanau, Cho, Bengio, ICLR 2015).
+    """Step of a recurrent decoder that attends to the states of an encoder (Bahdanau, Cho, Bengio, ICLR 2015).
 
     ``c = sum over j of softmax_j(w . tanh(W_q s + W_k h_j)) h_j``, ``s' = GRU([word; c], s)``.
     """
@@ -138,7 +138,14 @@ class Decoder(nn.Module):
         self.cell = nn.GRUCell(word_dim + memory_dim, state_dim)
 
     def forward(self, word: Tensor, state: Tensor, memory: Tensor, there: Tensor) -> tuple[Tensor, Tensor]:
-        """(B, word_dim), (B, state_dim), (B, S, memory_dim), (B, S) -> next state (B, state_dim), weights (B, S)."""
+        """Return the next state (B, state_dim) and the weights (B, S).
+
+        Args:
+            word: (B, word_dim).
+            state: (B, state_dim).
+            memory: (B, S, memory_dim), the states of the encoder.
+            there: (B, S) bool, True for valid states of the encoder.
+        """
         context, weights = attend(
             state.unsqueeze(1), memory, memory, score=self.score, mask=there.unsqueeze(1), need_weights=True
         )  # (B, 1, memory_dim), (B, 1, S)
@@ -147,9 +154,9 @@ class Decoder(nn.Module):
 
 
 def context_vector() -> None:
-    """Cross-attention: a decoder's state asks, an encoder's states answer."""
-    state = torch.tensor([[2.0, 0.0]])  # of the decoder
-    memory = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # of the encoder, one for each word read
+    """Print cross-attention: the query is a decoder's state, the keys and values are an encoder's states."""
+    state = torch.tensor([[2.0, 0.0]])  # state of the decoder
+    memory = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])  # states of the encoder, one for each word
     context, weights = attend(state, memory, memory, score=Dot(), need_weights=True)
 
     print("C. The context vector of a decoder")
@@ -162,7 +169,7 @@ def context_vector() -> None:
 
 
 def shapes() -> None:
-    """Multi-head attention with inputs of another width than its own."""
+    """Print the shapes of multi-head attention whose inputs differ in width from its own."""
     attention = MultiHeadAttention(16, 2, query_dim=10, key_dim=10, value_dim=10)
     outputs, weights = attention(torch.randn(32, 20, 10), need_weights=True)
     print("D. Two heads, width 16, over (32, 20, 10)")

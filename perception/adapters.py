@@ -27,7 +27,7 @@ def tensordict_module(
         ModuleNotFoundError: tensordict is missing; the message names the extra to install.
     """
     if len(in_keys) not in (1, 2) or len(out_keys) != 3:
-        raise ValueError(f"keys are {in_keys} and {out_keys}; give 1 or 2 to read and 3 to write")
+        raise ValueError(f"in_keys are {in_keys} and out_keys {out_keys}; give 1 or 2 in_keys and 3 out_keys")
     try:
         from tensordict.nn import TensorDictModule
     except ModuleNotFoundError:

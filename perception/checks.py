@@ -22,7 +22,7 @@ def check_count(**counts: int) -> bool:
 
 
 def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise ValueError unless `value` is one of the known."""
+    """Raise ValueError unless `value` is one of `known`."""
     if value not in known:
         raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
 
@@ -58,7 +58,7 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
         return None
     mask = as_mask(mask)
     if mask.shape != x.shape[:-1]:
-        raise ValueError(f"mask has shape {tuple(mask.shape)}; x needs {tuple(x.shape[:-1])}")
+        raise ValueError(f"mask has shape {tuple(mask.shape)}; it must have shape {tuple(x.shape[:-1])}")
     return mask
 
 
@@ -71,7 +71,7 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> N
     if value.shape[-2] != keys:
         raise ValueError(f"value has shape {tuple(value.shape)}; key {tuple(key.shape)} needs (..., {keys}, width)")
     if causal and length != keys:
-        raise ValueError(f"causal attention needs as many keys ({keys}) as queries ({length})")
+        raise ValueError(f"causal attention requires as many keys ({keys}) as queries ({length})")
 
 
 def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:

@@ -63,7 +63,7 @@ def heat_map(
     _, length, keys = heads.shape
     for name, labels, number in (("rows", rows, length), ("columns", columns, keys)):
         if labels is not None and len(labels) != number:
-            raise ValueError(f"{name} are {len(labels)} labels; the weights {weights.shape} need {number}")
+            raise ValueError(f"{name} has {len(labels)} labels; weights of shape {weights.shape} need {number}")
     side = min(7.0, max(2.4, 0.32 * max(length, keys)))
     figure = _figure((side * len(heads) + 1.2, side + 0.6))
     axes = figure.subplots(1, len(heads), squeeze=False)[0]
@@ -138,7 +138,9 @@ def film(
     _check_ending(path, ["gif"])
     weights, agents, targets = _plain(weights), _plain(agents), _plain(targets)
     if weights.ndim != 3 or len(weights) != len(targets) or len(weights) == 0:
-        raise ValueError(f"weights have shape {weights.shape}, targets {targets.shape}; both begin with the same time")
+        raise ValueError(
+            f"weights have shape {weights.shape}, targets {targets.shape}; they must have the same length T, 1 or more"
+        )
     figure = _figure((5, 5.2))
     try:
         from matplotlib.animation import FuncAnimation, PillowWriter

@@ -112,7 +112,7 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged or malicious file can raise anything in the unpickler
             reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ValueError(f"{path} cannot be read as tensors alone: {reason}") from None
+            raise ValueError(f"{path} cannot be read as tensors only: {reason}") from None
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
@@ -151,7 +151,7 @@ def _renamed(tensors: Mapping[str, Tensor | np.ndarray], names: Mapping[str, str
                 found[f"{matched.expand(ours)}.{matched.groups()[-1]}"] = (name, tensor)
                 break
         else:
-            raise ValueError(f"the tensor {name} belongs to no part of the net")
+            raise ValueError(f"the tensor {name} belongs to no part of the network")
     return found
 
 

@@ -227,7 +227,10 @@ def test_the_command_line(tmp_path, capsys):
         ),
         (["--agents", ""], "agents is ''; give one or more"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
-        (["--scenario", "hit-mac,hit-mac-4x5"], "two scenarios are hit-mac with 4 sensors and 5 targets; give each"),
+        (
+            ["--scenario", "hit-mac,hit-mac-4x5"],
+            "two scenarios are named hit-mac with 4 sensors and 5 targets; give each",
+        ),
         (["--episodes", "0"], "episodes is 0; it must be a whole number, 1 or more"),
         (["--seed", "-1"], "seed is -1; it must be a whole number from 0"),
         (["--episodes", "few"], "'few'"),

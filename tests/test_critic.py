@@ -218,7 +218,7 @@ def test_bad_checkpoints(tmp_path, monkeypatch):
     for change, says in (
         ({"attention.Q.bias": None}, "tensor for attention.Q.bias is missing"),
         ({"encoder.features.0.weight": None}, "tensor for encoder.0.weight is missing"),
-        ({"colour.weight": torch.zeros(1)}, "the tensor colour.weight belongs to no part of the net"),
+        ({"colour.weight": torch.zeros(1)}, "the tensor colour.weight belongs to no part of the network"),
         (
             {"actor.actor_linear.weight": torch.zeros(3, 8)},
             r"weight has shape \(3, 8\); it must be \(2, 8\)",
@@ -230,7 +230,7 @@ def test_bad_checkpoints(tmp_path, monkeypatch):
     with pytest.raises(FileNotFoundError, match="there is no file absent"):
         load_released("absent.pth")
     torch.save({"model": Evil()}, "evil.pth")
-    with pytest.raises(ValueError, match=r"evil\.pth cannot be read as tensors alone"):
+    with pytest.raises(ValueError, match=r"evil\.pth cannot be read as tensors only"):
         load_released("evil.pth")
     assert not (tmp_path / "evil").exists()
     (tmp_path / "cut.pth").write_bytes(b"PK\x03\x04 cut")

@@ -251,7 +251,7 @@ def test_agents_of_one_training_seed_stand_apart(tmp_path):
     assert not any(line.startswith("one ") for line in lines[:note])
     assert any(line.startswith("three (3 seeds) ") for line in lines[:note])
     assert any(line.startswith("planner  ") for line in lines[:note])
-    first, second = markdown(result).split("One training seed: the interval is over episodes only, another training")
+    first, second = markdown(result).split("One training seed: the interval is over episodes only; another training")
     assert "| one (1 seed) |" not in first
     assert "| one (1 seed) |" in second
     assert second.count("| agent |") == 1
@@ -293,8 +293,8 @@ def test_references_are_named_for_what_they_are(tmp_path):
     assert "| free turning (upper bound) |" in markdown(result)
     shown = table(result)
     assert "clairvoyant *" in shown
-    assert "* clairvoyant: lower estimate of what is reached with the future known." in shown
-    assert "* free turning: upper bound of what is reached with the future known." in shown
+    assert "* clairvoyant: lower estimate, computed with the future known." in shown
+    assert "* free turning: upper bound, computed with the future known." in shown
     assert max(map(len, shown.splitlines())) <= 80
     texts = figure_texts(save_bars, result, tmp_path)
     assert {"clairvoyant (lower estimate)", "free turning (upper bound)"} <= texts

@@ -289,7 +289,7 @@ def test_the_course_of_an_episode(drawn):
     assert axis.get_xlim() == (0, 1000)
     for result in shown["agents"].values():
         result["over_time"] = [None]
-    with pytest.raises(ValueError, match="no agent has its coverage over_time"):
+    with pytest.raises(ValueError, match="no agent has over_time"):
         drawn(save_over_time, shown, 1000)
 
 

@@ -227,7 +227,7 @@ def test_the_buffer_is_stable_baselines3s_for_every_sensor():
 
 
 def test_credit_needs_a_task_that_gives_it():
-    with pytest.raises(ValueError, match="CoverageTask has no such rewards"):
+    with pytest.raises(ValueError, match="CoverageTask has no difference rewards"):
         DirectionalSensorVecEnv(CoverageTask(), max_episode_steps=5, credit="sensors")
     with pytest.raises(ValueError, match="credit is 'all'; it must be team or sensors"):
         CoordinatorVecEnv(2, credit="all")
@@ -417,7 +417,7 @@ def test_the_released_nets_as_an_agent(tmp_path):
     turns, _ = ReleasedPolicy(executor).predict({"pairs": shown["pairs"][:, 0]})
     assert turns.tolist() == executor(torch.as_tensor(shown["pairs"][:, 0]))[0].argmax(-1).tolist()
     load_agent(f"released:assign-all:{tmp_path}/e.pth", HIT_MAC)
-    with pytest.raises(ValueError, match=r"c.pth is not the released executor but its coordinator"):
+    with pytest.raises(ValueError, match=r"c.pth is the released coordinator; give the released executor"):
         load_agent(f"released:assign-all:{tmp_path}/c.pth", HIT_MAC)
 
 
@@ -440,8 +440,8 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
     saved(tmp_path / "e", "Executor")
     saved(tmp_path / "f", "Coverage")
     for name, says in [
-        (f"{tmp_path}/e", "is an executor; say who assigns the targets, as in assign-all:"),
-        (f"assign-all:{tmp_path}/f", "was trained for Coverage; an executor is needed"),
+        (f"{tmp_path}/e", "is an executor; name a coordinator too, as in assign-all:"),
+        (f"assign-all:{tmp_path}/f", "was trained for Coverage; expected an executor"),
         (f"{tmp_path}/f:scripted", "only a coordinator takes an executor"),
         ("assign-all:nobody", "unknown executor 'nobody': known are scripted, random, still, and folders"),
         ("released:a:b:c", "unknown agent 'released:a:b:c'"),
@@ -536,6 +536,6 @@ def test_an_executor_is_trained_on_the_rows_that_it_is_used_on(padding):
     by_target = flatten_sensors(released.observe())["pairs"]
     assert np.array_equal(by_target, shown["pairs"]) == (padding == "unfiltered")  # which leaves rows where they are
     with pytest.raises(
-        TypeError, match="is no level of a hierarchy; it must be a LevelPolicy or an object with predict"
+        TypeError, match="is not a level of a hierarchy; it must be a LevelPolicy or an object with predict"
     ):
         HierarchicalAgent(scenario, None, watched)

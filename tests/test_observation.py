@@ -86,7 +86,7 @@ def test_unknown_features_are_named():
         Observer(scenario, ("bearing", "smell"))
     with pytest.raises(ValueError, match="no feature given"):
         Observer(scenario, ())
-    with pytest.raises(ValueError, match="name one twice"):
+    with pytest.raises(ValueError, match="name a feature twice"):
         Observer(scenario, ("bearing", "bearing"))
     assert set(DEFAULT_FEATURES) <= set(FEATURES)
 

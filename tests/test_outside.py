@@ -144,7 +144,7 @@ def test_tensordict():
     close([filled[name] for name in FEATURES], net(pairs, mask))
     bare = tensordict_module(net, in_keys=("pairs",))(TensorDict({"pairs": pairs}, batch_size=[3]))
     close([bare[name] for name in FEATURES], net(pairs))
-    with pytest.raises(ValueError, match="give 1 or 2 to read and 3 to write"):
+    with pytest.raises(ValueError, match="give 1 or 2 in_keys and 3 out_keys"):
         tensordict_module(net, in_keys=())
 
 
@@ -214,7 +214,7 @@ def test_plots(tmp_path):
     for path in ("map", "map.mp4"):
         with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in one of .*\\.png"):
             plots.save(figure, path)
-    with pytest.raises(ValueError, match=r"rows are 2 labels; the weights .* need 6"):
+    with pytest.raises(ValueError, match=r"rows has 2 labels; weights of shape .* need 6"):
         plots.heat_map(weights, rows=["a", "b"])
     with pytest.raises(ValueError, match=r"weights have shape \(3,\)"):
         plots.heat_map(torch.rand(3))

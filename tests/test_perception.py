@@ -153,7 +153,7 @@ def test_gradients_are_exact():
         (
             lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), torch.ones(4, dtype=torch.bool)),
             ValueError,
-            r"mask has shape \(4,\); x needs \(3,\)",
+            r"mask has shape \(4,\); it must have shape \(3,\)",
         ),
         (lambda: AttentionLayer(6, 8)(torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
     ],

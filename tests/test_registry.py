@@ -176,7 +176,7 @@ def test_policies_are_imported(tmp_path, monkeypatch):
         ("policies_of_mine:Nobody", "the module policies_of_mine has no Nobody"),
         ("policies_of_mine.nowhere:Alone", "there is no module policies_of_mine.nowhere here"),
         ("policies_nowhere:Alone", "there is no module policies_nowhere here"),
-        ("policies_of_mine:Two", "policies_of_mine:Two needs one, two; it may need the scenario only"),
+        ("policies_of_mine:Two", "policies_of_mine:Two requires one, two; it may require only the scenario"),
         ("policies_of_mine:Mute", r"which has no predict\(\)"),
         ("policies_of_mine:number", r"is 3; it must be a class or an object with predict\(\)"),
     ]:

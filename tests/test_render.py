@@ -94,7 +94,7 @@ def test_pictures_of_any_size():
             size,
             3,
         )
-    with pytest.raises(ValueError, match="size is 63; a picture is 64 pixels or more across"):
+    with pytest.raises(ValueError, match="size is 63; it must be 64 pixels or more"):
         Picture(envs.load_scenario("hit-mac"), 63)
 
 

@@ -103,7 +103,7 @@ def test_bad_options(options, says):
 def test_bad_states_change_nothing():
     simulator = Simulator(seed=0)
     before = simulator.get_state()
-    with pytest.raises(ValueError, match="a state has the names"):
+    with pytest.raises(ValueError, match="a state must have the names"):
         simulator.set_state({"heading": np.zeros((1, 4))})
     with pytest.raises(ValueError, match=r"'heading' has shape \(1, 3\)"):
         simulator.set_state(before | {"key": np.ones(1, np.uint64), "heading": np.zeros((1, 3))})

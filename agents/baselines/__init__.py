@@ -1,1 +1,1 @@
-"""Agents that decide by rule: what every result has to be compared with."""
+"""Baselines: agents that decide by rule."""

@@ -1,4 +1,4 @@
-"""The exact assignment of headings, by integer programming: what joint optimisation without foresight reaches."""
+"""Exact joint assignment of headings by integer programming, without foresight."""
 
 from __future__ import annotations
 
@@ -15,25 +15,23 @@ from envs.simulator import positive
 
 
 class ExactAgent(RulePolicy):
-    """Assigns headings to all sensors jointly, so that as many targets as possible are covered.
+    """Agent that assigns headings to all sensors jointly, so that as many targets as possible are covered.
 
-    At every sub-step, or every so many, it takes for every sensor i one heading h out of those a whole number of its
-    turns away::
+    Every `every` sub-steps it selects for every sensor i one heading h, a whole number of the sensor's turns away::
 
         maximise    sum_j y_j - w * sum_ih turns_h x_ih
         subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
 
-    with w so small that all the turning together counts less than one target. The targets are taken to stand still, and
-    obstacles are not foreseen. Then the sensors turn, and hold when they are there; one that is shown nothing, since it
-    has failed or no target is left, gives its plan up. It needs no more than the observation, so that it plays any
-    scenario; lenses that could zoom stay as they are. The program is solved by HiGHS (Huangfu and Hall, Mathematical
-    Programming Computation 2018).
+    with w so small that all turns together count less than one target. The plan assumes that targets stand still, and
+    ignores obstacles. The sensors then turn to their headings and hold. A sensor whose mask is 0, because it has failed
+    or no target is left, drops its plan. The agent uses only the observation, so it plays any scenario. It does not
+    zoom. HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
 
     Args:
-        scenario: what it plays.
-        seed: of nothing; for the agents' common interface.
+        scenario: the scenario to play.
+        seed: unused; part of the agents' common interface.
         every: sub-steps between two plans; 1 or more.
-        reach: sub-steps of turning that a plan may take, 1 or more; None: as many as half a circle takes.
+        reach: most sub-steps of turning in a plan, 1 or more; None: those of half a circle.
 
     Raises:
         ValueError: an option out of its range.
@@ -49,18 +47,18 @@ class ExactAgent(RulePolicy):
         need_scipy("the exact agent")
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The first turns (B, n) of new plans."""
+        """Return the first turns (B, n) of new plans."""
         return _turns(self.plan(pairs, mask))
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """How many turns (B, n) every sensor is to make, counter-clockwise; negative: clockwise."""
+        """Return the number of turns (B, n) to make by every sensor, counter-clockwise; negative: clockwise."""
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         plans = np.zeros(pairs.shape[:2], np.int64)
         for b in range(len(pairs)):
             headings, options = [], []
             for i in range(pairs.shape[1]):
-                # Of a masked pair all features are 0; those of the sensor stand in any of the others.
+                # The features of a masked pair are 0; any other pair holds those of the sensor.
                 half_view = 180 * view[b, i].max() if view[b, i].max() < 1 else np.inf
                 step = 180 * turn[b, i].max()
                 most = math.ceil(180 / step) if step > 0 else 0
@@ -81,7 +79,7 @@ class ExactAgent(RulePolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """See :class:`agents.policy.Policy`; its state: the turns (B, n) still to make, and the plans' age (B,)."""
+        """Act as :class:`agents.policy.Policy` specifies; the state holds turns left (B, n) and plans' ages (B,)."""
         pairs, mask = observation["pairs"], observation["mask"].astype(bool)
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
@@ -93,20 +91,20 @@ class ExactAgent(RulePolicy):
 
 
 def need_scipy(who: str) -> None:
-    """Raise ModuleNotFoundError that names the extra to install, unless scipy is there."""
+    """Raise ModuleNotFoundError that names the extra to install, unless scipy is installed."""
     try:
-        import scipy.optimize  # noqa: F401 - asked for here, used when something is solved
+        import scipy.optimize  # noqa: F401 - checked here, used when a program is solved
     except ModuleNotFoundError:
         raise ModuleNotFoundError(f"{who} needs scipy: pip install 'hitmac[oracle]'") from None
 
 
 def _turns(plan: np.ndarray) -> np.ndarray:
-    """The first turn of every plan, a number of turns counter-clockwise."""
+    """Return the first turn of every plan, where a plan is a number of turns counter-clockwise."""
     return np.where(plan > 0, LEFT, np.where(plan < 0, RIGHT, STAY))
 
 
 def undominated(sees: np.ndarray) -> np.ndarray:
-    """Which rows of `sees` (h, m) show something that no row before them shows, rising."""
+    """Return the indices, rising, of the rows of `sees` (h, m) that lie within no earlier row."""
     _, first = np.unique(sees, axis=0, return_index=True)
     first.sort()
     sets = sees[first]
@@ -115,12 +113,12 @@ def undominated(sees: np.ndarray) -> np.ndarray:
 
 
 def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
-    """One option of every sensor, so that their sets of targets together are largest; of equals the cheapest.
+    """Choose one option of every sensor so that their sets of targets together are largest; ties go to the cheapest.
 
     Args:
-        options: of every sensor, sets (h, m) bool and what they cost (h,), whole numbers; the cheapest first.
+        options: for every sensor, sets (h, m) bool and their costs (h,), whole numbers; the cheapest first.
     """
-    if all(len(cost) == 1 for _, cost in options):  # above all where no target can be reached
+    if all(len(cost) == 1 for _, cost in options):  # mostly where no target can be reached
         return [0] * len(options)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -129,7 +127,7 @@ def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
     cost = np.concatenate([cost for _, cost in options])
     sensor = np.repeat(np.arange(len(options)), [len(cost) for _, cost in options])
     x, m = sets.shape
-    # In whole numbers, a target worth more than all costs: what the solver tolerates is then too little to matter.
+    # Whole numbers, with a target worth more than all costs: the solver's tolerance is then too small to matter.
     worth = 1 + sum(int(cost.max()) for _, cost in options)
     one_each = np.pad(sensor == np.arange(len(options))[:, None], ((0, 0), (0, m)))
     covered = np.concatenate((-1.0 * sets.T, np.eye(m)), -1)

@@ -1,4 +1,4 @@
-"""Greedy agent: sensor by sensor towards the most targets that no other sees."""
+"""Greedy agent: sensor by sensor towards the most targets that no earlier sensor sees."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class GreedyAgent(RulePolicy):
-    """Every sensor turns towards the heading that sees most of the targets which no sensor before it will see.
+    """Agent whose sensors turn towards the heading that sees most of the targets that no earlier sensor will see.
 
-    Sensor by sensor, in their order; headings are whole numbers of turns away, and of equally good ones the nearest is
-    taken. Targets are taken to stand still.
+    The sensors choose one after the other. Headings are whole numbers of turns away, and ties go to the nearest
+    heading. The agent assumes that targets stand still.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The turn towards each sensor's heading."""
+        """Return the turn (B, n) towards each sensor's heading."""
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         actions = np.zeros(pairs.shape[:2], np.int64)
         open_targets = np.ones((len(pairs), pairs.shape[2]), bool)
         for i in range(pairs.shape[1]):
-            # Of a masked pair all features are 0; those of the sensor stand in any of the others.
+            # The features of a masked pair are 0; any other pair holds those of the sensor.
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
             most = int(np.ceil(180 / step.min(initial=180, where=step > 0)))
             steps = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first

@@ -1,4 +1,4 @@
-"""The receding-horizon planner: every sensor turns to where the joint coverage is foreseen to be best."""
+"""Receding-horizon planner: every sensor turns towards the best predicted joint coverage."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _VIEW, _RANGE, _TURN = range(8)
 
 
 class PlannerAgent(RulePolicy):
-    """Plans anew at every sub-step, with targets that keep their velocity.
+    """Agent that replans at every sub-step, under the assumption that targets keep their velocity.
 
-    A plan of a sensor is to turn by k steps, to the left or to the right, and then to hold. It is worth the targets
-    that it covers and no other sensor's plan does, summed over the sub-steps of the horizon, less a cost for turning.
-    Sensor by sensor takes its best plan, given those of the others, for some rounds; then each makes the first step of
-    its plan. It does not see past its horizon: obstacles, lenses that could zoom, and what is too far to turn to are
-    not foreseen. It needs no more than the observation, so that it plays any scenario.
+    A plan of a sensor is to turn by k steps, left or right, and then to hold. Its value is the number of targets that
+    it covers and no other sensor's plan covers, summed over the sub-steps of the horizon, less a cost of turning. For
+    some rounds, each sensor in order takes its best plan given those of the others. Then each sensor makes the first
+    step of its plan. The planner does not take into account obstacles, zooming, or anything beyond its horizon,
+    including headings too far to reach. It uses only the observation, so it plays any scenario.
 
     Args:
-        scenario: what it plays.
-        seed: of nothing; for the agents' common interface.
-        horizon: sub-steps that it looks ahead; 1 or more.
-        stride: it looks at every so manieth of them; 1 or more.
-        rounds: how often each sensor reconsiders; 1 or more.
-        turn_cost: what a sub-step of turning costs, in targets covered for a sub-step; 0 or more.
-        discount: how much less every further sub-step counts, since what is foreseen is less certain; over 0, to 1.
+        scenario: the scenario to play.
+        seed: unused; part of the agents' common interface.
+        horizon: sub-steps to look ahead; 1 or more; default 30.
+        stride: evaluate every `stride`-th sub-step of the horizon; 1 or more; default 1.
+        rounds: number of times that each sensor revises its plan; 1 or more; default 3.
+        turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more; default 0.05.
+        discount: weight of a sub-step relative to the one before, since later predictions are less certain; over 0, to
+            1; default 0.94.
 
     Raises:
         ValueError: an option out of its range.
@@ -68,12 +69,12 @@ class PlannerAgent(RulePolicy):
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        # How far a target of relative speed 1 moves in a sub-step, in the units in which distances are shown.
+        # Distance that a target of relative speed 1 moves in a sub-step, in units of the feature `distance`.
         moves = 1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)
         self._step = scenario.top_speed * scenario.time_step * moves / scenario.distance_scale
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """The first turn of every sensor's plan."""
+        """Return the first turn (B, n) of every sensor's plan."""
         actions = np.zeros(pairs.shape[:2], np.int64)
         options = (self._step, self.horizon, self.stride, self.rounds, self.turn_cost, self.discount, actions)
         bounds = chunk_bounds(len(pairs), None)
@@ -86,9 +87,9 @@ class PlannerAgent(RulePolicy):
 
 @inlined
 def _foresee(pairs, mask, b, i, j, moved):
-    """The bearing of target j from sensor i, degrees, when it has moved on; NaN where it is out of range or not there.
+    """Predict the bearing of target j from sensor i, degrees; NaN if the target is out of range or masked.
 
-    `moved` is how far a target of relative speed 1 has moved.
+    `moved` is the distance that a target of relative speed 1 has moved.
     """
     seen = pairs[b, i, j]
     ahead = seen[_COS] * seen[_DISTANCE] + (seen[_COS] * seen[_RADIAL] - seen[_SIN] * seen[_TANGENTIAL]) * moved
@@ -99,7 +100,7 @@ def _foresee(pairs, mask, b, i, j, moved):
 
 @inlined
 def _count(bearing, covering, plan, half_view, turn, stride, change):
-    """Add `change` to the number of plans that cover a target at a time, where this plan does."""
+    """Add `change` to the number of plans that cover a target at a time, wherever this plan covers it."""
     for t in range(bearing.shape[0]):
         steps = min((t + 1) * stride, abs(plan))
         turned = steps * turn if plan > 0 else -steps * turn
@@ -112,7 +113,7 @@ def _count(bearing, covering, plan, half_view, turn, stride, change):
 
 @inlined
 def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, discount):
-    """The plan that covers most of what the others leave, less the cost of turning; of equals the shortest."""
+    """Return the plan with the highest value, given the targets that other plans cover; ties go to the shortest."""
     farthest = min((worth.shape[0] - 2) // 2, math.ceil(180.0 / turn)) if turn > 0.0 else 0
     worth[:] = 0.0
     for t in range(bearing.shape[0]):
@@ -122,12 +123,12 @@ def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, dis
             if covering[t, j] > 0 or math.isnan(bearing[t, j]):
                 continue
             for whole_turn in range(-1, 2):
-                # After these numbers of steps, in [-most, most], the target is in view ...
+                # The target is in view after `first` to `last` steps, within [-most, most], ...
                 middle = bearing[t, j] + 360.0 * whole_turn
                 first = max(math.floor((middle - half_view) / turn) + 1, -most)
                 last = min(math.ceil((middle + half_view) / turn) - 1, most)
                 if first <= last:
-                    # ... and so it is for all plans that have made so many by then; `worth` holds the differences.
+                    # ... and for all plans that have made that many steps by then; `worth` holds the differences.
                     first = -farthest if first == -most else first
                     last = farthest if last == most else last
                     worth[farthest + first] += value
@@ -147,11 +148,11 @@ def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, dis
 
 @kernel(nogil=True)
 def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, low, high):
-    """Write the first turns of the plans of the scenes from `low` to `high` - 1."""
+    """Write the first turns of the plans of the scenes `low` to `high` - 1."""
     n, m = pairs.shape[1], pairs.shape[2]
     times = (horizon + stride - 1) // stride
     bearing = np.empty((n, times, m))
-    covering = np.empty((times, m), np.int64)  # how many plans cover a target at a time
+    covering = np.empty((times, m), np.int64)  # number of plans that cover a target at a time
     plan = np.empty(n, np.int64)
     half_view = np.empty(n)
     turn = np.empty(n)
@@ -177,6 +178,6 @@ def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actio
 
 @kernel(parallel=True)
 def _plan_threads(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, bounds):
-    """`_plan` on several threads."""
+    """Run `_plan` on several threads."""
     for c in prange(bounds.shape[0] - 1):
         _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, bounds[c], bounds[c + 1])

@@ -1,4 +1,4 @@
-"""Base of the agents that decide by rule, and random numbers for batches."""
+"""Base classes of the agents that decide by rule, and random numbers for batches."""
 
 from __future__ import annotations
 
@@ -14,37 +14,37 @@ from envs.scenario import Scenario, load_scenario
 
 
 class BatchRandom(NamedTuple):
-    """Random whole numbers for a batch, from a stream for each row; also the state of a policy that needs no more.
+    """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomPolicy`.
 
     The k-th number of a row is a function of the row's seed and k (see :mod:`envs.kernels.streams`). It depends neither
-    on the other rows of the batch nor on what was drawn elsewhere.
+    on the other rows of the batch nor on other draws.
     """
 
     keys: np.ndarray  # (B,) uint64, the streams
-    drawn: np.ndarray  # (B,) uint64, how many numbers each has given
+    drawn: np.ndarray  # (B,) uint64, numbers drawn from each stream so far
 
     @classmethod
     def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> BatchRandom:
-        """The streams of rows with these seeds (B,), for an agent's seed; those for another purpose are others."""
+        """Return the streams of rows with these seeds (B,), for an agent's seed; each purpose has its own streams."""
         salt = np.bitwise_xor.reduce(stream_keys(np.array([seed, zlib.crc32(purpose.encode())])))
         keys = stream_keys(stream_keys(np.asarray(seeds)) ^ salt)
         return cls(keys, np.zeros_like(keys))
 
     def integers(self, high: int, columns: int) -> tuple[np.ndarray, BatchRandom]:
-        """The next numbers (B, columns) int64 of every row, uniform over 0 to high - 1, and what comes after them."""
+        """Draw the next numbers (B, columns) int64, uniform over 0 to high - 1; return them and the new state."""
         drawn = stream_integers(self.keys, self.drawn, columns, high)
         return drawn, BatchRandom(self.keys, self.drawn + np.uint64(columns))
 
 
 class RulePolicy:
-    """A policy that decides by rule: a whole agent, a coordinator or an executor.
+    """Base class of policies that decide by rule: whole agents, coordinators and executors.
 
     Args:
-        scenario: what it plays; None for a level that needs nothing of it.
-        seed: of its random numbers, where it draws any.
+        scenario: the scenario to play; None for a level that does not depend on it.
+        seed: seed of random numbers, for policies that draw any.
 
     Attributes:
-        features: the observation features that it needs, names out of :data:`envs.FEATURES`.
+        features: the observation features that the policy reads, names out of :data:`envs.FEATURES`.
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
@@ -55,15 +55,15 @@ class RulePolicy:
 
     @property
     def scenario(self) -> Scenario:
-        """The scenario that it plays."""
+        """Scenario that the policy plays."""
         assert self._scenario is not None
         return self._scenario
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Decide for the features (B, n, m, d) and the mask (B, n, m) bool of a batch, or (R, m, d) and (R, m) of rows.
+        """Decide for features (B, n, m, d) and mask (B, n, m) bool of a batch, or (R, m, d) and (R, m) of rows.
 
-        A whole agent gives turns (B, n), or turns and zooms (B, 2 n); a coordinator assignments (B, n * m); an executor
-        turns (R,).
+        A whole agent returns turns (B, n), or turns and zooms (B, 2 n); a coordinator returns assignments (B, n * m);
+        an executor returns turns (R,).
         """
         raise NotImplementedError
 
@@ -74,31 +74,32 @@ class RulePolicy:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """See :class:`agents.policy.Policy`; it keeps no state."""
+        """Act as :class:`agents.policy.Policy` specifies, without a state."""
         return self.with_zoom(self.act(observation["pairs"], observation["mask"] != 0)), None
 
     def with_zoom(self, actions: np.ndarray) -> np.ndarray:
-        """Return the actions; where lenses zoom and these are turns (B, n), all lenses stay as they are."""
+        """Return the actions; with zooming lenses, add zooms to turns (B, n) so that all fields of view are kept."""
         if self._scenario is not None and self._scenario.zoom and actions.shape[1] == self._scenario.num_sensors:
             return np.concatenate((actions, np.zeros_like(actions)), -1)
         return actions
 
 
 class RandomPolicy(RulePolicy):
-    """A policy that decides by random numbers: those of the seed of a scene, whatever batch the scene is in.
+    """Base class of policies that decide at random, by the seed of each scene, in any batch.
 
-    Its state, :class:`BatchRandom`, is to be handed on. Without one, row i begins as the scene with the seed i does.
+    The caller passes the state, a :class:`BatchRandom`, from call to call. Without a state, row i starts like the scene
+    with the seed i.
     """
 
     high: ClassVar[int] = 3
-    """Decisions are uniform over 0 to this - 1."""
+    """Decisions are uniform over 0 to high - 1."""
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> BatchRandom:
-        """The state in which the scenes with these seeds (B,) begin."""
+        """Return the initial state of scenes with these seeds (B,)."""
         return BatchRandom.start(seeds, self.seed, type(self).__name__)
 
     def decisions(self, mask: np.ndarray) -> int:
-        """How many a row takes, where the observation has this mask."""
+        """Return the number of decisions of a row, given the mask of the observation."""
         raise NotImplementedError
 
     def predict(
@@ -108,12 +109,12 @@ class RandomPolicy(RulePolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, BatchRandom]:
-        """See :class:`agents.policy.Policy`."""
+        """Act as :class:`agents.policy.Policy` specifies."""
         mask = observation["mask"]
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
 
 
 def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
-    """Return which scenes (B,) must replan: those whose plan is `every` sub-steps old, or whose episode begins."""
+    """Return the scenes (B,) bool that must replan: their plan is `every` sub-steps old, or their episode begins."""
     return age >= every if episode_start is None else (age >= every) | episode_start

@@ -11,33 +11,33 @@ from envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class RandomAgent(RandomPolicy):
-    """Every sensor takes one of the three actions at random at every sub-step, and so does every lens that zooms.
+    """Agent that takes a random action of the three for every sensor, and every zooming lens, at every sub-step.
 
     Without a scenario it is an executor, for rows of single sensors.
     """
 
     def decisions(self, mask: np.ndarray) -> int:
-        """Return one for every sensor, two where lenses zoom."""
+        """Return n, one decision for every sensor, or 2 n with zooming lenses; 1 without a scenario."""
         if self._scenario is None:
             return 1
         return mask.shape[1] * (2 if self._scenario.zoom else 1)
 
 
 class StillAgent(RulePolicy):
-    """No sensor ever turns; without a scenario it is an executor, for rows of single sensors."""
+    """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Stay."""
+        """Return stay for every sensor."""
         return np.full(mask.shape[:-1], STAY)
 
 
 class NearestAgent(RulePolicy):
-    """Every sensor turns towards the target nearest to it, and rests while it is within half a turn's angle."""
+    """Agent whose sensors turn towards their nearest target, and stay while its bearing is within half a turn."""
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Left or right, towards the nearest target; stay where there is none."""
+        """Return left or right, towards the nearest target; stay without any target."""
         bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
         distance = np.where(mask, pairs[..., 1], np.inf)
         nearest = distance.argmin(-1)[..., None]

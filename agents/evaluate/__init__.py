@@ -1,4 +1,4 @@
-"""Comparison of agents on the same fresh episodes: figures with intervals, tables, pictures, films."""
+"""Evaluation: comparison of agents on the same new episodes, with intervals, tables, figures and films."""
 
 from agents.evaluate.comparison import evaluate, evaluate_executors, save_evaluation, save_pictures
 from agents.evaluate.film import save_film

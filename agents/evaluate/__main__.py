@@ -1,4 +1,4 @@
-"""``python -m agents.evaluate``: compare agents on the same fresh episodes."""
+"""Command line ``python -m agents.evaluate``: compare agents on the same new episodes."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from envs.tasks import SUB_STEPS
 
 @dataclass(frozen=True)
 class Options:
-    """Compare agents on the same fresh episodes: a table, every episode's figures, pictures."""
+    """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
 
     agents: str = "random,still,nearest"
-    """Comma-separated: random, still, nearest, greedy, exact, planner; folders of runs or checkpoints; assign-all,
-    assign-in-range or assign-randomly, alone or with an executor, as in assign-all:runs/x; released:FILE:FILE;
-    MODULE:CLASS, an agent of your own. Several trainings of one agent: NAME=runs/a+runs/b."""
+    """Agents, comma-separated: random, still, nearest, greedy, exact, planner; folders of runs or checkpoints;
+    assign-all, assign-in-range or assign-randomly, optionally with an executor, as in assign-all:runs/x;
+    released:FILE:FILE; MODULE:CLASS, a custom agent. Several trainings of one agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
-    """A preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or its config.yaml; several
-    comma-separated."""
+    """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
+    its config.yaml."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
     episodes: int = 200
-    """How many episodes of each agent."""
+    """Number of episodes of each agent; 1 or more."""
     seed: int = 0
     """Seed of the first episode; the k-th has seed + k."""
     max_episode_steps: int = SUB_STEPS
-    """Length of an episode, sub-steps."""
+    """Length of an episode, sub-steps; 1 or more."""
     references: Annotated[bool, tyro.conf.arg(aliases=["--bounds"])] = False
-    """Show also an upper bound of what could be reached, and a lower estimate of what a clairvoyant could."""
+    """Also show an upper bound of the coverage, and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
-    """Write every episode's figures to this file."""
+    """File for the metrics of every episode."""
     pictures: Path | None = None
-    """Write tables and pictures into this directory; of several scenes into a directory for each."""
+    """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """The command line."""
+    """Run the command line."""
     program = "python -m agents.evaluate"
     options = parse(Options, program, arguments)
     with stop_on_bad_input(program):

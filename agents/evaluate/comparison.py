@@ -1,4 +1,4 @@
-"""Agents on fresh episodes: per-episode records, intervals, tables, pictures."""
+"""Comparison of agents on new episodes: metrics of every episode, intervals, tables, figures."""
 
 from __future__ import annotations
 
@@ -48,45 +48,50 @@ def evaluate(
     num_threads: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Run every agent on the same whole episodes, with its best actions.
+    """Evaluate every agent on the same whole episodes, with its best actions.
 
-    Of every episode:
+    The metrics of an episode are:
 
-    - ``coverage``: the share of the targets present that are seen, mean over all sub-steps;
-    - ``decision_reward``: HiT-MAC's, the same but -0.1 for a sub-step in which no sensor sees a target that is
-      assigned to it; to the sensors of an agent that assigns nothing, all targets are;
-    - ``rotation``: the share of (sensor, sub-step) in which a sensor turned;
-    - ``average_gain``: the coverage per rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors
+    - ``coverage``: share of the present targets that are seen, mean over all sub-steps;
+    - ``decision_reward``: HiT-MAC's reward, the coverage, or -0.1 for a sub-step in which no sensor sees a target
+      assigned to it; for an agent without assignments, all targets are assigned to all sensors;
+    - ``rotation``: share of (sensor, sub-step) in which a sensor turned;
+    - ``average_gain``: coverage per rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors
       with the coverage as the reward; None if no sensor ever turned;
-    - ``least_covered``: the share of its time for which the target that was covered least was covered.
+    - ``least_covered``: share of its time for which the least covered target was covered.
 
     Args:
-        agents: what to compare, or one alone, each as :func:`agents.registry.load_agent` takes it: a name, a directory,
-            an object with ``predict``, or an :class:`Agent`. Those of the same name are trainings of one agent with
-            different seeds.
-        scenario: on which scene: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
-        episodes: E; scene k has the seed ``seed + k``.
-        seed: first seed; with the episodes it must not overlap with the seeds that an agent was trained on.
-        max_episode_steps: sub-steps of an episode.
-        references: add what could be reached at most, :data:`agents.evaluate.references.REFERENCES`.
+        agents: the agents to compare, or a single agent, each as accepted by :func:`agents.registry.load_agent`: a
+            name, a directory, an object with ``predict``, or an :class:`Agent`. Agents of the same name are trainings
+            of one agent with different seeds.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
+        seed: first seed; the seeds must not overlap with the training seeds of an agent.
+        max_episode_steps: sub-steps of an episode; 1 or more.
+        references: also evaluate :data:`agents.evaluate.references.REFERENCES`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
     Returns:
         ``{"scenario", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``. A result holds
-        every metric as :func:`agents.evaluate.intervals.summary` has it; ``"trainings"``, how many there are, 0 for an
-        agent that was not trained; ``"interval"``, what the intervals are over, ``"episodes and trainings"`` or, of one
-        training or none, ``"episodes"``; ``"runs"``, the trainings' names; ``"per_episode"``, of every metric the
-        values of all episodes, run after run; ``"over_time"``, the coverage in equal parts of the episodes;
-        ``"inference_ms"``, milliseconds per scene and sub-step that the decisions took, in batches; ``"improvement"``,
-        the probability that the first agent covers more (with its interval), None for itself. That of a reference
-        has ``"reference"``, what it is. :func:`agents.provenance.provenance` says what made it all. Apart from that
-        and the time, the same arguments give the same.
+
+        - every metric, as returned by :func:`agents.evaluate.intervals.summary`;
+        - ``"trainings"``: number of trainings, 0 for an agent that was not trained;
+        - ``"interval"``: source of variation of the intervals, ``"episodes and trainings"``, or with at most one
+          training ``"episodes"``;
+        - ``"runs"``: names of the trainings;
+        - ``"per_episode"``: values of every metric for all episodes, run after run;
+        - ``"over_time"``: coverage in equal parts of the episodes;
+        - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
+        - ``"improvement"``: probability that the first agent covers more, with its interval; None for the first agent.
+
+        The result of a reference also holds ``"reference"``, its kind. ``"provenance"`` is that of
+        :func:`agents.provenance.provenance`. Except for it and the time, equal arguments give equal results.
 
     Raises:
         ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
-            name that were not trained, or a scene that has no references.
-        TypeError: something that is no agent.
+            name that were not trained, or a scenario that has no references.
+        TypeError: an entry of `agents` is not an agent.
     """
     scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
@@ -136,28 +141,28 @@ def evaluate_executors(
     goals_every: int = 1,
     progress: bool = True,
 ) -> dict[str, Any]:
-    """Run executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
+    """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
 
-    Of every episode ``reward`` is the mean over sensors and steps of HiT-MAC's executor reward, ``rotation`` the
-    share of (sensor, step) in which a sensor turned, ``coverage`` the share of targets seen.
+    The metrics of an episode are ``reward``, HiT-MAC's executor reward, mean over sensors and steps; ``rotation``, the
+    share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
 
     Args:
-        executors: what to compare, or one alone, each as :func:`agents.registry.load_executor` takes it; with names to
-            call them by, or without.
-        scenario: on which scene.
-        training_seeds: more, beside the executors' own, on which the evaluation must not be.
-        episodes: E; scene k has the seed ``seed + k``.
+        executors: one executor or several, each as accepted by :func:`agents.registry.load_executor`; a mapping gives
+            them names.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.
+        episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed.
-        max_episode_steps: of an episode.
+        max_episode_steps: steps of an episode.
         goals_every: steps between two choices of goals.
         progress: show a progress bar.
 
     Returns:
-        As :func:`evaluate`, with the metrics here.
+        The results in the form of :func:`evaluate`, with these metrics.
 
     Raises:
-        ValueError: no executor, two of one name, no episode, or seeds that were trained on.
-        TypeError: something that is no executor.
+        ValueError: no executor, two of one name, no episode, or seeds of a training.
+        TypeError: an object that is no executor.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     seeds = range(seed, seed + episodes)
@@ -220,12 +225,12 @@ def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) ->
 
 
 def _bar(total: int, unit: str, progress: bool) -> tqdm:
-    interval = 0.2 if sys.stdout.isatty() else 10.0  # a log needs no more
+    interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
     return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
 
 
 def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: Sequence[Agent]) -> dict[str, Any]:
-    """What is reported of an agent's batches of episodes, those of every run."""
+    """Return the result of an agent from its batches of episodes, those of every run."""
     result: dict[str, Any] = {}
     per_episode = {}
     for metric in METRICS:
@@ -244,7 +249,7 @@ def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: 
 
 
 def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
-    """The same of a reference."""
+    """Compute a reference; return its result."""
     with _bar(len(seeds), " episodes", progress) as bar:
         bar.set_description(f"reference: {name}", refresh=False)
         found = REFERENCES[name](scenario, seeds, max_episode_steps, bar.update)
@@ -265,15 +270,15 @@ def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: i
 
 
 def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-    """Write the evaluation, or several, as JSON, whole or not at all."""
+    """Write one or several evaluations as JSON, whole or not at all."""
     write_text(path, json.dumps(evaluation, indent=1) + "\n")
 
 
 def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int) -> None:
-    """Write tables and pictures of evaluations, by (n, m), into `folder`, which is made if need be.
+    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
 
-    ``evaluation.md``; of the first ``bars.png``, ``pareto.png`` and ``over_time.png``; of several sizes
-    ``heat_maps.png``, beside the released program's figures where all are of its scene.
+    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
+    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

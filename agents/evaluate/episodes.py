@@ -1,4 +1,4 @@
-"""An agent on whole episodes of a scene: what is recorded of them."""
+"""Whole episodes of an agent, and their metrics."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from envs.scenario import Scenario
 from envs.tasks import UNSEEN_PENALTY, CoverageTask
 
 MOMENTS = 101
-"""Into how many parts an episode is divided to show the coverage over time."""
+"""Number of parts of an episode, for the coverage over time."""
 
 
 class Record(NamedTuple):
-    """One agent on one batch of E episodes."""
+    """Results of one agent on one batch of E episodes."""
 
     metrics: dict[str, np.ndarray]
-    """Of every metric (E,), NaN where it has no value."""
+    """Values (E,) of every metric, NaN for no value."""
     over_time: np.ndarray
     """(E, parts) coverage in equal parts of the episodes."""
     seconds: float
-    """Spent on decisions."""
+    """Time of all decisions."""
 
 
 def play(
     agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, num_threads: int | None, bar: tqdm
 ) -> Record:
-    """One agent on one batch of episodes."""
+    """Run one agent on one batch of episodes; return their :class:`Record`."""
     scenes = len(seeds)
     task = CoverageTask(scenario, scenes, list(seeds), features=agent.features, num_threads=num_threads)
     live = task.simulator.state
@@ -71,6 +71,6 @@ def play(
 
 
 def parts(max_episode_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """To which part of an episode each sub-step (T,) belongs, and how many sub-steps each part (parts,) has."""
+    """Return the part of an episode that each sub-step (T,) belongs to, and the lengths of the parts (parts,)."""
     part = np.arange(max_episode_steps) * min(MOMENTS, max_episode_steps) // max_episode_steps
     return part, np.bincount(part)

@@ -1,8 +1,8 @@
-"""A comparison of agents at a glance: bars, coverage against turning, the course of an episode, other sizes.
+"""Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes.
 
-Every function takes evaluations as :func:`agents.evaluate.evaluate` gives them, and writes one PNG. A reference (an
-entry with ``"reference"``: what is reached with more knowledge than an agent has) is grey, and named with what it is.
-An agent of one training seed is named so, since its intervals are over episodes only.
+Every function takes evaluations in the form of :func:`agents.evaluate.evaluate`, and writes one PNG. A reference (an
+entry with ``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The
+label of an agent with one training seed says so, since its intervals are over episodes only.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _PANELS = {
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw a bar for every agent, best coverage first, with a panel for each of four metrics.
 
-    They are coverage, decision reward, rotation and least covered, as far as the evaluation has them. Whiskers are
-    95 % intervals; references are hatched.
+    The metrics are coverage, decision reward, rotation and least covered; missing ones are left out. Whiskers are 95 %
+    intervals. References are hatched.
 
     Args:
-        path: the picture's file.
-        evaluation: of one or more agents.
+        path: file of the figure.
+        evaluation: evaluation of one or more agents.
 
     Raises:
-        ValueError: none of the metrics is there.
+        ValueError: the evaluation has none of the metrics.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
@@ -79,7 +79,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         axis.locator_params(axis="x", nbins=4)
         left, right = axis.get_xlim()
         ticks = [tick for tick in axis.get_xticks() if left <= tick < right - 0.1 * width]
-        axis.set_xticks(ticks)  # without one whose number would meet the next panel's
+        axis.set_xticks(ticks)  # without labels that would overlap those of the next panel
         plain_axis(axis, "x", keep=("left",))
         axis.tick_params(axis="y", length=0)
     _title(figure, evaluation, f"whiskers: 95 % intervals{one_seed(agents)}")
@@ -89,13 +89,13 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
 def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw coverage against rotation, with both 95 % intervals of every agent and the Pareto front.
 
-    The front joins the agents that no other beats: none covers as much or more with as little turning or less,
-    but for an equal. The beaten are fainter. What has no rotation is a dashed line at its coverage; a reference
-    that has one is a hollow diamond and takes no part in the front.
+    The front joins the agents that no other agent dominates, by at least the same coverage with at most the same
+    rotation, and a difference in one of them. Dominated agents are fainter. A result without rotation is a dashed line
+    at its coverage. A reference with rotation is a hollow diamond and not part of the front.
 
     Args:
-        path: the picture's file.
-        evaluation: of one or more agents.
+        path: file of the figure.
+        evaluation: evaluation of one or more agents.
 
     Raises:
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
@@ -126,12 +126,12 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     axis.margins(x=0.08, y=0.1)
     axis.autoscale_view()
     left, right = axis.get_xlim()
-    axis.set_xlim(max(left, -0.03 * right), right)  # no wide strip of less than no turning
+    axis.set_xlim(max(left, -0.03 * right), right)  # no wide strip of negative rotation
     right = axis.get_xlim()[1]
     steps = np.array([(points[name][0].mean, points[name][1].mean) for name in front]).reshape(-1, 2)
     stairs = np.concatenate((steps, [(right, steps[-1, 1])])) if len(steps) else steps
     axis.step(*stairs.T, where="post", color=INK, lw=1.1, alpha=0.5, zorder=2)
-    axis.set_xlabel("rotation: share of sensors that turn, on average (less is better)")
+    axis.set_xlabel("rotation: mean share of sensors that turn (less is better)")
     axis.set_ylabel("coverage")
     plain_axis(axis, "both")
     _title(figure, evaluation, f"crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front")
@@ -141,12 +141,12 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
 
 
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: int) -> None:
-    """Draw the coverage in the course of an episode, a line for each agent; references are dashed.
+    """Draw the coverage over the time of an episode, a line for each agent; references are dashed.
 
     Args:
-        path: the picture's file.
-        evaluation: of agents with ``over_time``; those without are left out.
-        sub_steps: length of an episode.
+        path: file of the figure.
+        evaluation: evaluation of agents with ``over_time``; agents without are left out.
+        sub_steps: length of an episode, sub-steps.
 
     Raises:
         ValueError: no agent has ``over_time``.
@@ -156,7 +156,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
     lines = {name: line for name, line in lines.items() if not np.isnan(line).all()}
     if not lines:
-        raise ValueError("no agent has its coverage over_time")
+        raise ValueError("no agent has over_time")
     figure = new_figure((10, 5.2))
     axis = figure.subplots()
     ends = {}
@@ -177,10 +177,10 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     axis.set_xlabel("sub-step")
     axis.set_ylabel("coverage")
     plain_axis(axis, "both")
-    _title(figure, evaluation, "in the course of an episode")
+    _title(figure, evaluation, "coverage over time")
     figure.draw_without_rendering()
     pixels = axis.transData.transform([(0, level) for _, level in ends.values()])[:, 1]
-    apart = spread(pixels, 13 * figure.dpi / 72)  # a line of the labels
+    apart = spread(pixels, 13 * figure.dpi / 72)  # height of a label
     levels = axis.transData.inverted().transform(np.stack((pixels, apart), -1))[:, 1]
     for (name, end), level in zip(ends.items(), levels, strict=True):
         axis.annotate(
@@ -201,12 +201,12 @@ def save_heat_maps(
     evaluations: Mapping[tuple[int, int], Mapping[str, Any]],
     reference: Mapping[tuple[int, int], float] | None = None,
 ) -> None:
-    """Draw for every agent its mean decision reward on scenes of n sensors (rows) and m targets (columns).
+    """Draw for every agent a heat map of its mean decision reward over n sensors (rows) and m targets (columns).
 
     Args:
-        path: the picture's file.
-        evaluations: by (n, m), of the same agents or of some; a cell without a value stays blank.
-        reference: by (n, m), what the reward is compared with: the difference stands in brackets.
+        path: file of the figure.
+        evaluations: evaluations by (n, m), each of all or some of the agents; a cell without a value is blank.
+        reference: rewards by (n, m) to compare with; the difference is in brackets.
 
     Raises:
         ValueError: no agent has a decision reward.
@@ -263,7 +263,7 @@ def save_heat_maps(
     figure.supxlabel("targets", fontsize=9)
     figure.supylabel("sensors", fontsize=9)
     figure.suptitle(
-        "decision reward" + (", and the difference to the reference" if reference else ""),
+        "decision reward" + (" (difference to the reference)" if reference else ""),
         fontsize=10,
         x=0.01,
         ha="left",
@@ -276,7 +276,7 @@ def save_heat_maps(
 
 
 def _value(result: Mapping[str, Any], metric: str) -> Value | None:
-    """The metric; None where the agent has no value of it. Without an interval both its ends are the mean."""
+    """Return a metric of an agent, None without a value; without an interval both its ends are the mean."""
     entry = result.get(metric)
     if entry is None or entry["mean"] is None:
         return None
@@ -292,7 +292,7 @@ def _title(figure: Figure, evaluation: Mapping[str, Any], legend: str) -> None:
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Of points (rotation, coverage), the names of those that no other beats, from the least turning up."""
+    """Return the names of the points (rotation, coverage) that no other dominates, by rising rotation."""
 
     def beaten(x: float, y: float) -> bool:
         return any(a <= x and b >= y and (a, b) != (x, y) for a, b in points.values())

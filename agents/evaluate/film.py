@@ -1,4 +1,4 @@
-"""Film of an episode, and the figures of the released program."""
+"""Film of an episode, and the rewards of the released program."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _RELEASED = {
 
 
 def released_reward(scenario: str) -> dict[tuple[int, int], float] | None:
-    """What the released HiT-MAC program reaches on its own scene, by (n, m); None for another scene.
+    """Return the mean decision rewards of the released HiT-MAC program, by (n, m); None for a scene other than its own.
 
-    Mean decision rewards, measured on its own environment with its own weights: 200 episodes at 4 x 5, 60 elsewhere.
+    They were measured in its own environment with its own weights: 200 episodes at 4 x 5, 60 at other sizes.
     """
     return _RELEASED if re.fullmatch(r"hit-mac(-\d+x\d+)?", scenario) else None
 
@@ -39,16 +39,16 @@ def save_film(
     every: int = 5,
     size: int = 400,
 ) -> None:
-    """Film one episode as an animated GIF, a picture every so many sub-steps; lines show what a coordinator assigns.
+    """Film one episode as an animated GIF, with a frame every `every` sub-steps and assignments as lines.
 
     Args:
-        path: the film's file.
-        agent: who turns the sensors, as :func:`agents.registry.load_agent` takes it.
-        scenario: on which scene.
-        seed: of the episode.
-        sub_steps: length of the episode.
-        every: sub-steps between two pictures.
-        size: height and width, pixels.
+        path: file of the film; its name must end in .gif.
+        agent: the agent, as accepted by :func:`agents.registry.load_agent`.
+        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        seed: seed of the episode.
+        sub_steps: length of the episode, sub-steps; default 1010.
+        every: sub-steps between two frames; default 5.
+        size: height and width, pixels; default 400.
 
     Raises:
         ValueError: `path` does not end in .gif.

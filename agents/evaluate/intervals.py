@@ -1,11 +1,11 @@
-"""How sure a comparison is: means, interquartile means, the probability of improvement, with 95 % intervals.
+"""Statistics of a comparison: means, interquartile means, probability of improvement, with 95 % intervals.
 
-Scores are (S, E): S runs of training (one for an agent that does not learn), all on the same E episodes. NaN says
-that there is no value, and is left out.
+Scores are (S, E): S training runs (one for an agent that does not learn), all on the same E episodes. NaN marks a
+missing value, which is left out.
 
-The points are those of Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical Precipice"
-(NeurIPS 2021), whose tasks are the episodes here. The intervals are not their bootstrap, which is too short for few
-runs: runs and episodes are both taken as samples, whose variances add up (Searle, Casella, McCulloch, "Variance
+The point estimates are those of Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical
+Precipice" (NeurIPS 2021), whose tasks are the episodes here. The intervals are not their bootstrap, which is too short
+for few runs. Runs and episodes are both samples, whose variances add up (Searle, Casella, McCulloch, "Variance
 Components", 1992, chapter 4)::
 
     score[s, e] = mean + run[s] + episode[e] + rest[s, e]
@@ -13,8 +13,9 @@ Components", 1992, chapter 4)::
     interval = mean -+ t * sqrt(variance),   t = (v_runs t[S - 1] + v_episodes t[E - 1]) / (v_runs + v_episodes)
 
 with the quantiles t of Student's distribution, weighted as by Cochran ("Approximate significance levels of the
-Behrens-Fisher test", Biometrics 1964). So two runs that differ give a very wide interval, as they should: their spread
-says little about that of others. An interval of one run is over episodes only; it says nothing of other trainings.
+Behrens-Fisher test", Biometrics 1964). Two runs that differ therefore give a very wide interval, since their spread is
+little evidence of the spread of others. The interval of one run is over episodes only, and says nothing about other
+trainings.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ import numpy as np
 
 
 def interquartile_mean(scores: np.ndarray, axis: int | tuple[int, ...] | None = None) -> np.ndarray:
-    """The mean of the middle half.
+    """Return the interquartile mean, the mean of the middle half of the values.
 
-    Of k values, floor(k / 4) are dropped at either end, as a mean trimmed by 25 % on both sides does; fewer than
-    four are all kept.
+    Of k values, floor(k / 4) are dropped at either end, as in a mean trimmed by 25 % on both sides. Fewer than four
+    values are all kept.
 
     Args:
-        scores: of any shape; NaN is left out, so k may differ along the axes that remain.
-        axis: which axes the mean is over; None: all of them.
+        scores: array of any shape; NaN is left out, so k may differ along the remaining axes.
+        axis: axes of the mean; None: all axes.
 
     Returns:
-        The shape of the scores without these axes; NaN where no value is known.
+        Array of the shape of the scores without these axes; NaN without any value.
     """
     scores = np.asarray(scores, np.float64)
     axes = tuple(range(scores.ndim)) if axis is None else tuple(np.atleast_1d(axis))
@@ -52,24 +53,24 @@ def interquartile_mean(scores: np.ndarray, axis: int | tuple[int, ...] | None = 
 
 
 def summary(scores: np.ndarray) -> dict[str, Any]:
-    """What a metric comes to, with 95 % intervals for chance in both the training and the episodes.
+    """Summarise a metric, with 95 % intervals over both trainings and episodes.
 
-    Runs and episodes without any value are left out. The interval of the interquartile mean is that of a mean of its
-    influence function (Huber, "Robust Statistics", 1981, section 3.3): of the scores, with those outside the middle
-    half moved to its ends. Single values that are missing are taken to be what their run and episode let expect.
+    Runs and episodes without any value are left out. The interval of the interquartile mean is that of the mean of its
+    influence function (Huber, "Robust Statistics", 1981, section 3.3): the mean of the scores, with those outside the
+    middle half moved to its ends. A single missing value is replaced by the value expected from its run and episode.
 
-    In simulations with normal spreads, that of runs 0 to 0.75 times that of episodes, and 2 to 10 runs on 50 or 200
-    episodes, both intervals contain the truth in 93 to 98.5 % of cases if an episode is as hard for one run as for
-    another, and in 92 to 99.7 % if that is chance in part or in whole: least often for two runs that differ much, most
-    often for two that do not. The interval of one run is about this run, over all episodes there could be.
+    The coverage of both intervals was simulated with normal spreads, that of runs 0 to 0.75 times that of episodes, and
+    2 to 10 runs on 50 or 200 episodes. They contain the truth in 93 to 98.5 % of cases if an episode is equally hard
+    for all runs, and in 92 to 99.7 % if its difficulty for a run is partly or wholly random: least often for two runs
+    that differ much, most often for two that do not. The interval of one run is over all possible episodes of this run.
 
     Args:
         scores: (S, E).
 
     Returns:
-        ``mean``, ``std`` (of all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
-        (:func:`interquartile_mean`) and ``iqm_ci95``: floats. All are None where no value is known, and the intervals
-        where it is of one episode.
+        ``mean``, ``std`` (over all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
+        (:func:`interquartile_mean`) and ``iqm_ci95``, all floats. All are None without any value. The intervals are
+        None with values of only one episode.
 
     Raises:
         ValueError: other shapes, or infinite values.
@@ -95,24 +96,24 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
 def probability_of_improvement(
     x: np.ndarray, y: np.ndarray
 ) -> tuple[float, float, float] | tuple[float, None, None] | tuple[None, None, None]:
-    """How likely a run of X is to do better than one of Y: the mean over episodes of P(X > Y) + P(X = Y) / 2.
+    """Estimate the probability that a run of X beats a run of Y, the mean over episodes of P(X > Y) + P(X = Y) / 2.
 
-    P is over all pairs of a run of X and one of Y, of which both have a value. The interval is that of Wilson
-    ("Probable inference", JASA 1927) for as many trials as would have the same variance; this one is estimated as in
-    :func:`summary`, from the runs of X, those of Y and the episodes. It stays within 0 to 1.
+    P is over all pairs of a run of X and a run of Y that both have a value. The interval, within 0 to 1, is that of
+    Wilson ("Probable inference", JASA 1927) for the number of trials that would have the same variance. The variance is
+    estimated as in :func:`summary`, from the runs of X, the runs of Y and the episodes.
 
-    In simulations as there it contains the truth in 93 % of cases or more where runs differ at most half as much as
-    one run's scores do in what the episode does not explain. Where they differ more, it can be much too short (57 %
-    at worst) if few runs win almost every comparison: they show nothing of rarer runs that lose. If one agent is
-    better in all comparisons, the interval is over episodes only.
+    In the simulations of :func:`summary` the interval contains the truth in 93 % of cases or more, where runs differ at
+    most half as much as one run's scores in the part that the episode does not explain. Where runs differ more, it can
+    be much too short (57 % at worst) if few runs win almost every comparison: they are no evidence of rarer runs that
+    lose. If one agent is better in all comparisons, the interval is over episodes only.
 
     Args:
         x: (S, E).
         y: (T, E), on the same episodes.
 
     Returns:
-        The probability and its 95 % interval, low and high; thrice None if no episode has a pair, and no interval if
-        one has.
+        The probability and the ends of its 95 % interval, low and high. All three are None if no episode has a pair,
+        and the ends are None if only one episode has.
 
     Raises:
         ValueError: other shapes, different numbers of episodes, or infinite values.
@@ -140,7 +141,7 @@ def probability_of_improvement(
 
 
 def _half_widths(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Half the widths (...) of the intervals of mean and interquartile mean, for scores (..., S, E) without NaN."""
+    """Return half the widths (...) of the intervals of mean and interquartile mean of scores (..., S, E), no NaN."""
     number = math.prod(scores.shape[-2:])
     drop = number // 4
     ordered = np.sort(scores.reshape(*scores.shape[:-2], number), -1)
@@ -151,12 +152,12 @@ def _half_widths(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The variance (...) of the mean over the last `crossed` axes, and how many of its roots the interval reaches.
+    """Return the variance (...) of the mean over the last `crossed` axes, and the quantile t of its interval.
 
-    The levels of each of these axes are a sample; one level shows no variance. Of v[u], the variance of the mean that
-    is seen along the axes u, where the effects of u are what the marginal means along u have beyond those along fewer,
-    the variance is the sum over single axes, less that over pairs, plus that over threes. It is at least the largest
-    of a single one, since an estimate may be too small by chance.
+    The levels of each of these axes are a sample; a single level shows no variance. Let v[u] be the variance of the
+    mean that the effects of the axes u show, where these effects are the marginal means along u without those along
+    fewer axes. The variance is the sum of v over single axes, less that over pairs, plus that over triples. It is at
+    least the largest v of a single axis, since an estimate may be too small by chance.
     """
     axes = [axis for axis in range(-crossed, 0) if values.shape[axis] > 1]
     all_axes = set(range(-crossed, 0))
@@ -180,7 +181,7 @@ def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filled(values: np.ndarray) -> np.ndarray:
-    """The values, those that are NaN as the others along each axis let expect: the sum of their effects."""
+    """Replace NaN by the value expected from the other values along each axis, the sum of the effects."""
     if not np.isnan(values).any():
         return values
     expected = np.full(values.shape, middle := np.nanmean(values))
@@ -192,7 +193,7 @@ def _filled(values: np.ndarray) -> np.ndarray:
 
 @functools.cache
 def _student(freedom: int) -> float:
-    """How many standard deviations hold the middle 95 % of Student's distribution; x = sqrt(freedom) tan(angle)."""
+    """Return the 97.5 % quantile of Student's distribution, integrated with x = sqrt(freedom) tan(angle)."""
     angle = np.linspace(0, math.pi / 2, 200_001)
     density = np.cos(angle) ** (freedom - 1)
     mass = np.concatenate(([0.0], np.cumsum(density[1:] + density[:-1])))
@@ -200,7 +201,7 @@ def _student(freedom: int) -> float:
 
 
 def _ratio(total: np.ndarray, number: np.ndarray) -> np.ndarray:
-    """Total / number, NaN where there are none."""
+    """Return total / number, NaN where the number is 0."""
     return np.divide(total, number, out=np.full(np.shape(total), np.nan), where=number > 0)
 
 

@@ -1,4 +1,4 @@
-"""Where the names in a picture go: beside what they name, and over as little else as can be."""
+"""Placement of labels in a figure, next to their points and with the least overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Value(NamedTuple):
-    """A metric of an agent: its mean and the ends of its 95 % interval."""
+    """Mean of a metric and the ends of its 95 % interval."""
 
     mean: float
     low: float
@@ -29,17 +29,17 @@ def name_points(
     levels: Mapping[str, float],
     stairs: np.ndarray,
 ) -> None:
-    """Write each label (text, colour) beside its point or on its level, where it covers least of all there is."""
-    figure.draw_without_rendering()  # which settles where the axis lies, and so what covers what
+    """Write each label (text, colour) next to its point or level, where it overlaps least with everything drawn."""
+    figure.draw_without_rendering()  # fixes the position of the axis, and with it all overlaps
     frame = axis.bbox
-    taken: list[np.ndarray] = []  # boxes of what is there: left, bottom, right, top; pixels
+    taken: list[np.ndarray] = []  # boxes of drawn objects: left, bottom, right, top; pixels
 
     def take(start: tuple[float, float], end: tuple[float, float], margin: float = 3) -> None:
         corners = axis.transData.transform([start, end])
         taken.append(np.concatenate((corners.min(0) - margin, corners.max(0) + margin)))
 
     def write(name: str, anchors: np.ndarray, sides: np.ndarray, gaps: np.ndarray) -> None:
-        """Anchors, sides and gaps (k, 2) of the places to choose from, the best first."""
+        """Write a label at the best of k places, given by anchors, sides and gaps (k, 2), the preferred first."""
         words, colour = labels[name]
         text = axis.text(0, 0, words, color=colour, fontsize=9.5, zorder=4, ha="center", va="center", transform=None)
         half = np.array(text.get_window_extent().size) / 2
@@ -73,9 +73,10 @@ def name_points(
 
 
 def spread(wanted: np.ndarray, gap: float) -> np.ndarray:
-    """(k,) places at least a gap apart, in the order of those wanted, with the least squared displacement.
+    """Return positions (k,) at least a gap apart, in the order of the wanted ones, with least squared displacement.
 
-    With i gaps taken off the i-th, the places need only not fall, so neighbours that do are pooled to their mean.
+    Less i gaps for the i-th, the positions need only be non-decreasing, so neighbours that decrease are pooled to their
+    mean.
     """
     order = np.argsort(wanted, kind="stable")
     pools: list[list[float]] = []  # sum, number

@@ -1,4 +1,4 @@
-"""The search for what sensors can cover at most, compiled; sets of targets are the bits of 64-bit words."""
+"""Compiled searches for the highest coverage of sensors. Sets of targets are bits of 64-bit words."""
 
 import math
 
@@ -11,7 +11,7 @@ from envs.kernels.physics import LEFT, RIGHT, STAY
 
 @inlined
 def _size(members):
-    """How many bits of a uint64 are set."""
+    """Return the number of bits of a uint64 that are set."""
     members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
     members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
     members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
@@ -20,7 +20,7 @@ def _size(members):
 
 @compiled
 def _windows(bearing, view, windows):
-    """Write the sets of targets, as bits, that a view can hold and no earlier one holds; give their number."""
+    """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
     found = 0
     for first in range(bearing.shape[0]):
         members = np.uint64(0)
@@ -39,15 +39,15 @@ def _windows(bearing, view, windows):
 
 @kernel(parallel=True)
 def cover_freely(bearing, view, covered):
-    """Write how many targets (E, T) can be covered at most, for `bearing` (E, T, n, m) and views (n,), degrees.
+    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
 
-    From sensor to sensor it keeps all unions of sets that can be had.
+    The search goes from sensor to sensor and keeps all possible unions of sets.
     """
     m = bearing.shape[3]
     for e in prange(bearing.shape[0]):
         windows = np.empty(m, np.uint64)
         unions = np.zeros((2, 1 << m), np.uint64)
-        met = np.zeros(1 << m, np.int64)  # when a union was met last
+        met = np.zeros(1 << m, np.int64)  # last search step in which a union was found
         now = 0
         for t in range(bearing.shape[1]):
             unions[0, 0] = 0
@@ -73,7 +73,7 @@ def cover_freely(bearing, view, covered):
 
 @kernel(nogil=True)
 def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
-    """Write which targets, as bits, each sensor sees from each heading at each time, into `sees` (n, T, K, words)."""
+    """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
     sees[:] = 0
     for i in range(sees.shape[0]):
         for t in range(sees.shape[1]):
@@ -91,7 +91,7 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
 
 @compiled
 def _follow(sees, count, turns, seen):
-    """Write what a sensor sees at each time, (T, words), when it makes these turns (T,)."""
+    """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,)."""
     k = 0
     for t in range(turns.shape[0]):
         k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
@@ -100,9 +100,9 @@ def _follow(sees, count, turns, seen):
 
 @compiled
 def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice, turns):
-    """Write the best turns (T,) of one sensor, given what the others see; of equals those with the fewest turns.
+    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
 
-    `value` (K,) is what can still be had from a heading after a sub-step, `ahead` (K,) likewise before it looks.
+    `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
     """
     value[:] = 0.0
     for t in range(sees.shape[0] - 1, -1, -1):
@@ -128,9 +128,9 @@ def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice,
 
 @kernel(parallel=True)
 def ascend(sees, working, worth, cost, count, order, turns, value):
-    """Improve the turns (R, n, T) of R starts, one sensor's after the other's, until nothing improves.
+    """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
 
-    Write into `value` (R,) what they are worth: `worth` (T,) for every target covered, less `cost` for every turn.
+    Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
     """
     n, times, headings, words = sees.shape
     for r in prange(turns.shape[0]):

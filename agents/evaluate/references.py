@@ -1,8 +1,8 @@
-"""References for what could be reached at most: solutions that know more than an agent may.
+"""References for the highest possible coverage: solutions that know more than an agent may.
 
-What an agent may miss has two causes: it does not know where the targets will go, and its sensors turn slowly. Free
-turning takes both away, and is an upper bound. The clairvoyant takes only the first away. Its optimum would be the
-tighter upper bound, and what is computed is a lower estimate of that optimum.
+An agent misses targets for two reasons: it does not know where they will go, and its sensors turn slowly. Free turning
+removes both limits, and is an upper bound. The clairvoyant removes only the first limit. Its optimum would be a tighter
+upper bound; the clairvoyant estimate is a lower estimate of that optimum.
 """
 
 from __future__ import annotations
@@ -19,52 +19,52 @@ from envs.scenario import Scenario, load_scenario
 from envs.simulator import Simulator, positive
 from envs.tasks import check_cost
 
-_MOST_IN_A_TABLE = 16  # targets; for more, a table of all sets of them is slower than integer programming
-_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # what is recorded before it looks for the best
-_TIE = 1e-7  # what a turn costs at the least, in units of coverage: too little to change more than ties
-_PACE = 20  # sub-steps for which a sensor does the same at a random start: long enough to get somewhere
+_MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
+_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # limits of the recording that is solved at once
+_TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
+_PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
 
 
 class Reference(NamedTuple):
-    """What a reference reaches in E episodes of T sub-steps."""
+    """Coverage and rotation of a reference in E episodes of T sub-steps."""
 
-    coverage: np.ndarray  # (E,) share of the targets present that are covered, mean over the sub-steps
-    rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN where that has no meaning
+    coverage: np.ndarray  # (E,) share of the present targets that are covered, mean over the sub-steps
+    rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN if undefined
     sub_step_coverage: np.ndarray  # (T,) coverage at every sub-step, mean over the episodes
 
 
 Progress = Callable[[int], object]
-"""Is told how many more episodes are done."""
+"""Callback with the number of further episodes that are done."""
 
 
 class _Record(NamedTuple):
-    """What happens in E episodes of T sub-steps whatever the sensors do."""
+    """Events of E episodes of T sub-steps that do not depend on the actions."""
 
-    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target if it faced it
-    present: np.ndarray  # (E, T) how many targets
+    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
+    present: np.ndarray  # (E, T) number of present targets
     working: np.ndarray  # (E, T, n) bool
-    heading: np.ndarray  # (E, n) degrees, at the start
+    heading: np.ndarray  # (E, n) degrees, initial headings
     num_sensors: np.ndarray  # (E,)
 
 
 def free_turning_bound(
     scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
 ) -> Reference:
-    """The most that sensors could cover if they turned at once, to any heading; no agent covers more at any sub-step.
+    """Compute the highest coverage of sensors that turn to any heading at once, an upper bound at every sub-step.
 
-    Exact: of the sets of targets that a view can hold, the largest begin at the bearing of one of them. It has no
-    rotation.
+    The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
+    their targets. The bound has no rotation.
 
     Args:
         scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
         seeds: episode k is that of the scene with the seed ``seeds[k]``.
-        sub_steps: T, of an episode.
-        progress: called whenever episodes are done, with how many.
+        sub_steps: T, length of an episode; 1 or more.
+        progress: called with the number of further episodes that are done.
 
     Raises:
-        ValueError: targets that evade or lenses that zoom, for which it is no bound; no seed, or none that is one; no
+        ValueError: targets that evade or lenses that zoom, for which this is no bound; no seed, or an invalid one; no
             sub-step.
-        ModuleNotFoundError: more than 16 targets, and scipy is missing.
+        ModuleNotFoundError: the scenario has more than 16 targets, and scipy is missing.
     """
     scenario = load_scenario(scenario)
     if scenario.num_targets > _MOST_IN_A_TABLE:
@@ -93,22 +93,22 @@ def clairvoyant_estimate(
     seed: int = 0,
     turn_cost: float = 0.0,
 ) -> Reference:
-    """A lower estimate of the most that sensors could cover if they knew the whole future and turned as they can.
+    """Compute a lower estimate of the highest coverage of sensors that know the whole future and turn as usual.
 
-    Sensor by sensor takes its best sequence of turns, given what the others cover, by dynamic programming over its
-    headings; again and again, until none finds a better one. This is coordinate ascent from random starts, of which the
-    best counts. What it gives can be reached, turn by turn. It is no bound, since the ascent may end below the optimum:
-    in rare episodes an agent may cover more. Of equally good sequences the one with the fewest turns is taken. It
-    takes longer where 360 degrees are not a whole number of turns.
+    Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
+    programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
+    starts, of which the best counts. The turns that it finds reach its coverage. It is not a bound, since the ascent
+    may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
+    The computation takes longer where 360 degrees are not a whole number of turns.
 
     Args:
         scenario: see :func:`free_turning_bound`.
-        seeds: likewise.
-        sub_steps: likewise.
-        progress: likewise.
-        restarts: random starts; 1 or more. Time and, slowly, coverage grow with them.
-        seed: of the random starts, together with that of the episode.
-        turn_cost: what it costs if all sensors turn in a sub-step, in units of coverage; 0 or more.
+        seeds: see :func:`free_turning_bound`.
+        sub_steps: see :func:`free_turning_bound`.
+        progress: see :func:`free_turning_bound`.
+        restarts: number of random starts; 1 or more; default 8. Time and, slowly, coverage grow with it.
+        seed: seed of the random starts, together with that of the episode.
+        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more.
 
     Raises:
         ValueError: see :func:`free_turning_bound`; an option out of its range.
@@ -127,11 +127,11 @@ REFERENCES: dict[str, Callable[..., Reference]] = {
     "free turning": free_turning_bound,
     "clairvoyant": clairvoyant_estimate,
 }
-"""The references, by name; each takes the scenario, the seeds, the sub-steps and whom to tell of the progress."""
+"""References by name, functions of the scenario, the seeds, the sub-steps and a progress callback."""
 
 KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate"}
-"""What each is of the best that could be reached: no agent covers more than an upper bound in any episode; a lower
-estimate of the clairvoyant optimum can be reached, and in rare episodes an agent may cover more."""
+"""Kinds of the references: no agent covers more than an upper bound in any episode; a lower estimate of the clairvoyant
+optimum can be reached, and in rare episodes an agent may cover more."""
 
 
 def _solved(
@@ -141,11 +141,11 @@ def _solved(
     sub_steps: int,
     progress: Progress | None,
 ) -> Reference:
-    """Record some episodes at a time and `solve` them: coverage (E, T) and rotation (E,)."""
+    """Record and `solve` a few episodes at a time; `solve` returns coverage (E, T) and rotation (E,)."""
     sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
-        raise ValueError(f"scenario {scenario.name!r}: {what} with what the sensors do, so that it has no references")
+        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no references")
     if not seeds:
         raise ValueError("seeds is empty; give one for every episode")
     at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
@@ -161,14 +161,14 @@ def _solved(
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
-    """Run the episodes, with sensors that never turn."""
+    """Run the episodes with sensors that never turn; return their record."""
     simulator = Simulator(scenario, len(seeds), seeds)
     state, (n, m) = simulator.state, (scenario.num_sensors, scenario.num_targets)
     shape = len(seeds), sub_steps
     record = _Record(
         np.empty((*shape, n, m)), np.empty(shape), np.empty((*shape, n), bool), state.heading.copy(), state.num_sensors
     )
-    state.cos_half_view[:] = -2.0  # below every cosine there is: all look all round, so that obstacles and range decide
+    state.cos_half_view[:] = -2.0  # below every cosine: all views are all round, so only obstacles and range decide
     for t in range(sub_steps):
         simulator.step(np.zeros((len(seeds), n), np.int64))
         offset = state.target_position[:, None] - state.sensor_position[:, :, None]  # (E, n, m, 2)
@@ -180,7 +180,7 @@ def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record
 
 
 def _views(scenario: Scenario) -> np.ndarray:
-    """The fields of view (n,), degrees; infinite where it is all round, since that sees also what is exactly behind."""
+    """Return the fields of view (n,), degrees; infinite if all round, since such a view includes the point behind."""
     view = scenario.of_each_sensor("field_of_view")
     return np.where(view < 360, view, np.inf)
 
@@ -188,7 +188,7 @@ def _views(scenario: Scenario) -> np.ndarray:
 def _foreseen_turns(
     scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, seed: int, turn_cost: float
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The best turns found (E, T, n), and what they are worth (E,): see :func:`clairvoyant_estimate`."""
+    """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
     half_view, turn = _views(scenario) / 2, scenario.of_each_sensor("turn")
     count = np.array([_different_headings(one, sub_steps) for one in turn])
@@ -197,7 +197,7 @@ def _foreseen_turns(
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
         worth = (record.present[e] > 0) / np.maximum(record.present[e], 1)
-        # An episode's starts are its own, whatever others it is solved with.
+        # The starts of an episode do not depend on the episodes solved with it.
         generator = np.random.default_rng([seed, seeds[e]])
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
@@ -209,14 +209,14 @@ def _foreseen_turns(
 
 
 def _different_headings(turn: float, sub_steps: int) -> int:
-    """After how many turns a sensor faces where it began: at most as many as it could visit, to both sides."""
+    """Return the number of different headings of a sensor, at most those within reach on both sides."""
     turned = np.arange(1, 2 * sub_steps + 1) * turn
     back = np.flatnonzero(np.abs((turned + 180) % 360 - 180) < 1e-9)
     return int(back[0]) + 1 if len(back) else 2 * sub_steps + 1
 
 
 def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Coverage (E, T) and rotation (E,) when the sensors of the episodes make these turns (E, T, n)."""
+    """Return coverage (E, T) and rotation (E,) of episodes in which the sensors make the turns (E, T, n)."""
     simulator = Simulator(scenario, len(seeds), seeds)
     coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
     for t in range(turns.shape[1]):
@@ -226,10 +226,10 @@ def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> tupl
 
 
 def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
-    """The most targets that sensors with these views (n,) cover at once, targets at `bearing` (n, m); any number."""
+    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
     options = []
     for towards, opening in zip(bearing, view, strict=True):
-        # A view that holds a set holds it also if it begins (almost) at the first of the set, counter-clockwise.
+        # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
         sets = (towards - towards[:, None]) % 360 < opening  # (m, m); NaN is nowhere
         sets = sets[np.argsort(-sets.sum(-1), kind="stable")]
         sets = sets[undominated(sets)]

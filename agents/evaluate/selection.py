@@ -1,4 +1,4 @@
-"""What the command line of the evaluation names: agents and scenarios."""
+"""Agents and scenarios from the evaluation's command line."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from envs.scenario import Scenario, load_scenario
 
 
 def scenarios(names: str, sizes: str) -> list[Scenario]:
-    """The scenarios that `names` names, each in all of the `sizes` (or in its own)."""
+    """Load the comma-separated scenarios `names`, each in all `sizes`, or without any in its own size."""
     chosen = []
     for name in names.split(","):
         scenario = load_scenario(name)
         for size in sizes.split(",") if sizes else [""]:
             numbers = size.split("x")
             if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
-                raise ValueError(f"sizes has {size!r}; it must be like 4x5: sensors x targets")
+                raise ValueError(f"sizes has {size!r}; it must have the form 4x5: sensors x targets")
             chosen.append(
                 scenario.replace(
                     name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
@@ -26,18 +26,20 @@ def scenarios(names: str, sizes: str) -> list[Scenario]:
             )
     given = [name_and_size(scenario) for scenario in chosen]
     if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError("two scenarios are {} with {} sensors and {} targets; give each its own name".format(*twice))
+        raise ValueError(
+            "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
+        )
     return chosen
 
 
 def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
-    """A scenario's name without its size, fit for a folder, then n and m."""
+    """Return a scenario's name without its size, as a valid folder name, then n and m."""
     name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
     return name or "scene", scenario.num_sensors, scenario.num_targets
 
 
 def named_agents(names: str, scenario: Scenario) -> list[Agent]:
-    """The agents of the command line; those of a group have its name."""
+    """Load the comma-separated agents `names`; the agents of a group have the group's name."""
     agents, given = [], set()
     for name in filter(None, names.split(",")):
         group, _, members = name.rpartition("=")

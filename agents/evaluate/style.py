@@ -1,6 +1,7 @@
-"""How pictures of results look: the same colours, names, frame and file format in all of them.
+"""Common style of the figures of results: colours, labels, axes, file format.
 
-An agent without learning has a colour of its own, any other that of its place among the others; references are grey.
+Every scripted agent has a fixed colour. The colour of any other agent follows from its position among the others.
+References are grey.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ _LONGEST = 26  # characters of a name
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Make an empty figure, inches wide and high, or raise ModuleNotFoundError that names the extra to install."""
+    """Make an empty figure of a size in inches; raise ModuleNotFoundError that names the extra to install."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -40,14 +41,14 @@ def new_figure(size: tuple[float, float]) -> Figure:
 
 
 def write_figure(path: str | Path, figure: Figure) -> None:
-    """Write a figure as PNG; `path` must end so."""
+    """Write a figure as PNG; raise ValueError if `path` does not end in .png."""
     check_ending("path", path, ".png")
     with whole_file(path) as temporary:
         figure.savefig(temporary, format="png")
 
 
 def is_reference(result: Mapping[str, Any]) -> bool:
-    """Whether a result is that of a reference, not of an agent."""
+    """Return True if a result is that of a reference, not of an agent."""
     return bool(result.get("reference"))
 
 
@@ -61,16 +62,16 @@ def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def label_of(name: str, result: Mapping[str, Any]) -> str:
-    """Return the end of a long name, since that of a folder says most, and what to know of it.
+    """Return the label of an agent: its name and the note of its result.
 
-    A dollar begins no mathematics.
+    Of a long name only the end is kept, the most specific part of a folder. Dollar signs are escaped for matplotlib.
     """
     short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
     return short.replace("$", r"\$") + note(result)
 
 
 def plain_axis(axis: Axes, grid: str, keep: Sequence[str] = ("left", "bottom")) -> None:
-    """Draw a thin grid behind what is drawn, and of the frame only what is kept."""
+    """Draw a thin grid behind the plot, and only the sides `keep` of the frame."""
     axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=9, color=GREY)

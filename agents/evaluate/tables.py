@@ -1,4 +1,4 @@
-"""An evaluation as a table, for the terminal and in Markdown."""
+"""Tables of an evaluation, for the terminal and in Markdown."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class _Column(NamedTuple):
     metric: str
     show: Callable[[Any], str]
     terminal: bool = True
-    """Whether it has a place in a terminal too, where a table is at most 80 characters wide."""
+    """True if the column also appears in a terminal, where a table is at most 80 characters wide."""
 
 
 def _number(key: str, digits: int) -> Callable[[Any], str]:
@@ -46,11 +46,11 @@ _EXECUTORS = (
 )
 
 
-_ONE_SEED = "one training seed: the interval is over episodes only, another training would differ"
+_ONE_SEED = "one training seed: the interval is over episodes only; another training would differ"
 
 
 def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """The table's cells, titles first, then the agents, the best first; and those of one training seed apart."""
+    """Return the cells of the table, titles first, then the agents, best first; and those with one training seed."""
     agents = evaluation["agents"]
     leading = _EXECUTORS if all("reward" in result for result in agents.values()) else _COVERAGE
     columns = [column for column in leading if column.terminal or not terminal]
@@ -64,7 +64,7 @@ def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[li
 
 
 def note(result: Mapping[str, Any]) -> str:
-    """What stands in brackets behind a name: what a reference is, or how many training seeds an agent has."""
+    """Return the note in brackets after a name: the kind of a reference, or the number of an agent's training seeds."""
     if result.get("reference"):
         return f" ({result['reference']})"
     trainings = result.get("trainings", 0)
@@ -72,18 +72,18 @@ def note(result: Mapping[str, Any]) -> str:
 
 
 def one_seed(agents: Mapping[str, Mapping[str, Any]]) -> str:
-    """What a legend of intervals says of agents with one training seed; nothing where there are none."""
+    """Return the legend's note on the intervals of agents with one training seed; empty without such agents."""
     return ", with 1 seed over episodes only" if any(one.get("trainings") == 1 for one in agents.values()) else ""
 
 
 def title(evaluation: Mapping[str, Any]) -> str:
-    """What was evaluated."""
+    """Return the title of an evaluation: scenario, episodes and seeds."""
     first, last = evaluation["seeds"]
     return f"{evaluation['scenario']}, {evaluation['episodes']} episodes, seeds {first} to {last}"
 
 
 def table(evaluation: Mapping[str, Any]) -> str:
-    """The evaluation as a table for the terminal, the best agent first."""
+    """Return the evaluation as a table for the terminal, the best agent first."""
     many, one = rows(evaluation, terminal=True)
     widths = [max(len(row[column]) for row in (*many, *one)) for column in range(len(many[0]))]
 
@@ -95,18 +95,18 @@ def table(evaluation: Mapping[str, Any]) -> str:
         lines += [f"{_ONE_SEED}:", *map(line, one)]
     text = [title(evaluation), "", *lines]
     references = [
-        f"* {name}: {result['reference']} of what is reached with the future known."
+        f"* {name}: {result['reference']}, computed with the future known."
         for name, result in evaluation["agents"].items()
         if result.get("reference")
     ]
     if "P" in many[0]:
         first = next(iter(evaluation["agents"]))
-        references.append(f"reward: HiT-MAC's decision reward. P: how likely {first} is to cover more.")
+        references.append(f"reward: HiT-MAC's decision reward. P: probability that {first} covers more.")
     return "\n".join([*text, *([""] if references else []), *references])
 
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
-    """The evaluation as a table in Markdown, with all columns; agents of one training seed have their own."""
+    """Return the evaluation as a Markdown table with all columns; agents with one training seed have their own."""
     many, one = rows(evaluation)
     parts = [f"{title(evaluation)}:", "", *_markdown(many)] if len(many) > 1 else [f"{title(evaluation)}:"]
     if one:

@@ -1,4 +1,4 @@
-"""Which trainings an evaluation is of: none on the scenes that it is evaluated on, and none twice."""
+"""Checks of the trainings in an evaluation: none used the scenes of the evaluation, and none is given twice."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from agents.registry import Agent
 
 
 def check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
-    """Refuse to evaluate on seeds that an agent was trained on, each with its first and last."""
+    """Raise ValueError if evaluation seeds overlap with training seeds, given as pairs of first and last seed."""
     for first, last in trained_on:
         if first <= seeds[-1] and seeds[0] <= last:
             raise ValueError(
@@ -20,14 +20,14 @@ def check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) 
 
 
 def check_runs(group: Sequence[Agent]) -> None:
-    """Refuse agents of one name that are not different trainings."""
+    """Raise ValueError if agents of one name are not different trainings."""
     if len(group) == 1:
         return
     name = group[0].name
     if untrained := [agent for agent in group if not was_trained(agent)]:
         raise ValueError(
-            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so that they are no "
-            "trainings of one agent; leave out what is there twice, or give each its own name"
+            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so they are not "
+            "trainings of one agent; leave out duplicates, or give each its own name"
         )
     seen: dict[str, Agent] = {}
     for agent in group:
@@ -38,10 +38,10 @@ def check_runs(group: Sequence[Agent]) -> None:
 
 
 def was_trained(agent: Agent) -> bool:
-    """Whether an agent was trained."""
+    """Return True if an agent was trained."""
     return agent.trained or bool(agent.training_seeds)
 
 
 def trainings(number: int) -> dict[str, Any]:
-    """How many trainings a result is of, and what its intervals are over."""
+    """Return the number of trainings of a result, and the source of variation of its intervals."""
     return {"trainings": number, "interval": "episodes and trainings" if number > 1 else "episodes"}

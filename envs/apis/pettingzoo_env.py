@@ -76,7 +76,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
         """Advance by one step; raise ValueError, before anything moves, unless every agent has an action."""
         if set(actions) != set(self.agents):
-            raise ValueError(f"actions are for {', '.join(actions) or 'nobody'}; they must be for {self.agents}")
+            raise ValueError(f"actions are for {', '.join(actions) or 'no agent'}; they must be for {self.agents}")
         if not self.agents:
             return {}, {}, {}, {}, {}
         joint = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents]).reshape(len(self.agents), -1)

@@ -66,7 +66,7 @@ class DirectionalSensorVecEnv(VecEnv):
         if credit not in ("team", "sensors"):
             raise ValueError(f"credit is {credit!r}; it must be team or sensors")
         if credit == "sensors" and not hasattr(task, "difference_rewards"):
-            raise ValueError(f"credit is 'sensors'; {type(task).__name__} has no such rewards")
+            raise ValueError(f"credit is 'sensors'; {type(task).__name__} has no difference rewards")
         self.credit = credit
         self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger

@@ -16,7 +16,7 @@ from envs.kernels.streams import draw_integer, draw_uniform
 
 @inlined
 def bearing_to(state, b, i, x, y):
-    """Return the bearing of (x, y) from sensor i of scene b, degrees in [-180, 180), counter-clockwise."""
+    """Return the bearing of (x, y) from sensor i of scene b, counter-clockwise, degrees in [-180, 180)."""
     dx = x - state.sensor[i, X, b]
     dy = y - state.sensor[i, Y, b]
     degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, HEADING, b]
