@@ -17,7 +17,7 @@ help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
 	@echo "make test  [ARGS='-k encoder']    run the tests"
 	@echo "make check                        lint, format check and types"
-	@echo "make bench                        measure the speeds that the README names"
+	@echo "make bench                        measure the speeds in docs/speed.md"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "hitmac needs Python 3.11 or newer; set PYTHON=...")'
@@ -29,7 +29,7 @@ train: $(VENV)/.installed
 	$(BIN)/python train.py $(ARGS)
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -1,7 +1,12 @@
+import os
 from pathlib import Path
 
 import numpy as np
 import pytest
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # several processes share the cores
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # some tests compare threads
 
 EXCERPTS = Path(__file__).parent / "data"
 RECORDINGS = Path(__file__).parents[2] / "shared" / "reference"
