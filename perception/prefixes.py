@@ -83,7 +83,7 @@ class _PrefixSums(torch.autograd.Function):
             of_rows, of_key = of_scores @ key, of_key + of_scores.mT @ rows
             if of_query is None:
                 of_query = of_rows.new_zeros(*of_rows.shape[:-2], *query.shape[-2:])
-            # In place, since pieces kept for later would lie in holes that a block leaves, which then needs new ones.
+            # In place: separate pieces would fragment the heap, and the next block would need new memory.
             of_query[..., block, :] = of_rows
         return of_query, of_key, of_added.squeeze(-2), None, None
 

@@ -121,7 +121,7 @@ def test_compiled_is_eager(options):
 
 @pytest.mark.filterwarnings("ignore:# The axis name")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
-@pytest.mark.parametrize("options", SOME)
+@pytest.mark.parametrize("options", OPTIONS[-1:])
 def test_exported_is_eager_at_other_sizes(options, tmp_path):
     import onnxruntime
     from torch.export import Dim, export
