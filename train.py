@@ -128,7 +128,12 @@ def train(
     )
     callback.init_callback(model)
     add_to_curve = CurveEvaluation(
-        trained_policy(options, model, config), config.scenario, options.curve_points, options.sub_steps, progress
+        trained_policy(options, model, config),
+        config.scenario,
+        progress,
+        points=options.curve_points,
+        sub_steps=options.sub_steps,
+        episodes=options.episodes,
     )
 
     def save() -> None:

@@ -34,17 +34,24 @@ class CurveEvaluation:
     Args:
         trained: the policy, as an agent, or as a level for an executor.
         scenario: the scene.
+        progress: keeps the points.
         points: number of evaluations in a training; 0: none.
         sub_steps: length of an episode, sub-steps, or of an executor's, steps.
-        progress: keeps the points.
+        episodes: most episodes of an evaluation.
     """
 
     def __init__(
-        self, trained: Agent | LevelPolicy, scenario: Scenario, points: int, sub_steps: int, progress: Progress
+        self,
+        trained: Agent | LevelPolicy,
+        scenario: Scenario,
+        points: int,
+        sub_steps: int,
+        episodes: int,
+        progress: Progress,
     ) -> None:
         pairs = scenario.num_sensors * scenario.num_targets
         options: dict[str, Any] = {
-            "episodes": min(EPISODES, max(4, _PAIRS // pairs)),
+            "episodes": min(EPISODES, episodes, max(4, _PAIRS // pairs)),
             "seed": CURVE_SEED,
             "max_episode_steps": sub_steps,
             "progress": False,
