@@ -44,10 +44,11 @@ class CurveEvaluation:
         self,
         trained: Agent | LevelPolicy,
         scenario: Scenario,
+        progress: Progress,
+        *,
         points: int,
         sub_steps: int,
         episodes: int,
-        progress: Progress,
     ) -> None:
         pairs = scenario.num_sensors * scenario.num_targets
         options: dict[str, Any] = {
