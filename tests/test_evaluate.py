@@ -101,7 +101,7 @@ def test_executors_by_name_path_and_object(tmp_path):
     assert set(evaluate_executors(["scripted", "still"], **SHORT)["agents"]) == {"scripted", "still"}
     for several, names in (
         ("scripted", ["scripted"]), (run, [str(run)]), (Turner(), ["Turner"]),
-        ([Turner(), "still"], ["Turner", "still"]), (load_executor("still", HIT_MAC)[0], ["StillExecutor"]),
+        ([Turner(), "still"], ["Turner", "still"]), (load_executor("still", HIT_MAC)[0], ["StillAgent"]),
     ):  # fmt: skip
         assert list(evaluate_executors(several, **SHORT)["agents"]) == names
     for wrong, error, says in (

@@ -160,6 +160,7 @@ OWN = {
         "goals_every": (1, 3),
         "goal_share": (0.0, 0.5, 1.0),
         "centring": (0.0, 1.0),
+        "turn_cost": (0.0, 0.5),
     },
     "coordinator": {
         "by_sensor": (True, False),
