@@ -1,4 +1,4 @@
-"""Atomic writes: every file is written to a temporary file beside it, which then replaces it."""
+"""Files: atomic writes, to a temporary file that then replaces the target, and YAML without surprises."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 
 @contextmanager
@@ -35,3 +38,21 @@ def write_text(path: str | Path, text: str) -> None:
     """Write `text` to `path`, whole or not at all."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's safe loader, which refuses a key that is given twice instead of dropping the first value."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Construct a mapping, or raise ``yaml.YAMLError`` that names the repeated key and its line."""
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def parse_yaml(text: str) -> Any:
+    """Parse YAML without running code; a key given twice raises ``yaml.YAMLError``, as bad syntax does."""
+    return yaml.load(text, Loader=_Loader)

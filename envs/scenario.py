@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
 import math
 import re
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import yaml
 
-from envs.files import write_text
+from envs.files import parse_yaml, write_text
 
 SCENES = Path(__file__).parent / "scenes"
 
@@ -288,7 +289,7 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
 
 def _read(path: Path) -> Scenario:
-    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", yaml.safe_load)
+    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
@@ -307,7 +308,9 @@ def _refuse_unknown(parameters: Mapping[str, Any]) -> None:
     known = [field.name for field in dataclasses.fields(Scenario)]
     unknown = [str(name) for name in parameters if name not in known]
     if unknown:
-        raise ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}")
+        close = difflib.get_close_matches(unknown[0], known, 1)
+        hint = f" (did you mean {close[0]}?)" if close else ""
+        raise ValueError(f"unknown scenario parameter {', '.join(unknown)}{hint}: known are {', '.join(known)}")
 
 
 def _plain(value: Any) -> Any:

@@ -82,3 +82,18 @@ def test_a_run_or_checkpoint_names_its_scenario(name, tmp_path, monkeypatch):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ValueError, match="unknown scenario 'empty'"):
         load_scenario("empty")
+
+
+def test_a_key_given_twice_is_refused(tmp_path):
+    (tmp_path / "twice.yaml").write_text("num_sensors: 3\nnum_targets: 4\nnum_sensors: 5\n")
+    with pytest.raises(ValueError, match=r"twice.yaml is not a YAML file: key 'num_sensors' is given twice .* line 3"):
+        load_scenario(tmp_path / "twice.yaml")
+
+
+def test_a_misspelt_parameter_gets_a_hint():
+    with pytest.raises(
+        ValueError, match=r"unknown scenario parameter num_sensor \(did you mean num_sensors\?\): known"
+    ):
+        Scenario.from_dict({"num_sensor": 3})
+    with pytest.raises(ValueError, match=r"unknown scenario parameter xyz: known are"):
+        Scenario.from_dict({"xyz": 3})

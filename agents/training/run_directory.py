@@ -16,7 +16,7 @@ from agents.command_line import parse
 from agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
 from agents.provenance import provenance
 from agents.training.jobs import CoordinatorOptions, HitMacOptions, Options, with_limits
-from envs.files import write_text
+from envs.files import parse_yaml, write_text
 from envs.scenario import Scenario, load_scenario
 
 # Options that may change when a run is resumed.
@@ -107,7 +107,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
     if not path.is_file():
         raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
     try:
-        written: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+        written: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"))
         kept = {name: tuple(value) if isinstance(value, list) else value for name, value in written["options"].items()}
         job = written.get("job", "coverage")
         saved: AnyOptions | None = type(asked)(**kept) if job == asked.job else None  # type: ignore[arg-type]
