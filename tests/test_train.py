@@ -440,7 +440,7 @@ def test_a_foreign_configuration_is_refused(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_it_learns(tmp_path):
-    """120,000 steps are enough to leave the agents without learning far behind standing still."""
+    """100,000 steps are enough to leave the agents without learning far behind standing still."""
     result = run(
         "--run-dir",
         "run",
@@ -458,4 +458,4 @@ def test_it_learns(tmp_path):
     agents = json.loads((tmp_path / "run" / "evaluation.json").read_text())["agents"]
     assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.2
     options = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["options"]
-    assert options["total_steps"] == 160_000
+    assert options["total_steps"] == 100_000
