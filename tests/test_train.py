@@ -445,7 +445,7 @@ def test_it_learns(tmp_path):
         "--run-dir",
         "run",
         "--total-steps",
-        160_000,
+        100_000,
         "--num-envs",
         256,
         "--episodes",
