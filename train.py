@@ -21,7 +21,7 @@ from agents.evaluate.film import released_reward, save_film
 from agents.evaluate.tables import table
 from agents.hierarchy import LevelPolicy
 from agents.learned.checkpoint import PolicyConfig, save_policy
-from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_executor_run, load_run
+from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
 from agents.training.callback import TrainingProgress, stop_on_signal
 from agents.training.curve import CurveEvaluation, save_curve
 from agents.training.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Options
@@ -175,12 +175,9 @@ def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Ag
 def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
     """Evaluate the trained policy beside the baselines; write and print the results."""
     if isinstance(options, ExecutorOptions):
-        executors = {"trained": load_executor_run(run_dir, scenario)}
-        executors |= {name: load_executor(name, scenario) for name in ("scripted", "random", "still")}
         evaluation = evaluate_executors(
-            {name: level for name, (level, _) in executors.items()},
+            {"trained": run_dir, "scripted": "scripted", "random": "random", "still": "still"},
             scenario,
-            training_seeds=[seeds for _, every in executors.values() for seeds in every],
             episodes=options.episodes,
             max_episode_steps=options.episode_steps,
         )

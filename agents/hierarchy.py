@@ -45,7 +45,7 @@ class LevelPolicy(NamedTuple):
         """
         if isinstance(policy, LevelPolicy):
             return policy
-        if not callable(getattr(policy, "predict", None)):
+        if isinstance(policy, type) or not callable(getattr(policy, "predict", None)):
             raise TypeError(
                 f"{policy!r} is not a level of a hierarchy; it must be a LevelPolicy or an object with predict()"
             )
@@ -155,18 +155,18 @@ class HierarchicalAgent:
         now = HierarchyState(*(self._start(np.arange(scenes), (n, m)) if state is None else state))
         assigned, age, random, coordinator, executor = now
         assigned, age = assigned.copy(), age.copy()
-        started = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
-        anew = needs_replanning(age, self.decision, episode_start)
-        if anew.any():
-            seen = {"pairs": pairs[anew][..., self._of_coordinator], "mask": mask[anew]}
-            own = None if coordinator is None else tuple(array[anew] for array in coordinator)
-            chosen, own = self.coordinator.predict(seen, own, started[anew], deterministic)
-            assigned[anew], age[anew] = chosen.reshape(-1, n, m) != 0, 0
-            coordinator = _put(coordinator, own, anew)
+        starts = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
+        replan = needs_replanning(age, self.decision, episode_start)
+        if replan.any():
+            seen = {"pairs": pairs[replan][..., self._of_coordinator], "mask": mask[replan]}
+            own = None if coordinator is None else tuple(array[replan] for array in coordinator)
+            chosen, own = self.coordinator.predict(seen, own, starts[replan], deterministic)
+            assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
+            coordinator = _put(coordinator, own, replan)
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
-        chosen, executor = self.executor.predict(rows, executor, started.repeat(n), deterministic=True)
+        chosen, executor = self.executor.predict(rows, executor, starts.repeat(n), deterministic=True)
         actions = executed(chosen, assigned, mask, bool(self.scenario.zoom))
         if self.idle == "random":
             free, random = random.integers(3, n)

@@ -72,7 +72,8 @@ class CurveEvaluation:
         if self._done is None:
             self._done = due if self._progress.evaluations else -1
         is_due = due > self._done and self._cost <= _SHARE * self._progress.seconds
-        if not self._points or not (final or is_due):
+        measured = bool(self._progress.evaluations) and self._progress.evaluations[-1][0] == steps
+        if not self._points or measured or not (final or is_due):
             return
         began = time.monotonic()
         result = self._evaluate()["agents"]["trained"]

@@ -71,8 +71,8 @@ def prepare(
     staging.mkdir(parents=True)
     try:
         _write(staging, options, scenario, [provenance()])
-        if isinstance(options, CoordinatorOptions) and _has_executor(options):
-            copy_executor(options.executor, staging / "checkpoint")
+        if executor := _learned_executor(options):
+            copy_executor(executor, staging / "checkpoint")
         staging.rename(run_dir)
     except BaseException:
         shutil.rmtree(staging, ignore_errors=True)
@@ -88,15 +88,16 @@ def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
 
 
-def _has_executor(options: Options | HitMacOptions) -> bool:
-    """Return whether the run is a coordinator's with a learned executor."""
-    return isinstance(options, CoordinatorOptions) and options.executor != "scripted"
+def _learned_executor(options: Options | HitMacOptions) -> str | None:
+    """Return the path of a coordinator's learned executor; None for other runs."""
+    learned = isinstance(options, CoordinatorOptions) and options.executor != "scripted"
+    return options.executor if learned else None  # type: ignore[union-attr]
 
 
 def _with_own_executor(options: AnyOptions, run_dir: Path) -> AnyOptions:
     """Return the options with the run's own copy of its executor."""
     own = run_dir / "checkpoint" / EXECUTOR
-    changes: dict[str, Any] = {"executor": str(own)} if _has_executor(options) and own.is_dir() else {}
+    changes: dict[str, Any] = {"executor": str(own)} if _learned_executor(options) and own.is_dir() else {}
     return dataclasses.replace(options, **changes)
 
 
