@@ -131,6 +131,7 @@ def train(
         trained_policy(options, model, config),
         config.scenario,
         progress,
+        callback.fraction_at,
         points=options.curve_points,
         sub_steps=options.sub_steps,
         episodes=options.episodes,
@@ -151,13 +152,13 @@ def train(
     with stop_on_signal() as stop:
         while callback.fraction < 1.0 and not stop.is_set():
             with callback.paused():
-                add_to_curve(callback.fraction, model.num_timesteps)
+                add_to_curve(model.num_timesteps)
             model.learn(options.rollout_steps * venv.num_envs, callback, reset_num_timesteps=False)
             callback.tick()
             if progress.seconds - saved >= options.save_every:
                 save()
                 saved = progress.seconds
-    add_to_curve(1.0, model.num_timesteps, final=True)
+    add_to_curve(model.num_timesteps, final=True)
     callback.close()
     save()
     return stop.is_set()

@@ -41,9 +41,13 @@ class TrainingProgress(BaseCallback):
 
     @property
     def fraction(self) -> float:
-        """Share of the training that is done, 0 to 1, by the limit that is nearer."""
-        by_time = self.progress.seconds / self.max_seconds if self.max_seconds else 0.0
-        by_steps = self.model.num_timesteps / self.max_steps if self.max_steps else 0.0
+        """Share of the training that is done, 0 to 1."""
+        return self.fraction_at(self.model.num_timesteps, self.progress.seconds)
+
+    def fraction_at(self, steps: int, seconds: float) -> float:
+        """Return the share of the training, 0 to 1, that these steps and seconds are, by the limit that is nearer."""
+        by_time = seconds / self.max_seconds if self.max_seconds else 0.0
+        by_steps = steps / self.max_steps if self.max_steps else 0.0
         return min(1.0, max(by_time, by_steps))
 
     @contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -22,19 +21,20 @@ CURVE_SEED = 2**41
 
 EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
-_SHARE = 0.1  # of the training time that the curve may cost
 _METRICS = ("coverage", "rotation")
 
 
 class CurveEvaluation:
     """Evaluation of the deterministic policy at equal distances of a training.
 
-    A point that would take more than a tenth of the training time so far is left out.
+    A point waits until the training has taken, since the last point, as many steps as the evaluation takes: an
+    evaluation's step costs a fraction of a training's, and no point depends on how fast the machine is.
 
     Args:
         trained: the policy, as an agent, or as a level for an executor.
         scenario: the scene.
         progress: keeps the points.
+        fraction: share of the training, 0 to 1, after these steps and seconds.
         points: number of evaluations in a training; 0: none.
         sub_steps: length of an episode, sub-steps, or of an executor's, steps.
         episodes: most episodes of an evaluation.
@@ -45,6 +45,7 @@ class CurveEvaluation:
         trained: Agent | LevelPolicy,
         scenario: Scenario,
         progress: Progress,
+        fraction: Callable[[int, float], float],
         *,
         points: int,
         sub_steps: int,
@@ -62,24 +63,26 @@ class CurveEvaluation:
             if isinstance(trained, LevelPolicy)
             else (lambda: evaluate([trained._replace(name="trained")], scenario, **options))
         )
-        self._points, self._progress = points, progress
-        self._done: int | None = None  # points passed, those of earlier sittings too
-        self._cost = 0.0  # seconds that the last point took
+        self._points, self._progress, self._fraction = points, progress, fraction
+        self._steps = options["episodes"] * sub_steps  # of an evaluation
 
-    def __call__(self, fraction: float, steps: int, *, final: bool = False) -> None:
-        """Add a point if one is due at this fraction of the training, after these steps; the final one always is."""
-        due = int(fraction * self._points)
-        if self._done is None:
-            self._done = due if self._progress.evaluations else -1
-        is_due = due > self._done and self._cost <= _SHARE * self._progress.seconds
-        measured = bool(self._progress.evaluations) and self._progress.evaluations[-1][0] == steps
-        if not self._points or measured or not (final or is_due):
+    def __call__(self, steps: int, *, final: bool = False) -> None:
+        """Add a point if one is due after these steps; the final one always is."""
+        if not self._points or not (final or self._is_due(steps)):
             return
-        began = time.monotonic()
+        if self._progress.evaluations and self._progress.evaluations[-1][0] == steps:
+            return
         result = self._evaluate()["agents"]["trained"]
         means = [result[metric]["mean"] for metric in (*_METRICS, _reward_of(result))]
         self._progress.evaluations.append((steps, self._progress.seconds, *means))
-        self._done, self._cost = due, time.monotonic() - began
+
+    def _is_due(self, steps: int) -> bool:
+        if not self._progress.evaluations:
+            return True
+        last_steps, last_seconds = self._progress.evaluations[-1][:2]
+        passed = int(self._points * self._fraction(int(last_steps), last_seconds))
+        due = int(self._points * self._fraction(steps, self._progress.seconds))
+        return due > passed and steps - last_steps >= self._steps
 
 
 def _reward_of(result: Mapping[str, Any]) -> str:
