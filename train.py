@@ -14,34 +14,29 @@ from pathlib import Path
 
 from stable_baselines3.common.logger import configure
 
-from agents.baselines.levels import COORDINATORS
-from agents.command_line import parse, stop_on_bad_input
-from agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
-from agents.evaluate.film import released_reward, save_film
-from agents.evaluate.tables import table
-from agents.hierarchy import LevelPolicy
-from agents.learned.checkpoint import PolicyConfig, save_policy
-from agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
-from agents.training.callback import TrainingProgress, stop_on_signal
-from agents.training.curve import CurveEvaluation, save_curve
-from agents.training.jobs import JOBS, CoordinatorOptions, ExecutorOptions, HitMacOptions, Options
-from agents.training.learner import Learner, build
-from agents.training.resume import Progress, load_training, save_training
-from agents.training.run_directory import prepare
-from envs.apis.sb3_env import DirectionalSensorVecEnv
-from envs.scenario import Scenario
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.evaluate import save_evaluation, save_film
+from hitmac.agents.evaluate.tables import table
+from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
+from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
+from hitmac.agents.training.curve import CurveEvaluation, save_curve
+from hitmac.agents.training.jobs import JOBS, HitMacOptions
+from hitmac.agents.training.learner import Learner, build
+from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.roles import Job
+from hitmac.agents.training.run_directory import prepare
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.scenario import Scenario
 
 PROGRAM = "train.py"
-BASELINES = ("random", "still", "nearest", "greedy", "planner")
+COMMANDS: dict[str, type[Job | HitMacOptions]] = {**JOBS, HitMacOptions.job: HitMacOptions}
 USAGE = "\n".join(
     (
         f"usage: {PROGRAM} [JOB] [OPTIONS]",
         "",
         "jobs (--help after one of them explains its options; without a job: coverage)",
-        *(
-            f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}"
-            for job, options in (*JOBS.items(), (HitMacOptions.job, HitMacOptions))
-        ),
+        *(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}" for job, options in COMMANDS.items()),
         "",
     )
 )
@@ -54,13 +49,13 @@ def main() -> None:
         print(USAGE)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
     with stop_on_bad_input(PROGRAM):
-        if job not in (*JOBS, HitMacOptions.job):
-            raise ValueError(f"unknown job {job!r}: known are {', '.join((*JOBS, HitMacOptions.job))}")
+        if job not in COMMANDS:
+            raise ValueError(f"unknown job {job!r}{did_you_mean(job, COMMANDS)}: known are {', '.join(COMMANDS)}")
         for module in ("matplotlib", "PIL", "tensorboard"):
             if importlib.util.find_spec(module) is None:
                 raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
     try:
-        run_dir = train_hit_mac(arguments) if job == HitMacOptions.job else train_one(JOBS[job], arguments)
+        run_dir = run_job(COMMANDS[job], arguments)
     except KeyboardInterrupt:
         print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
         sys.exit(130)
@@ -69,49 +64,42 @@ def main() -> None:
         print(f"  {path.relative_to(run_dir)}")
 
 
-def train_one(kind: type[Options], arguments: Sequence[str]) -> Path:
-    """Train one policy with the options of the command line."""
-    options = parse(kind, f"{PROGRAM} {kind.job}", arguments)
-    with stop_on_bad_input(PROGRAM):
-        options.check()
-    run_dir, _ = run_job(options, arguments)
-    return run_dir
-
-
-def train_hit_mac(arguments: Sequence[str]) -> Path:
-    """Train HiT-MAC's executor, and then its coordinator; a resumed run goes on where it was."""
-    program = f"{PROGRAM} {HitMacOptions.job}"
-    asked = parse(HitMacOptions, program, arguments)
+def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
+    """Train what the command line asks for, one policy or both levels of HiT-MAC; a resumed run goes on."""
+    program = f"{PROGRAM} {kind.job}"
+    asked = parse(kind, program, arguments)
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)
+    if isinstance(options, Job):
+        train_policy(options, scenario, run_dir)
+        return run_dir
     for level in options.level_jobs(run_dir):
         assert level.run_dir is not None
         print(f"{level.job}:")
-        _, stopped = run_job(level.resumed() if level.run_dir.exists() else level, scenario=scenario)
-        if stopped:
+        level = level.resumed() if level.run_dir.exists() else level
+        with stop_on_bad_input(PROGRAM):
+            level, scenario, level_dir = prepare(level, f"{PROGRAM} {level.job}", None, scenario)
+        if train_policy(level, scenario, level_dir):
             print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
             break
     return run_dir
 
 
-def run_job(
-    options: Options, arguments: Sequence[str] | None = None, scenario: Scenario | None = None
-) -> tuple[Path, bool]:
-    """Train one policy, evaluate it and report; return the directory and whether the user stopped it."""
+def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
+    """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
     with stop_on_bad_input(PROGRAM):
-        options, scenario, run_dir = prepare(options, f"{PROGRAM} {options.job}", arguments, scenario)
         model, venv, config = build(options, scenario)
         state = run_dir / "checkpoint" / "training.safetensors"
         progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
     stopped = train(options, model, venv, config, progress, run_dir)
     report(options, scenario, progress, run_dir)
     print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
-    return run_dir, stopped
+    return stopped
 
 
 def train(
-    options: Options,
+    options: Job,
     model: Learner,
     venv: DirectionalSensorVecEnv,
     config: PolicyConfig,
@@ -128,7 +116,7 @@ def train(
     )
     callback.init_callback(model)
     add_to_curve = CurveEvaluation(
-        trained_policy(options, model, config),
+        options.trained(model.policy, config),
         config.scenario,
         progress,
         callback.fraction_at,
@@ -164,40 +152,13 @@ def train(
     return stop.is_set()
 
 
-def trained_policy(options: Options, model: Learner, config: PolicyConfig) -> Agent | LevelPolicy:
-    """Return the policy in training as an agent, or as a level for an executor."""
-    if isinstance(options, ExecutorOptions):
-        return as_level(model.policy, config)
-    scenario = config.scenario
-    executor = load_executor(options.executor, scenario) if isinstance(options, CoordinatorOptions) else None
-    return as_agent(model.policy, config, scenario, name="trained", executor=executor)
-
-
-def report(options: Options, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
+def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
     """Evaluate the trained policy beside the baselines; write and print the results."""
-    if isinstance(options, ExecutorOptions):
-        evaluation = evaluate_executors(
-            {"trained": run_dir, "scripted": "scripted", "random": "random", "still": "still"},
-            scenario,
-            episodes=options.episodes,
-            max_episode_steps=options.episode_steps,
-        )
-        filmed, metric = load_agent("assign-in-range", scenario, executor=run_dir), "reward"
-    else:
-        filmed, metric = load_run(run_dir, scenario, name="trained"), "coverage"
-        others = [load_agent(name, scenario) for name in BASELINES]
-        if isinstance(options, CoordinatorOptions):
-            others += [load_agent(name, scenario, executor=options.executor) for name in COORDINATORS]
-        evaluation = evaluate(
-            [filmed, *others], scenario, episodes=options.episodes, max_episode_steps=options.sub_steps
-        )
-        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, options.sub_steps)
+    evaluation = options.evaluate(run_dir, scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    references = {name: result for name, result in evaluation["agents"].items() if name != "trained"}
-    released = released_reward(scenario.name) or {}
-    if metric == "coverage" and (size := (scenario.num_sensors, scenario.num_targets)) in released:
-        references["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
-    save_curve(run_dir / "curve.png", progress, metric, references)
+    options.save_pictures(run_dir, scenario, evaluation)
+    save_curve(run_dir / "curve.png", progress, options.metric, options.references(scenario, evaluation))
+    filmed = options.filmed(run_dir, scenario)
     save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=options.sub_steps)
     print(f"\n{table(evaluation)}")
 

@@ -1,11 +1,11 @@
 """Agents for directional sensor networks: learned and scripted agents, checkpoints, evaluation."""
 
-from agents.hierarchy import HierarchicalAgent, LevelPolicy
-from agents.learned.attention_policy import AttentionPolicy
-from agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
-from agents.learned.extractor import AttentionExtractor
-from agents.policy import Policy
-from agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
+from hitmac.agents.learned.extractor import AttentionExtractor
+from hitmac.agents.policy import Policy
+from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 
 Level = LevelPolicy
 """Earlier name of :class:`LevelPolicy`."""
@@ -26,3 +26,8 @@ __all__ = [
     "save_policy",
     "scripted_agent",
 ]
+
+if __name__ == "agents":  # in a checkout
+    from hitmac.checkout import use_short_names
+
+    use_short_names(__name__)

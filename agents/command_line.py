@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from typing import Any, TypeVar
+from itertools import dropwhile, takewhile
+from typing import Annotated, Any, TypeVar
 
 import tyro
+
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.field_docs import help_texts
+from hitmac.envs.ranges import field_types
 
 Options = TypeVar("Options")
 
 
 def parse(
-    options: type[Options], program: str, arguments: Sequence[str] | None = None, default: Options | None = None
+    options: type[Options],
+    program: str,
+    arguments: Sequence[str] | None = None,
+    default: Options | None = None,
+    description: str | None = None,
 ) -> Options:
     """Parse the options of the command line; an invalid option ends the program with a one-line message.
 
@@ -24,28 +34,51 @@ def parse(
         program: name of the program in messages.
         arguments: arguments of the command line; None: those of the process.
         default: defaults of the options; None: those of the dataclass.
+        description: text of the help above the options; None: the docstring of the dataclass.
     """
     errors = io.StringIO()
     config: Any = (tyro.conf.FlagCreatePairsOff,)
-    defaults: Any = {} if default is None else {"default": default}
+    helped = _with_help(options)
+    more: Any = {"description": description or options.__doc__}
+    if default is not None:
+        more["default"] = helped(**_values(default))
     try:
         with contextlib.redirect_stderr(errors):
-            return tyro.cli(options, prog=program, args=arguments, config=config, **defaults)
+            return options(**_values(tyro.cli(helped, prog=program, args=arguments, config=config, **more)))
     except SystemExit as end:
         if not end.code:
             raise
-        # The parser draws a box of many lines; the message is between its title and the first rule.
-        text = [re.sub("[│╭╮╰╯─]", "", line).strip() for line in errors.getvalue().splitlines()]
-        reason = " ".join(line for line in text[1 : text.index("", 1) if "" in text[1:] else None] if line)
+        # The parser draws a box of many lines; the message is between its title and the next rule. A terminal without
+        # box characters gets dashes.
+        text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
+        reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
+        known = [f"--{name.replace('_', '-')}" for name in _values(options)]
+        if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
+            reason += did_you_mean(wrong[0], known)
         print(f"{program}: error: {reason} (see --help)", file=sys.stderr)
         sys.exit(2)
 
 
+def _values(options: Any) -> dict[str, Any]:
+    """Return the values of a dataclass's fields, or of a class their defaults."""
+    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
+
+
+def _with_help(options: Any) -> Any:
+    """Return a dataclass with the same fields, whose help tells what each allows."""
+    texts, types = help_texts(options), field_types(options)
+    fields = [
+        (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=default))
+        for name, default in _values(options).items()
+    ]
+    return dataclasses.make_dataclass(options.__name__, fields, frozen=True)
+
+
 @contextlib.contextmanager
 def stop_on_bad_input(program: str) -> Iterator[None]:
-    """Turn errors of bad input into a one-line message and exit status 2."""
+    """Turn errors of bad input into a message of one line, or one for each error, and exit status 2."""
     try:
         yield
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        print(f"{program}: error: {' '.join(str(error).split())}", file=sys.stderr)
+        print(f"{program}: error: {error}", file=sys.stderr)
         sys.exit(2)

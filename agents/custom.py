@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from agents.policy import Policy
-from envs.observation import DEFAULT_FEATURES, check_features
-from envs.scenario import Scenario
+from hitmac.agents.policy import Policy
+from hitmac.envs.observation import DEFAULT_FEATURES, check_features
+from hitmac.envs.scenario import Scenario
 
 _IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 

@@ -8,15 +8,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from agents.baselines.rule import BatchRandom, needs_replanning
-from agents.custom import declared
-from agents.policy import Policy, started
-from envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
-from envs.kernels.streams import stream_keys
-from envs.observation import PAPER_FEATURES
-from envs.scenario import Scenario, load_scenario
-from envs.simulator import positive
-from envs.tasks import SUB_STEPS_PER_DECISION, check_idle
+from hitmac.agents.baselines.rule import BatchRandom, needs_replanning
+from hitmac.agents.custom import declared
+from hitmac.agents.policy import Policy, started
+from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import SUB_STEPS_PER_DECISION, check_idle
 
 LevelState = tuple[np.ndarray, ...] | None
 
@@ -29,17 +29,17 @@ class LevelPolicy(NamedTuple):
     """Observation features that the policy reads, in order."""
     padding: str = "masked"
     """Layout of the targets assigned to a sensor, for an executor; see
-    :func:`envs.assigned_observation.mask_unassigned`."""
+    :func:`hitmac.envs.assigned_observation.mask_unassigned`."""
     row_id: bool = True
     """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
-    :class:`envs.tasks.ExecutorTask`."""
+    :class:`hitmac.envs.tasks.ExecutorTask`."""
 
     @classmethod
     def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:
         """Make a level of a policy; a level is returned unchanged.
 
         The policy's attributes ``features`` and ``padding`` specify its observation. Without them it observes
-        :data:`envs.PAPER_FEATURES`, ``"attended"``.
+        :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
 
         Raises ``TypeError`` for an object without ``predict``.
         """
@@ -52,7 +52,7 @@ class LevelPolicy(NamedTuple):
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
-        """Return the policy's initial state for scenes with these seeds (B,); see :func:`agents.policy.started`."""
+        """Return the policy's initial state for scenes with these seeds (B,), :func:`hitmac.agents.policy.started`."""
         return started(self.policy, seeds)
 
     def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> LevelState:
@@ -103,7 +103,7 @@ class HierarchicalAgent:
         executor: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns turns (B * n,), or
             turns and zooms (B * n, 2), which are used with zooming lenses; see :meth:`LevelPolicy.of`.
         decision: sub-steps for which an assignment holds; 1 or more; default 10.
-        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"holds"``.
+        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
         seed: seed of the random turns of idle sensors.
 
     Raises:
@@ -149,7 +149,7 @@ class HierarchicalAgent:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, HierarchyState]:
-        """Act as :class:`agents.policy.Policy` specifies."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         pairs, mask = observation["pairs"], observation["mask"]
         scenes, n, m = mask.shape
         now = HierarchyState(*(self._start(np.arange(scenes), (n, m)) if state is None else state))

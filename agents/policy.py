@@ -8,8 +8,8 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from envs.assigned_observation import flatten_sensors, unflatten_sensors
-from perception.released import ReleasedCoordinator, ReleasedExecutor
+from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
+from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class Policy(Protocol):

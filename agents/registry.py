@@ -6,19 +6,20 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from agents.baselines.exact import ExactAgent
-from agents.baselines.greedy import GreedyAgent
-from agents.baselines.levels import COORDINATORS, EXECUTORS
-from agents.baselines.planner import PlannerAgent
-from agents.baselines.rule import RulePolicy
-from agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
-from agents.custom import declared, has_learned, import_policy, is_import
-from agents.hierarchy import HierarchicalAgent, LevelPolicy
-from agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
-from agents.policy import PerSensor, Policy, ReleasedPolicy
-from envs.observation import PAPER_FEATURES
-from envs.scenario import Scenario, load_scenario
-from perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
+from hitmac.agents.baselines.exact import ExactAgent
+from hitmac.agents.baselines.greedy import GreedyAgent
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
+from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
+from hitmac.agents.custom import declared, has_learned, import_policy, is_import
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
+from hitmac.agents.policy import PerSensor, Policy, ReleasedPolicy
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
 SCRIPTED: dict[str, type[RulePolicy]] = {
     "random": RandomAgent,
@@ -55,7 +56,7 @@ Executor = tuple[LevelPolicy, Seeds]
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
     """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
     if name not in SCRIPTED:
-        raise ValueError(f"unknown agent {name!r}: known are {', '.join(SCRIPTED)}")
+        raise ValueError(f"unknown agent {name!r}{did_you_mean(name, SCRIPTED)}: known are {', '.join(SCRIPTED)}")
     return SCRIPTED[name](load_scenario(scenario), **options)
 
 
@@ -65,21 +66,21 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ============================== ===========================================================================
     ``planner``                    a scripted agent, see :data:`SCRIPTED`
     ``runs/x``                     the policy of a run or checkpoint; a coordinator comes with its executor
-    ``assign-all``                 a coordinator of :data:`agents.baselines.levels.COORDINATORS`, the scripted executor
+    ``assign-all``                 a scripted coordinator with the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
     ``runs/x:scripted``            a trained coordinator with another executor
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
-    ``my_module:MyPolicy``         a custom policy, see :func:`agents.custom.import_policy`
+    ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.custom.import_policy`
     ============================== ===========================================================================
 
     A ``Path`` is always a directory. A string is a directory only if it is none of these names, such as ``./planner``.
     Any object with ``predict`` is an agent. It observes the features of its attribute ``features``, or
-    :data:`envs.DEFAULT_FEATURES` without one.
+    :data:`hitmac.envs.DEFAULT_FEATURES` without one.
 
     Args:
         agent: a name, a directory, a policy, or an :class:`Agent`, which is returned as it is.
-        scenario: the scenario to play: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        scenario: the scenario to play: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         executor: executor for a coordinator, as accepted by :func:`load_executor`; None: the coordinator's own.
 
     Raises:
@@ -117,7 +118,7 @@ def load_run(
     scenario, name = load_scenario(scenario), str(path) if name is None else name
     policy, config = load_policy(path, scenario)
     own = checkpoint_folder(path) / EXECUTOR
-    if executor is None and config.task == "Coordinator" and own.is_dir():
+    if executor is None and config.role == "coordinator" and own.is_dir():
         executor = load_executor_run(own, scenario)
     return as_agent(policy, config, scenario, name=name, executor=executor)
 
@@ -138,15 +139,15 @@ def as_agent(
         ValueError: the policy is an executor, or `executor` is given and the policy is not a coordinator.
     """
     seeds: Seeds = (config.training_seeds,)
-    if config.task == "Coordinator":
+    if config.role == "coordinator":
         coordinator = LevelPolicy(policy, config.features), seeds
         turns = executor or load_executor("scripted", scenario)
         return _hierarchy(name, scenario, coordinator, turns, **config.options)
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
-    if config.task == "Executor":
+    if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
-    agent: Policy = PerSensor(policy) if config.options["per_sensor"] else policy
+    agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
     return Agent(name, agent, config.features, seeds, trained=True)
 
 
@@ -159,10 +160,12 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
     """Load the executor that `executor` names, or wrap a policy as one; also return the seeds of its training scenes.
 
     Args:
-        executor: a name out of :data:`agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint (a
-            ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~agents.hierarchy.LevelPolicy`, or an object with
+        executor: a name out of :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
+            (a
+            ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
+            object with
             ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation; without them it
-            observes :data:`envs.PAPER_FEATURES`, ``"attended"``.
+            observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
         scenario: the scenario to play.
 
     Raises:
@@ -179,8 +182,8 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
             return load_executor_run(executor, scenario)
         if not is_import(executor):
             raise ValueError(
-                f"unknown executor {executor!r}: known are {', '.join(EXECUTORS)}, and folders of checkpoints "
-                "or runs, or MODULE:CLASS"
+                f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
+                "and folders of checkpoints or runs, or MODULE:CLASS"
             )
         executor = import_policy(executor, scenario)
     if isinstance(executor, type) or not callable(getattr(executor, "predict", None)):
@@ -202,7 +205,7 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
         ValueError: a damaged checkpoint, or a checkpoint of another task.
     """
     policy, config = load_policy(executor_folder(path), load_scenario(scenario))
-    if config.task != "Executor":
+    if config.role != "executor":
         raise ValueError(f"{path} was trained for {config.task}; expected an executor")
     return as_level(policy, config), (config.training_seeds,)
 
@@ -227,8 +230,9 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
             return load_run(two[0], scenario, name=name, executor=load_executor(two[1], scenario))
         if is_import(name) and not _is_executor(rest):
             return _custom(name, import_policy(name, scenario))
+    known = (*SCRIPTED, *COORDINATORS)
     raise ValueError(
-        f"unknown agent {name!r}: known are {', '.join((*SCRIPTED, *COORDINATORS))}, folders of checkpoints or "
+        f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
         "runs, COORDINATOR:EXECUTOR, released:FILE:FILE and MODULE:CLASS"
     )
 

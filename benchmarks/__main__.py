@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.attention import attention, critic
+from benchmarks.busy import busy
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
@@ -23,8 +24,8 @@ def best(run: Callable[[], float]) -> float:
 
 def rate(scenario: str, batch: int, threads: int, features: tuple[str, ...], scenes: int) -> float:
     """Measure sub-steps/s with random actions and observations, over about `scenes` scene sub-steps in all."""
-    import envs
-    from envs.observation import Observer
+    from hitmac import envs
+    from hitmac.envs.observation import Observer
 
     simulator = envs.Simulator(scenario, batch, seed=0, num_threads=threads)
     observer = Observer(simulator.scenario, features)
@@ -43,7 +44,7 @@ def rate(scenario: str, batch: int, threads: int, features: tuple[str, ...], sce
 
 
 def simulator() -> None:
-    import envs
+    from hitmac import envs
 
     print("\nsub-steps/s with observations written, random actions; best of 5")
     print("(the released program: 4,900 of 4 x 5, one scene, one core)")
@@ -64,7 +65,7 @@ def simulator() -> None:
 def memory() -> None:
     import tracemalloc
 
-    from envs.tasks import CoverageTask
+    from hitmac.envs.tasks import CoverageTask
 
     CoverageTask("hit-mac", 2, 0, num_threads=2).observe()  # the kernels are loaded
     tracemalloc.start()
@@ -78,8 +79,8 @@ def memory() -> None:
 
 
 def planner() -> None:
-    from agents import scripted_agent
-    from envs.tasks import CoverageTask
+    from hitmac.agents import scripted_agent
+    from hitmac.envs.tasks import CoverageTask
 
     task = CoverageTask("hit-mac", 100, 0, features=scripted_agent("planner", CoverageTask().scenario).features)
     agent, shown = scripted_agent("planner", task.scenario), task.observe()
@@ -95,8 +96,8 @@ def planner() -> None:
 
 
 def pictures() -> None:
-    from envs.render import Picture
-    from envs.tasks import CoverageTask
+    from hitmac.envs.render import Picture
+    from hitmac.envs.tasks import CoverageTask
 
     print("\npictures/s at 600 x 600; best of 5")
     for name in ("hit-mac", "obstacles", "large"):
@@ -113,7 +114,7 @@ def pictures() -> None:
 
 
 def coordinator() -> None:
-    from envs.tasks import CoordinatorTask
+    from hitmac.envs.tasks import CoordinatorTask
 
     print("\ndsn/Coordinator-v0, scripted executor, random assignments, with observations, decisions/s; best of 5")
     print("(the released program: 490, one scene, one core)")
@@ -136,7 +137,7 @@ def coordinator() -> None:
 def gymnasium() -> None:
     import gymnasium as gym
 
-    import envs  # noqa: F401 - registers the environments
+    from hitmac import envs  # noqa: F401 - registers the environments
 
     env = gym.make("dsn/Coverage-v0")
     env.reset(seed=0)
@@ -195,6 +196,7 @@ def hierarchy() -> None:
 
 BENCHMARKS = {
     "simulator": simulator,
+    "busy": busy,
     "memory": memory,
     "pictures": pictures,
     "coordinator": coordinator,

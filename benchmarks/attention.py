@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from perception import AMCCritic, AttentionLayer, MultiHeadAttention
+from hitmac.perception import AMCCritic, AttentionLayer, MultiHeadAttention
 
 WIDTH = 128
 

@@ -1,23 +1,23 @@
 """Directional sensor networks: a fast batched simulator and its environments.
 
-``import envs`` registers ``dsn/Coverage-v0``, ``dsn/Executor-v0`` and ``dsn/Coordinator-v0`` with gymnasium, for
-``gymnasium.make`` and ``gymnasium.make_vec``. The Stable-Baselines3 environments are imported from
-:mod:`envs.apis.sb3_env`, since Stable-Baselines3 imports torch.
+``import envs`` registers ``dsn/<task>-v0`` for every task in :data:`TASKS` with gymnasium, for ``gymnasium.make`` and
+``gymnasium.make_vec``: ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0``. The Stable-Baselines3
+environments are imported from :mod:`hitmac.envs.apis.sb3_env`, since Stable-Baselines3 imports torch.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gymnasium.envs.registration import register
+import gymnasium
 
-from envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
-from envs.scenario import Scenario, load_scenario, presets
-from envs.simulator import Simulator
-from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
+from hitmac.envs.scenario import Scenario, load_scenario, presets
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
 
 if TYPE_CHECKING:
-    from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
+    from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 
 DECISIONS = DECISIONS_PER_EPISODE
 """Earlier name of :data:`DECISIONS_PER_EPISODE`."""
@@ -35,15 +35,30 @@ __all__ = [
     "load_scenario",
     "parallel_env",
     "presets",
+    "register_task",
 ]
 
-for _spec in TASKS.values():
-    register(
-        id=f"dsn/{_spec.name}-v0",
-        entry_point=f"envs.apis.gym_env:{_spec.name}Env",
-        vector_entry_point=f"envs.apis.vector_env:{_spec.name}VectorEnv",
-        max_episode_steps=_spec.episode_steps,
+
+def register_task(task: type[Task]) -> None:
+    """Add a task to :data:`TASKS` and to gymnasium, as ``dsn/<name>-v0``; all shells then take it by its name.
+
+    Raises ``ValueError`` for the name of another task.
+    """
+    if TASKS.setdefault(task.spec.name, task) is not task:
+        raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")
+    if task.spec.id in gymnasium.registry:
+        return
+    gymnasium.register(
+        id=task.spec.id,
+        entry_point="hitmac.envs.apis.gym_env:DirectionalSensorEnv",
+        vector_entry_point="hitmac.envs.apis.vector_env:DirectionalSensorVectorEnv",
+        max_episode_steps=task.spec.episode_steps,
+        kwargs={"task": task.spec.name},
     )
+
+
+for _task in tuple(TASKS.values()):
+    register_task(_task)
 
 
 def parallel_env(
@@ -52,22 +67,21 @@ def parallel_env(
     """Make one scene as a PettingZoo ParallelEnv, every sensor an agent (requires the extra `pettingzoo`).
 
     Args:
-        task: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``.
-        max_episode_steps: steps after which an episode is truncated; None: the task's default, 1010, 101 or 101.
+        task: name in :data:`TASKS`: ``"Coverage"``, ``"Executor"``, ``"Coordinator"``.
+        max_episode_steps: steps after which an episode is truncated; None: the task's default.
         render_mode: ``"rgb_array"``, ``"human"`` or None.
-        **options: options of the task (see :mod:`envs.tasks`): `scenario`, `features`, ...
+        **options: options of the task (see :mod:`hitmac.envs.tasks`): `scenario`, `features`, ...
 
     Raises:
         ValueError: an unknown task (the message lists the known) or an option out of its range.
         ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
     """
-    from envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
+    from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 
-    if task not in TASKS:
-        raise ValueError(f"unknown task {task!r}: known are {', '.join(TASKS)}")
-    spec = TASKS[task]
-    return DirectionalSensorParallelEnv(
-        spec.task(num_envs=1, num_threads=1, **options),
-        max_episode_steps=spec.episode_steps if max_episode_steps is None else max_episode_steps,
-        render_mode=render_mode,
-    )
+    return DirectionalSensorParallelEnv(task, max_episode_steps=max_episode_steps, render_mode=render_mode, **options)
+
+
+if __name__ == "envs":  # in a checkout
+    from hitmac.checkout import use_short_names
+
+    use_short_names(__name__)

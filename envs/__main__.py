@@ -7,16 +7,17 @@ import argparse
 import gymnasium
 import numpy as np
 
-from envs import TASKS, load_scenario, presets
-from envs.files import check_ending
-from envs.render import Picture, check_display, save_gif, save_png
+from hitmac.envs import TASKS, load_scenario, presets
+from hitmac.envs.files import check_ending
+from hitmac.envs.render import Picture, check_display, save_gif, save_png
 
 _STEPS_SHOWN = 200
 
 
 def _listing() -> str:
-    lines = ["environments (specified in the docstrings of envs.apis.gym_env)"]
-    lines += [f"  dsn/{spec.name + '-v0':<15} {spec.episode_steps:>4} steps; {spec.summary}" for spec in TASKS.values()]
+    lines = ["environments (specified in the docstrings of envs.tasks)"]
+    specs = [task.spec for task in TASKS.values()]
+    lines += [f"  {spec.id:<19} {spec.episode_steps:>4} steps; {spec.summary}" for spec in specs]
     lines += ["", "scenarios (each also with sizes: hit-mac-6x9)"]
     for name in presets():
         scene = load_scenario(name)
@@ -68,7 +69,7 @@ def _show(options: argparse.Namespace) -> None:
         raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
     files = bool(options.film or options.picture)
     env = gymnasium.make(
-        f"dsn/{options.task}-v0",
+        TASKS[options.task].spec.id,
         scenario=scenario,
         max_episode_steps=options.steps,
         render_mode=None if files else "human",

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from envs.kernels import assignment
-from envs.kernels.physics import KEEP, STAY
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.kernels import assignment
+from hitmac.envs.kernels.physics import KEEP, STAY
 
 PADDINGS = ("attended", "masked", "unfiltered")
 """Layouts of the assigned targets in the m rows of a sensor; see :func:`mask_unassigned`."""
@@ -114,5 +115,7 @@ def place_of_row_id(features: Sequence[str]) -> int:
 def check_padding(padding: str) -> str:
     """Return `padding`; raise ValueError that lists :data:`PADDINGS` if it is none of them."""
     if padding not in PADDINGS:
-        raise ValueError(f"padding is {padding!r}; it must be one of {', '.join(PADDINGS)}")
+        raise ValueError(
+            f"padding is {padding!r}; it must be one of {', '.join(PADDINGS)}{did_you_mean(padding, PADDINGS)}"
+        )
     return padding

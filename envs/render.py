@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from envs.files import check_ending, whole_file
-from envs.kernels.state import State
-from envs.scenario import Scenario
+from hitmac.envs.files import check_ending, whole_file
+from hitmac.envs.kernels.state import State
+from hitmac.envs.scenario import Scenario
 
 if TYPE_CHECKING:
     from PIL.ImageDraw import ImageDraw as Draw
 
-    from envs.tasks import Task
+    from hitmac.envs.tasks import Task
 
 RENDER_MODES = ("rgb_array", "human")
 

@@ -1,33 +1,45 @@
-"""Scenarios: all parameters of a scene with units and range checks, presets by name, YAML files."""
+"""Scenarios: all parameters of a scene with units and ranges, presets by name, YAML files."""
 
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import inspect
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import yaml
 
-from envs.files import parse_yaml, write_text
+from hitmac.envs.errors import collect, did_you_mean, raise_together
+from hitmac.envs.field_docs import parameter_table
+from hitmac.envs.files import parse_yaml, write_text
+from hitmac.envs.kernels.placements import PLACEMENTS
+from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.ranges import (
+    Choice,
+    Count,
+    Fraction,
+    Natural,
+    NotNegative,
+    Positive,
+    Range,
+    Row,
+    invalid_fields,
+    over,
+    plain,
+)
+from hitmac.envs.renames import current_parameters
 
 SCENES = Path(__file__).parent / "scenes"
 
-Area = tuple[float, float, float, float]
-Disc = tuple[float, float, float]
-Wall = tuple[float, float, float, float]
-
-PLACEMENTS = ("areas", "grid", "random")
-"""Placements of the sensors."""
-
-WALKS = ("goals", "random", "bounce", "still", "evade")
-"""Walks of the targets."""
+Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
+Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
+Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,45 +49,46 @@ class Scenario:
     Lengths are in arena units, angles in degrees (counter-clockwise, 0 along +x), times in seconds.
     The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
-    Raises ``ValueError`` for a value out of its range and ``TypeError`` for a value of another type. Both messages name
-    the parameter, the value and what is allowed.
+    Raises ``ValueError`` for a value out of its range and ``TypeError`` for a value of another type. The messages name
+    the parameter, the value and what is allowed. Several errors are raised as one, which is both, with a line for each.
     """
 
     name: str = "custom"
-    num_sensors: int = 4
-    """n, number of sensors; 1 or more."""
-    num_targets: int = 5
-    """m, number of targets; 1 or more."""
-    min_sensors: int = 0
+    """Name in results and messages."""
+    num_sensors: Count = 4
+    """n, number of sensors."""
+    num_targets: Count = 5
+    """m, number of targets."""
+    min_sensors: Natural = 0
     """Fewest sensors of an episode, whose number is drawn from min_sensors to num_sensors; 0: always num_sensors."""
-    min_targets: int = 0
+    min_targets: Natural = 0
     """Fewest targets of an episode, whose number is drawn from min_targets to num_targets; 0: always num_targets."""
-    arena: float = 1250.0
-    """Half the side of the arena: targets stay in [-arena, arena]^2; over 0."""
+    arena: Positive = 1250.0
+    """Half the side of the arena: targets stay in [-arena, arena]^2."""
     whole_numbers: bool = True
     """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
-    sensing_range: float | tuple[float, ...] = 800.0
-    """Largest distance at which a sensor sees a target; over 0. One number, or one for each sensor."""
-    field_of_view: float | tuple[float, ...] = 90.0
-    """Full opening angle, degrees; a target is in view if strictly within half of it; over 0, to 360 (all round).
-    One number, or one for each sensor."""
-    turn: float | tuple[float, ...] = 5.0
-    """Angle that a sensor turns in one sub-step, degrees; over 0, to 180. One number, or one for each sensor."""
-    zoom: tuple[float, ...] = ()
-    """Narrowest and widest field of view of zooming lenses, degrees; empty: lenses do not zoom. The area of the view
+    sensing_range: Annotated[float | tuple[float, ...], over(0)] = 800.0
+    """Largest distance at which a sensor sees a target. One number, or one for each sensor."""
+    field_of_view: Annotated[float | tuple[float, ...], over(0, 360, "degrees")] = 90.0
+    """Full opening angle, 360 all round; a target is in view if strictly within half of it. One number, or one for each
+    sensor."""
+    turn_angle: Annotated[float | tuple[float, ...], over(0, 180, "degrees")] = 5.0
+    """Angle that a sensor turns in one sub-step. One number, or one for each sensor."""
+    zoom: Annotated[tuple[float, ...], over(0, 360, "degrees")] = ()
+    """Narrowest and widest field of view of zooming lenses; empty: lenses do not zoom. The area of the view
     stays constant, so that a narrower view reaches farther."""
-    zoom_step: float = 10.0
-    """Change of the field of view in one sub-step of zooming, degrees; over 0."""
-    failure_rate: float = 0.0
-    """Probability that a working sensor fails in a sub-step; it then neither sees nor turns; 0 to 1."""
-    recovery_rate: float = 0.0
-    """Probability that a failed sensor recovers in a sub-step; 0 to 1."""
-    position_noise: float = 0.0
-    """Standard deviation, in each axis, of the error of a target's observed position; 0 or more."""
-    missed_detections: float = 0.0
-    """Probability that a sensor misses a target that it sees, in one observation; 0 to 1."""
-    placement: str = "areas"
+    zoom_step: Positive = 10.0
+    """Change of the field of view in one sub-step of zooming, degrees."""
+    failure_rate: Fraction = 0.0
+    """Probability that a working sensor fails in a sub-step; it then neither sees nor turns."""
+    recovery_rate: Fraction = 0.0
+    """Probability that a failed sensor recovers in a sub-step."""
+    position_noise: NotNegative = 0.0
+    """Standard deviation, in each axis, of the error of a target's observed position."""
+    missed_detections: Fraction = 0.0
+    """Probability that a sensor misses a target that it sees, in one observation."""
+    placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
     grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart."""
     sensor_areas: tuple[Area, ...] = (
@@ -87,132 +100,110 @@ class Scenario:
         (-750, -250, -750, -250),
     )
     """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
-    grid: int = 10
-    """Cells along a side of the grid; 1 or more."""
-    spacing: float = 0.0
-    """Least distance between sensors placed at random; 0 or more."""
-    start_heading: str = "random"
+    grid: Count = 10
+    """Cells along a side of the grid."""
+    spacing: NotNegative = 0.0
+    """Least distance between sensors placed at random."""
+    start_heading: Annotated[str, Choice(("random", "target"))] = "random"
     """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
 
     target_area: Area = (-1000, 1000, -1000, 1000)
     """(x low, x high, y low, y high) of the area in which targets start and return."""
-    walk: str = "goals"
+    walk: Annotated[str, Choice(WALKS)] = "goals"
     """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
     straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
     the view of a sensor that sees the target."""
-    wander: float = 0.0
-    """Largest swerve of a `bounce` or `evade` target in a move, degrees to either side; 0 to 180."""
-    time_step: float = 0.13
-    """Duration of one move of the targets, seconds; over 0."""
-    min_speed: float = 50.0
-    """Lowest speed of a target, units per second; 0 or more."""
-    max_speed: float = 100.0
+    wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
+    """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
+    time_step: Positive = 0.13
+    """Duration of one move of the targets, seconds."""
+    min_speed: NotNegative = 50.0
+    """Lowest speed of a target, units per second."""
+    max_speed: Positive = 100.0
     """Upper limit of speeds, units per second, which are drawn from [min_speed, max_speed); over min_speed."""
-    speed_noise: float = 0.2
-    """Largest relative increase of a move's length, drawn for every move; 0 or more."""
-    goal_radius: float = 5.0
-    """Distance below which a goal is reached, and the target takes a new one; 0 or more."""
-    stuck_distance: float = 10.0
-    """Distance to one of its two previous positions below which a target takes a new goal; 0 or more."""
-    goal_patience: int = 100
-    """Most moves towards one goal, after which the target takes a new one; 1 or more."""
-    extra_move_every: int = 10
+    speed_noise: NotNegative = 0.2
+    """Largest relative increase of a move's length, drawn for every move."""
+    goal_radius: NotNegative = 5.0
+    """Distance below which a goal is reached, and the target takes a new one."""
+    stuck_distance: NotNegative = 10.0
+    """Distance to one of its two previous positions below which a target takes a new goal."""
+    goal_patience: Count = 100
+    """Most moves towards one goal, after which the target takes a new one."""
+    extra_move_every: Natural = 10
     """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0: no extra moves."""
-    leave_rate: float = 0.0
-    """Probability that a target leaves in a sub-step; a target that has left does not count; 0 to 1."""
-    return_rate: float = 0.0
-    """Probability that a target that has left returns in a sub-step, somewhere in target_area; 0 to 1."""
+    leave_rate: Fraction = 0.0
+    """Probability that a target leaves in a sub-step; a target that has left does not count."""
+    return_rate: Fraction = 0.0
+    """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
-    random_discs: int = 0
-    """Number of further discs at random positions, drawn for every episode, none over a sensor; 0 or more."""
-    disc_radius: tuple[float, ...] = (25.0, 100.0)
-    """Lowest and highest radius of random discs; over 0, at most the arena."""
+    random_discs: Natural = 0
+    """Number of further discs at random positions, drawn for every episode, none over a sensor."""
+    disc_radius: Annotated[tuple[float, ...], over(0)] = (25.0, 100.0)
+    """Lowest and highest radius of random discs, at most the arena."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
 
-    distance_scale: float = 2000.0
-    """Distance at which the observation feature `distance` is 1; over 0."""
+    distance_scale: Positive = 2000.0
+    """Distance at which the observation feature `distance` is 1."""
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            object.__setattr__(self, field.name, _typed(field.name, field.type, getattr(self, field.name)))
-        check = self._check
-        check("num_sensors", self.num_sensors >= 1, "1 or more")
-        check("num_targets", self.num_targets >= 1, "1 or more")
-        check("min_sensors", 0 <= self.min_sensors <= self.num_sensors, f"0 to num_sensors ({self.num_sensors})")
-        check("min_targets", 0 <= self.min_targets <= self.num_targets, f"0 to num_targets ({self.num_targets})")
-        for name in ("arena", "time_step", "zoom_step", "distance_scale"):
-            check(name, getattr(self, name) > 0, "over 0")
-        for name, highest in (("sensing_range", math.inf), ("field_of_view", 360), ("turn", 180)):
-            given = getattr(self, name)
-            check(
-                name,
-                not isinstance(given, tuple) or len(given) == self.num_sensors,
-                f"one number, or one for each of the {self.num_sensors} sensors",
-            )
-            allowed = "over 0" if highest == math.inf else f"over 0 and at most {highest} degrees"
-            numbers = given if isinstance(given, tuple) else (given,)
-            check(name, all(0 < number <= highest for number in numbers), allowed)
-        check(
-            "zoom",
-            not self.zoom or (len(self.zoom) == 2 and 0 < self.zoom[0] <= self.zoom[1] <= 360),
-            "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees",
-        )
-        if self.zoom:
-            views = self.of_each_sensor("field_of_view")
-            inside = (self.zoom[0] <= views).all() and (views <= self.zoom[1]).all()
-            check("field_of_view", bool(inside), f"within zoom ({self.zoom[0]:g} to {self.zoom[1]:g} degrees)")
-        for name in ("failure_rate", "recovery_rate", "leave_rate", "return_rate", "missed_detections"):
-            check(name, 0 <= getattr(self, name) <= 1, "0 to 1")
-        for name in ("position_noise", "spacing", "min_speed", "speed_noise", "goal_radius", "stuck_distance"):
-            check(name, getattr(self, name) >= 0, "0 or more")
-        check("placement", self.placement in PLACEMENTS, f"one of {', '.join(PLACEMENTS)}")
-        if self.placement == "areas":
-            check(
-                "sensor_areas",
-                len(self.sensor_areas) >= self.num_sensors,
-                f"at least one area for each of the {self.num_sensors} sensors",
-            )
-        check("grid", self.grid >= 1, "1 or more")
-        if self.placement == "grid":
-            check(
-                "grid",
-                self.grid**2 >= self.num_sensors,
-                f"large enough for one cell for each of {self.num_sensors} sensors",
-            )
-        for area in (*self.sensor_areas, self.target_area) if self.placement == "areas" else (self.target_area,):
-            x_low, x_high, y_low, y_high = area
-            if not (-self.arena <= x_low <= x_high <= self.arena and -self.arena <= y_low <= y_high <= self.arena):
-                raise ValueError(
-                    f"area {list(area)} must be [x low, x high, y low, y high] inside the arena of +-{self.arena:g}"
-                )
-        check("start_heading", self.start_heading in ("random", "target"), "random or target")
-        check("walk", self.walk in WALKS, f"one of {', '.join(WALKS)}")
-        check("wander", 0 <= self.wander <= 180, "0 to 180 degrees")
-        check("max_speed", self.max_speed > self.min_speed, f"over min_speed ({self.min_speed:g})")
-        check("goal_patience", self.goal_patience >= 1, "1 or more")
-        check("extra_move_every", self.extra_move_every >= 0, "0 or more")
-        check("discs", all(radius > 0 for *_, radius in self.discs), "[x, y, radius] with a radius over 0")
-        check("random_discs", self.random_discs >= 0, "0 or more")
-        check(
-            "disc_radius",
-            len(self.disc_radius) == 2 and 0 < self.disc_radius[0] <= self.disc_radius[1] <= self.arena,
-            f"the lowest and the highest radius, over 0 and at most the arena ({self.arena:g})",
-        )
-        # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
-        most = 3 * self.arena**2
-        if self.placement == "random":
-            taken = math.pi * ((self.num_sensors - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
-            check("spacing", taken <= most, f"smaller, since {self.num_sensors} sensors would otherwise fill the arena")
-        if self.random_discs:
-            taken = math.pi * self.num_sensors * self.disc_radius[1] ** 2
-            check("disc_radius", taken <= most, f"smaller, since no disc may cover any of {self.num_sensors} sensors")
+        converted, invalid = invalid_fields(self)
+        vars(self).update(converted)  # frozen: nothing is assigned
 
-    def _check(self, name: str, holds: bool, allowed: str) -> None:
-        if not holds:
-            raise ValueError(f"scenario {self.name!r}: {name} is {_plain(getattr(self, name))!r}; it must be {allowed}")
+        def valid(*names: str) -> bool:
+            return not invalid.keys() & set(names)
+
+        for name, allowed in self._contradictions(valid):
+            invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {allowed}")
+        raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
+
+    def _contradictions(self, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
+        """Yield the parameters that do not fit the others, each with what it must be.
+
+        `valid` tells whether all parameters of the given names are valid so far; only those are compared.
+        """
+        n, arena = self.num_sensors, self.arena
+        for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
+            if valid(name, most) and getattr(self, name) > getattr(self, most):
+                yield name, f"0 to {most} ({getattr(self, most)})"
+        for name in ("sensing_range", "field_of_view", "turn_angle"):
+            if valid(name, "num_sensors") and isinstance(getattr(self, name), tuple) and len(getattr(self, name)) != n:
+                yield name, f"one number, or one for each of the {n} sensors"
+        if valid("zoom") and self.zoom and not (len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]):
+            yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
+        if valid("zoom", "field_of_view", "num_sensors") and self.zoom:
+            views = self.of_each_sensor("field_of_view")
+            if views.min() < self.zoom[0] or views.max() > self.zoom[1]:
+                yield "field_of_view", f"within zoom ({self.zoom[0]:g} to {self.zoom[1]:g} degrees)"
+        in_areas = valid("placement") and self.placement == "areas"
+        if in_areas and valid("sensor_areas", "num_sensors") and len(self.sensor_areas) < n:
+            yield "sensor_areas", f"at least one area for each of the {n} sensors"
+        if valid("placement", "grid", "num_sensors") and self.placement == "grid" and self.grid**2 < n:
+            yield "grid", f"large enough for one cell for each of {n} sensors"
+        areas = {"target_area": (self.target_area,), "sensor_areas": self.sensor_areas if in_areas else ()}
+        for name in areas:
+            if valid(name, "arena") and not all(
+                -arena <= a <= b <= arena and -arena <= c <= d <= arena for a, b, c, d in areas[name]
+            ):
+                yield name, f"[x low, x high, y low, y high] inside the arena of +-{arena:g}"
+        if valid("max_speed", "min_speed") and self.max_speed <= self.min_speed:
+            yield "max_speed", f"over min_speed ({self.min_speed:g})"
+        if valid("discs") and any(radius <= 0 for *_, radius in self.discs):
+            yield "discs", "[x, y, radius] with a radius over 0"
+        radii = self.disc_radius
+        if valid("disc_radius", "arena") and not (len(radii) == 2 and radii[0] <= radii[1] <= arena):
+            yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({arena:g})"
+        # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
+        if valid("placement", "spacing", "discs", "arena", "num_sensors") and self.placement == "random":
+            taken = math.pi * ((n - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
+            if taken > 3 * arena**2:
+                yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
+        if valid("random_discs", "disc_radius", "arena", "num_sensors") and self.random_discs:
+            taken = math.pi * n * self.disc_radius[1] ** 2
+            if taken > 3 * arena**2:
+                yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
 
     @property
     def top_speed(self) -> float:
@@ -226,26 +217,27 @@ class Scenario:
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
-        _refuse_unknown(changes)
-        return dataclasses.replace(self, **changes)
+        return _from_known(lambda **known: dataclasses.replace(self, **known), changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
-        return {field.name: _plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
     def of_each_sensor(self, name: str) -> np.ndarray:
-        """Return `sensing_range`, `field_of_view` or `turn` of every sensor, (n,)."""
+        """Return `sensing_range`, `field_of_view` or `turn_angle` of every sensor, (n,)."""
         return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.num_sensors,)).copy()
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
         """Make a scenario from its parameters; an unknown one raises a ``ValueError`` that lists the known."""
-        _refuse_unknown(parameters)
-        return cls(**parameters)
+        return _from_known(cls, parameters)
 
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
         write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None))
+
+
+Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
 
 
 def presets() -> list[str]:
@@ -274,17 +266,16 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
         return _read(SCENES / f"{name}.yaml")
     sized = re.fullmatch(r"(.+)-(\d+)x(\d+)", name)
     if sized and sized[1] in presets():
-        return _read(SCENES / f"{sized[1]}.yaml").replace(
-            name=name, num_sensors=int(sized[2]), num_targets=int(sized[3])
-        )
+        preset = _read(SCENES / f"{sized[1]}.yaml")
+        return preset.replace(name=name, num_sensors=int(sized[2]), num_targets=int(sized[3]))
     if name.endswith((".yaml", ".yml", ".json")):
         return _read(Path(name))
     for file in ("config.yaml", "config.json", "checkpoint/config.json"):
         if (Path(name) / file).is_file():
             return _read(Path(name) / file)
     raise ValueError(
-        f"unknown scenario {name!r}: known are {', '.join(presets())}, "
-        f"each also with sizes as in {presets()[0]}-6x9, paths of YAML files, and runs"
+        f"unknown scenario {name!r}{did_you_mean(sized[1] if sized else name, presets())}: known are "
+        f"{', '.join(presets())}, each also with sizes as in {presets()[0]}-6x9, paths of YAML files, and runs"
     )
 
 
@@ -304,44 +295,14 @@ def _read(path: Path) -> Scenario:
         raise type(error)(f"{path}: {error}") from None
 
 
-def _refuse_unknown(parameters: Mapping[str, Any]) -> None:
+def _from_known(make: Callable[..., Scenario], parameters: Mapping[str, Any]) -> Scenario:
+    """Call `make` with the parameters; unknown names and wrong values are one error."""
     known = [field.name for field in dataclasses.fields(Scenario)]
-    unknown = [str(name) for name in parameters if name not in known]
-    if unknown:
-        close = difflib.get_close_matches(unknown[0], known, 1)
-        hint = f" (did you mean {close[0]}?)" if close else ""
-        raise ValueError(f"unknown scenario parameter {', '.join(unknown)}{hint}: known are {', '.join(known)}")
-
-
-def _plain(value: Any) -> Any:
-    """Convert tuples, also nested ones, to lists."""
-    return [_plain(one) for one in value] if isinstance(value, tuple) else value
-
-
-_ROWS = {"Area": "[x low, x high, y low, y high]", "Disc": "[x, y, radius]", "Wall": "[x1, y1, x2, y2]"}
-
-
-def _typed(name: str, kind: Any, value: Any) -> Any:
-    """Convert `value` to the field's type, or raise TypeError; numbers must be finite."""
-    several = isinstance(value, list | tuple | np.ndarray)
-    if kind in ("str", "bool"):
-        if not isinstance(value, str if kind == "str" else bool | np.bool_):
-            raise TypeError(f"{name} is {value!r}; it must be {'a string' if kind == 'str' else 'true or false'}")
-        return value if kind == "str" else bool(value)
-    if kind in _ROWS:
-        if not several or len(value) != _ROWS[kind].count(",") + 1:
-            raise TypeError(f"{name} holds {value!r}; it must be {_ROWS[kind]}")
-        return tuple(_typed(name, "float", number) for number in value)
-    if kind.endswith(", ...]") and (several or not kind.startswith("float |")):
-        one = kind.rpartition("[")[2].removesuffix(", ...]")
-        if not several:
-            raise TypeError(f"{name} is {value!r}; it must be a list of {_ROWS.get(one, 'numbers')}")
-        return tuple(_typed(name, one, row) for row in value)
-    number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
-    if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-        raise TypeError(f"{name} is {value!r}; it must be a finite number")
-    if kind == "int":
-        if number != int(number):
-            raise TypeError(f"{name} is {value!r}; it must be a whole number")
-        return int(number)
-    return float(number)
+    errors: list[Exception] = []
+    parameters = current_parameters(parameters)
+    if unknown := [f"{name}{did_you_mean(name, known)}" for name in parameters if name not in known]:
+        errors.append(ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}"))
+    with collect(errors):
+        scenario = make(**{name: value for name, value in parameters.items() if name in known})
+    raise_together(errors)
+    return scenario

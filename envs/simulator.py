@@ -6,58 +6,21 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numba
 import numpy as np
-from numba import prange
 
-from envs.kernels import physics
-from envs.kernels.compiled import kernel
-from envs.kernels.episode import begin, set_field_of_view, set_heading
-from envs.kernels.state import FIELD_OF_VIEW, HEADING, Tracks, allocate, parameters, scenes_first
-from envs.kernels.streams import stream_keys
-from envs.scenario import Scenario, load_scenario
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.kernels import simulate
+from hitmac.envs.kernels.state import Tracks, scenes_first
+from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.kernels.threads import Threads, default_threads
+from hitmac.envs.memory import allocate, check_state
+from hitmac.envs.scenario import Scenario, load_scenario
 
-# Below this many scenes per thread, waking a second thread costs more than it saves.
-SCENES_PER_THREAD = 128
+PAIRS_PER_BLOCK = 2560
+"""Pairs of a sensor and a target that a thread takes at a time; see :mod:`hitmac.envs.kernels.threads`."""
 
 PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
-
-
-@kernel(nogil=True)
-def _begin(state, parameters, chosen):
-    p = parameters[0]
-    for b in range(chosen.shape[0]):
-        if chosen[b]:
-            begin(state, p, np.uint64(b))
-            physics.see(state, np.uint64(b), np.uint64(b + 1))
-
-
-@kernel(nogil=True)
-def _sub_step(state, parameters, tracks, action, chosen, low, high):
-    p = parameters[0]
-    first, last = physics.next_scenes(chosen, low, high)
-    while first < last:
-        physics.extra_moves(state, p, tracks, first, last)
-        physics.about_to_move(state, first, last)
-        physics.sub_step(state, p, tracks, action, first, last)
-        first, last = physics.next_scenes(chosen, last, high)
-
-
-@kernel(parallel=True)
-def _sub_step_threads(state, parameters, tracks, action, chosen, bounds):
-    for chunk in prange(bounds.shape[0] - 1):
-        _sub_step(state, parameters, tracks, action, chosen, bounds[chunk], bounds[chunk + 1])
-
-
-@kernel(nogil=True)
-def _look(state, chosen):
-    for b in range(chosen.shape[0]):
-        if chosen[b]:
-            for i in range(state.sensor.shape[0]):
-                set_heading(state, b, i, state.sensor[i, HEADING, b])
-                set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
-            physics.see(state, np.uint64(b), np.uint64(b + 1))
 
 
 class Simulator:
@@ -73,10 +36,11 @@ class Simulator:
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
-        state: the :class:`~envs.kernels.state.State`, the live arrays with the scenes along the first axis: ``heading``
-            (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step).
-        rows: the same arrays in the layout of the kernels, with the scenes along the last axis.
-        tracks: the :class:`~envs.kernels.state.Tracks` that scenes follow; None if no scene does.
+        state: the :class:`~hitmac.envs.kernels.state.State`, the live arrays with the scenes along the first axis:
+            ``heading`` (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step).
+        rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
+            scenes along the last axis.
+        num_threads: number of threads that compute a step.
 
     Raises:
         ValueError: `num_envs` or `num_threads` under 1, a negative seed, or a number of seeds other than `num_envs`.
@@ -92,20 +56,15 @@ class Simulator:
     ) -> None:
         self.scenario = load_scenario(scenario)
         self.num_envs = positive("num_envs", num_envs)
-        self.parameters = parameters(self.scenario)
         self.rows = allocate(self.scenario, self.num_envs)
         self.state = scenes_first(self.rows, self.num_envs)
-        self.tracks: Tracks | None = None
-        self.bounds = chunk_bounds(self.num_envs, num_threads)  # (threads + 1,)
+        threads = default_threads(self.num_envs) if num_threads is None else positive("num_threads", num_threads)
+        self.num_threads = min(threads, self.num_envs)
+        self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario))
         self._everyone = np.ones(self.num_envs, np.bool_)
         n = self.scenario.num_sensors
         self._action_shapes = [(self.num_envs, n), (self.num_envs, 2 * n)][: 2 if self.scenario.zoom else 1]
         self.reset(seed=random_seed() if seed is None else seed)
-
-    @property
-    def num_threads(self) -> int:
-        """Number of threads that compute a step."""
-        return len(self.bounds) - 1
 
     @property
     def coverage(self) -> np.ndarray:
@@ -115,9 +74,10 @@ class Simulator:
     @property
     def track_ended(self) -> np.ndarray:
         """(B,) bool: the scene follows recorded tracks and has reached their end."""
-        if self.tracks is None:
+        tracks = self.rows.tracks
+        if tracks is None:
             return np.zeros(self.num_envs, np.bool_)
-        return (self.tracks.track_length > 0) & (self.tracks.track_moves >= self.tracks.track_length)
+        return (tracks.track_length > 0) & (tracks.track_moves >= tracks.track_length)
 
     @property
     def rotation(self) -> np.ndarray:
@@ -142,14 +102,13 @@ class Simulator:
         """
         checked, chosen = self._checked(options or {}), self.chosen(mask)
         keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
-        if self.tracks is not None:
-            self.tracks.track_length[chosen] = 0
-            if not self.tracks.track_length.any():
-                self.tracks = None
+        if self.rows.tracks is not None:
+            self.rows.tracks.track_length[chosen] = 0
+            self._set_tracks(self.rows.tracks)
         if keys is not None:
             self.state.key[chosen] = keys[chosen]
             self.state.draws[chosen] = 0
-        _begin(self.rows, self.parameters, chosen)
+        self.run(simulate.begin, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
@@ -169,18 +128,11 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        self.run(_sub_step, _sub_step_threads, action.astype(np.int64, copy=False), self.chosen(mask))
+        self.run(simulate.sub_step, action.astype(np.int64, copy=False), self.chosen(mask))
 
-    def run(self, kernel: Callable, kernel_threads: Callable, *arguments: Any) -> None:
-        """Call a kernel for all scenes, on one thread or on several.
-
-        One thread calls ``kernel(rows, parameters, tracks, *arguments, low, high)``, several call
-        ``kernel_threads(rows, parameters, tracks, *arguments, bounds)``.
-        """
-        if self.num_threads == 1:
-            kernel(self.rows, self.parameters, self.tracks, *arguments, 0, self.num_envs)
-        else:
-            kernel_threads(self.rows, self.parameters, self.tracks, *arguments, self.bounds)
+    def run(self, kernel: Callable, *arguments: Any) -> None:
+        """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
+        self.threads.run(kernel, self.rows, *arguments)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Set positions and headings of sensors and targets; all others stay unchanged.
@@ -214,7 +166,7 @@ class Simulator:
         checked = {}
         for name, value in places.items():
             if name not in PLACES:
-                raise ValueError(f"unknown place {name!r}: known are {', '.join(PLACES)}")
+                raise ValueError(f"unknown place {name!r}{did_you_mean(name, PLACES)}: known are {', '.join(PLACES)}")
             array = np.asarray(value, np.float64)
             shape = getattr(self.state, name.replace("tracks", "position")).shape
             if name == "target_tracks":  # of any length
@@ -240,26 +192,30 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            _look(self.rows, chosen)
+            self.run(simulate.look, chosen)
 
     def _follow(self, positions: np.ndarray, chosen: np.ndarray) -> None:
         """Let the chosen scenes follow `positions` (B, K, m, 2); the others keep their tracks."""
         b, length, m, _ = positions.shape
-        old = self.tracks or _no_tracks(b, m)
+        old = self.rows.tracks or _no_tracks(b, m)
         kept = old.track_position[:, : int(old.track_length.max())]
         merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
         merged[:, : kept.shape[1]] = kept
         merged[chosen, :length] = positions[chosen]
         old.track_length[chosen] = length
         old.track_moves[chosen] = 0
-        self.tracks = Tracks(merged, old.track_length, old.track_moves)
+        self._set_tracks(Tracks(merged, old.track_length, old.track_moves))
+
+    def _set_tracks(self, tracks: Tracks) -> None:
+        """Keep `tracks` if any scene follows them."""
+        self.rows = self.rows._replace(tracks=tracks if tracks.track_length.any() else None)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return a copy of the whole state, by name; see :class:`~envs.kernels.state.State`, and ``Tracks`` there."""
+        """Return a copy of the whole state, by the names of its arrays in :mod:`hitmac.envs.kernels.state`."""
         return {name: array.copy() for name, array in self._whole_state().items()}
 
     def _whole_state(self) -> dict[str, np.ndarray]:
-        tracks = self.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
+        tracks = self.rows.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
         return self.state._asdict() | tracks._asdict()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
@@ -273,35 +229,12 @@ class Simulator:
         """
         own = self._whole_state()
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
-        if set(own) - set(before) - set(state) or set(state) - set(own):
-            raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
         state = {**before, **state}
-        for name, array in own.items():
-            given, shape = np.shape(state[name]), array.shape
-            if name == "track_position" and len(given) == 4:  # of any length
-                shape = (shape[0], given[1], *shape[2:])
-            if given != shape:
-                raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
-            if np.asarray(state[name]).dtype != array.dtype:
-                raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
-            if name != "places" and not np.isfinite(state[name]).all():
-                raise ValueError(f"state {name!r} holds a number that is not finite")
-        n, m = self.scenario.num_sensors, self.scenario.num_targets
-        limits = {
-            "num_sensors": (1, n),
-            "num_targets": (1, m),
-            "field_of_view": (1e-9, 360),
-            "track_length": (0, np.shape(state["track_position"])[1]),
-            "track_moves": (0, np.shape(state["track_position"])[1]),
-        }
-        for name, (low, high) in limits.items():
-            if ((state[name] < low) | (state[name] > high)).any():
-                raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")
+        check_state(state, own)
         for name in own:
             if name in self.state._fields:
                 getattr(self.state, name)[...] = state[name]
-        tracks = Tracks(*(np.array(state[name]) for name in Tracks._fields))
-        self.tracks = tracks if tracks.track_length.any() else None
+        self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
 
     def clone(self) -> Simulator:
         """Return an independent simulator in the same state, with the same future."""
@@ -322,12 +255,9 @@ def _no_tracks(num_envs: int, num_targets: int) -> Tracks:
     return Tracks(np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64))
 
 
-def chunk_bounds(num_envs: int, num_threads: int | None) -> np.ndarray:
-    """Return the bounds (threads + 1,), rising from 0 to `num_envs`, of the scenes of each thread."""
-    if num_threads is None:
-        num_threads = min(numba.config.NUMBA_NUM_THREADS, num_envs // SCENES_PER_THREAD) or 1  # type: ignore[attr-defined]
-    num_threads = min(positive("num_threads", num_threads), num_envs)
-    return np.arange(num_threads + 1, dtype=np.int64) * num_envs // num_threads
+def _block(scenario: Scenario) -> int:
+    """Return the number of scenes that a thread takes at a time."""
+    return max(PAIRS_PER_BLOCK // (scenario.num_sensors * scenario.num_targets) // 8 * 8, 8)
 
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:

@@ -74,8 +74,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception import MultiHeadAttention, attend
-from perception.scores import Additive, Dot, ScaledDot
+from hitmac.perception import MultiHeadAttention, attend
+from hitmac.perception.scores import Additive, Dot, ScaledDot
 
 
 def show(name: str, x: Tensor) -> None:

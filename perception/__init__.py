@@ -1,26 +1,29 @@
 """Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-This module exports the encoder and its layers. Further modules are :mod:`perception.scores`,
-:mod:`perception.transformer`, :mod:`perception.released` (the published networks), :mod:`perception.plots` (plots of
-attention weights) and :mod:`perception.adapters` (adapters for other libraries).
+This module exports the encoder and its layers. Further modules are :mod:`hitmac.perception.scores`,
+:mod:`hitmac.perception.transformer`, :mod:`hitmac.perception.released` (the published networks),
+:mod:`hitmac.perception.plots` (plots of attention weights) and :mod:`hitmac.perception.adapters` (adapters for other
+libraries).
 """
 
-from perception.ablations import NoisyLinear, RecurrentLayer
-from perception.amc import AMCCritic
-from perception.checks import check_finite
-from perception.encoder import AgentTargetEncoder, Features, Weights
-from perception.flat import FlatEncoder
-from perception.functional import attend, causal_mask
-from perception.multi_head import MultiHeadAttention
-from perception.ragged import pad_scenes, unpad_scenes
-from perception.tanh_attention import AttentionLayer
-from perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
+from hitmac.perception.ablations import NoisyLinear, RecurrentLayer
+from hitmac.perception.amc import AMCCritic
+from hitmac.perception.checks import check_finite
+from hitmac.perception.encoder import AgentTargetEncoder, EncoderConfig
+from hitmac.perception.features import Features, Weights
+from hitmac.perception.flat import FlatEncoder
+from hitmac.perception.functional import attend, causal_mask
+from hitmac.perception.multi_head import MultiHeadAttention
+from hitmac.perception.ragged import pad_scenes, unpad_scenes
+from hitmac.perception.tanh_attention import AttentionLayer
+from hitmac.perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
 
 __all__ = [
     "AMCCritic",
     "AgentTargetEncoder",
     "AttentionLayer",
     "EncoderBlock",
+    "EncoderConfig",
     "Features",
     "FlatEncoder",
     "MultiHeadAttention",
@@ -35,3 +38,8 @@ __all__ = [
     "pad_scenes",
     "unpad_scenes",
 ]
+
+if __name__ == "perception":  # in a checkout
+    from hitmac.checkout import use_short_names
+
+    use_short_names(__name__)

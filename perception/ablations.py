@@ -8,13 +8,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perception.checks import check_choice, check_tokens, check_widths
-from perception.functional import pool, zero_masked
-from perception.recurrent import Recurrence
+from hitmac.perception.checks import check_choice, check_tokens, check_widths
+from hitmac.perception.functional import zero_masked
+from hitmac.perception.pooling import FIXED_POOLINGS, pool
+from hitmac.perception.recurrent import Recurrence
 
 
 class RecurrentLayer(nn.Module):
-    """Bidirectional GRU with the interface of :class:`perception.AttentionLayer`, the paper's ablation.
+    """Bidirectional GRU with the interface of :class:`hitmac.perception.AttentionLayer`, the paper's ablation.
 
     ``z`` concatenates the states of both directions at each token, and ``global_feature`` pools z. The outputs depend
     on the order of the tokens. Masked tokens are skipped.
@@ -22,13 +23,13 @@ class RecurrentLayer(nn.Module):
     Args:
         feature_dim: width of an input token.
         weight_dim: width of z; even, since each direction takes half of it.
-        pooling: ``"sum"`` or ``"mean"``.
+        pooling: ``"sum"``, ``"mean"`` or ``"max"``.
         cell: ``"gru"``, the paper's, or ``"lstm"``.
         num_layers: number of recurrent layers, 1 or more; each further layer reads both directions of the one before.
 
     Attributes:
-        gru, lstm: the :class:`perception.recurrent.Recurrence`, under the name of its cell. Its parameters have the
-            names of those of ``nn.GRU`` and ``nn.LSTM``.
+        gru, lstm: the :class:`hitmac.perception.recurrent.Recurrence`, under the name of its cell. Its parameters have
+            the names of those of ``nn.GRU`` and ``nn.LSTM``.
 
     Raises:
         ValueError: an option out of its range.
@@ -39,7 +40,7 @@ class RecurrentLayer(nn.Module):
     ) -> None:
         super().__init__()
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
-        check_choice("pooling", pooling, ("sum", "mean"))
+        check_choice("pooling", pooling, FIXED_POOLINGS)
         if weight_dim % 2:
             raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
         self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
@@ -49,8 +50,8 @@ class RecurrentLayer(nn.Module):
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
         """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        Raises the errors of :meth:`perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is True,
-        since the layer has no attention weights.
+        Raises the errors of :meth:`hitmac.perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is
+        True, since the layer has no attention weights.
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")

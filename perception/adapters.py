@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from perception.encoder import AgentTargetEncoder
+from hitmac.perception.encoder import AgentTargetEncoder
 
 if TYPE_CHECKING:
     from tensordict.nn import TensorDictModule

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perception.checks import check_choice, check_tokens, check_widths
-from perception.functional import zero_masked
-from perception.prefixes import prefix_sums
-from perception.tanh_attention import AttentionLayer
+from hitmac.perception.checks import check_choice, check_tokens, check_widths
+from hitmac.perception.functional import zero_masked
+from hitmac.perception.prefixes import prefix_sums
+from hitmac.perception.tanh_attention import AttentionLayer
 
-CRITICS = ("amc", "no_prefix", "value_head")
+
+class CriticKind(NamedTuple):
+    """Variant of :class:`AMCCritic`."""
+
+    summary: str
+    """Description of the variant in one line."""
+    prefix: bool
+    """A pair's contribution depends on the pairs before it."""
+    bias_per_pair: bool
+    """The linear layer's bias counts once for every pair, instead of once for the scene."""
+
+
+CRITICS = {
+    "amc": CriticKind("The paper's: each pair counts by what it adds to the pairs before it.", True, True),
+    "no_prefix": CriticKind("Without G, so that each pair counts by itself (the paper's ablation onlyJ).", False, True),
+    "value_head": CriticKind("A linear layer over the sum of all z.", False, False),
+}
 """The paper's critic and its two ablations."""
 
 
@@ -28,11 +46,10 @@ class AMCCritic(nn.Module):
     Args:
         feature_dim: width of a pair's feature z.
         weight_dim: width of G; None: feature_dim.
-        kind: ``"amc"``, the paper's; ``"no_prefix"``, without G, so that each pair counts by itself (the paper's
-            ablation "onlyJ"); ``"value_head"``, a linear layer over the sum of all z.
+        kind: ``"amc"``, ``"no_prefix"`` or ``"value_head"``, see :data:`CRITICS`.
 
     Attributes:
-        attention: the second :class:`perception.AttentionLayer` (``"amc"`` only).
+        attention: the second :class:`hitmac.perception.AttentionLayer` (``"amc"`` only).
         linear: maps [G; z], or z alone, to a number.
 
     Raises:
@@ -45,8 +62,9 @@ class AMCCritic(nn.Module):
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_choice("kind", kind, CRITICS)
         self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
-        self.attention = AttentionLayer(feature_dim, weight_dim) if kind == "amc" else None
-        self.linear = nn.Linear(feature_dim + weight_dim if kind == "amc" else feature_dim, 1)
+        prefix = CRITICS[kind].prefix
+        self.attention = AttentionLayer(feature_dim, weight_dim) if prefix else None
+        self.linear = nn.Linear(feature_dim + weight_dim if prefix else feature_dim, 1)
         nn.init.xavier_uniform_(self.linear.weight)
         nn.init.zeros_(self.linear.bias)
 
@@ -80,11 +98,11 @@ class AMCCritic(nn.Module):
             contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
         else:
             contributions = z @ self.linear.weight.squeeze(0)
-        if self.kind == "value_head":
-            total = contributions.sum(-1) + self.linear.bias.squeeze(0)
-        else:
+        if CRITICS[self.kind].bias_per_pair:
             contributions = contributions + self.linear.bias
             if mask is not None:
                 contributions = contributions * mask
             total = contributions.sum(-1)
+        else:
+            total = contributions.sum(-1) + self.linear.bias.squeeze(0)
         return (total, contributions) if return_contributions else total

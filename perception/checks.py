@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+from typing import Any
+
 import torch
 from torch import Tensor
+
+
+def is_whole(value: Any, least: int) -> bool:
+    """Return True if `value` is a whole number, `least` or more."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
 def check_widths(**widths: int) -> None:
     """Raise ValueError unless every width is a whole number, 1 or more."""
     for name, width in widths.items():
-        if isinstance(width, bool) or not isinstance(width, int) or width < 1:
+        if not is_whole(width, 1):
             raise ValueError(f"{name} is {width!r}; it must be a whole number, 1 or more")
 
 
-def check_count(**counts: int) -> bool:
-    """Return True if any count is over 0; raise ValueError unless every count is a whole number, 0 or more."""
-    for name, count in counts.items():
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise ValueError(f"{name} is {count!r}; it must be a whole number, 0 or more")
-    return any(counts.values())
+def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError unless `value` is one of `known`; the message names them and the nearest one."""
+    known = tuple(known)
+    if not (isinstance(value, str) and value in known):
+        raise ValueError(f"{name} is {value!r}; it must be {one_of(known, value)}")
 
 
-def check_choice(name: str, value: str, known: tuple[str, ...]) -> None:
-    """Raise ValueError unless `value` is one of `known`."""
-    if value not in known:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(known)}")
+def one_of(known: Iterable[str], value: Any) -> str:
+    """Return the words for a choice of names, with the one that `value` may have been meant to be."""
+    known = tuple(known)
+    near = get_close_matches(str(value), known, n=1)
+    return f"one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
 def check_heads(width: int, num_heads: int) -> None:

@@ -1,132 +1,201 @@
-"""Encoder of agent-target features into per-target, per-agent and global features."""
+"""Encoders of agent-target features into per-target, per-agent and global features, and their configuration."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from perception.ablations import RecurrentLayer
-from perception.checks import check_choice, check_count, check_tokens, check_widths
-from perception.functional import pool, zero_masked
-from perception.tanh_attention import AttentionLayer
+from hitmac.perception.ablations import RecurrentLayer
+from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
+from hitmac.perception.features import Features, Weights
+from hitmac.perception.flat import FlatEncoder
+from hitmac.perception.functional import zero_masked
+from hitmac.perception.pooling import FIXED_POOLINGS
+from hitmac.perception.tanh_attention import AttentionLayer
 
-ATTEND_OVER = ("agents", "targets", "pairs", "axes")
-"""The sets that the encoder can attend over."""
-
-
-class Features(NamedTuple):
-    """Encoder outputs for a scene with n agents and m targets."""
-
-    per_target: Tensor
-    """(..., n, m, f): one feature for every pair of an agent and a target."""
-    per_agent: Tensor
-    """(..., n, f): one feature for every agent."""
-    global_feature: Tensor
-    """(..., f): one feature for the whole scene."""
+OLD_NAMES = {"frequencies": "num_frequencies", "layer": "encoder"}
+"""Earlier names of encoder options, which keyword arguments and files may still use."""
 
 
-class Weights(NamedTuple):
-    """Attention weights; None where the encoder does not attend. The axis of the h heads precedes the last two."""
+@dataclass(frozen=True, kw_only=True)
+class EncoderConfig:
+    """Options of an encoder.
 
-    targets: Tensor | None = None
-    """(..., n, h, m, m): for every agent, from each of its targets to each."""
-    agents: Tensor | None = None
-    """(..., h, n, n): from each agent to each; with ``"axes"`` for every target, (..., m, h, n, n)."""
-    pairs: Tensor | None = None
-    """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""
+    Raises:
+        ValueError: options out of their range; the message names each with its value and what is allowed.
+    """
+
+    encoder: str = "attention"
+    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, only for the numbers of sensors and
+    targets that it was trained on, which has no option other than the width."""
+    attend_over: str = "agents"
+    """Axis of attention: agents, targets, pairs or axes."""
+    pooling: str = "sum"
+    """Pooling of features: sum, the paper's, mean or max."""
+    num_heads: int = 1
+    """Heads of the attention, a divisor of the width."""
+    scaled: bool = False
+    """Divide the attention scores by the square root of a head's width."""
+    embed_layers: int = 1
+    """Linear maps with a ReLU before the attention, 1 or more; the paper's coordinator has 2."""
+    num_frequencies: int = 0
+    """Number of sines and of cosines appended to every feature before them, 0 or more."""
+    weight_dim: int = 64
+    """Width of the encoder, 1 or more; even if recurrent."""
+
+    def __post_init__(self) -> None:
+        if problems := self.problems():
+            raise ValueError("; ".join(f"{name} is {getattr(self, name)!r}; {what}" for name, what in problems.items()))
+
+    def problems(self) -> dict[str, str]:
+        """Return for every option that is out of its range the words that say what is allowed."""
+        found = {}
+        for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
+            if getattr(self, name) not in tuple(known):
+                found[name] = f"it must be {one_of(known, getattr(self, name))}"
+        for name, least in (("num_heads", 1), ("embed_layers", 1), ("num_frequencies", 0), ("weight_dim", 1)):
+            if not is_whole(getattr(self, name), least):
+                found[name] = f"it must be a whole number, {least} or more"
+        if not isinstance(self.scaled, bool):
+            found["scaled"] = "it must be True or False"
+        if "weight_dim" not in found and self.encoder == "recurrent" and self.weight_dim % 2:
+            found["weight_dim"] = "it must be even for a recurrent encoder"
+        if not {"weight_dim", "num_heads"} & found.keys() and self.weight_dim % self.num_heads:
+            found["num_heads"] = f"it must be a divisor of the width, {self.weight_dim}"
+        return found
+
+    def with_options(self, **options: Any) -> EncoderConfig:
+        """Return this configuration with some options changed; also by earlier names.
+
+        Raises:
+            TypeError: unknown options.
+            ValueError: options out of their range.
+        """
+        options = {OLD_NAMES.get(name, name): value for name, value in options.items()}
+        known = [field.name for field in dataclasses.fields(EncoderConfig)]
+        if unknown := [name for name in options if name not in known]:
+            raise TypeError(f"unknown encoder option {unknown[0]!r}; it must be {one_of(known, unknown[0])}")
+        return dataclasses.replace(self, **options)
+
+
+def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
+    """Remove the encoder's options from keyword arguments and return them as one configuration.
+
+    They are ``encoder_config``, if given, and over it every option by its own name.
+
+    Raises:
+        TypeError: `encoder_config` is no :class:`EncoderConfig`.
+        ValueError: options out of their range.
+    """
+    config = options.pop("encoder_config", None) or EncoderConfig()
+    if not isinstance(config, EncoderConfig):
+        raise TypeError(f"encoder_config is {config!r}; expected an EncoderConfig")
+    names = {field.name for field in dataclasses.fields(EncoderConfig)} | OLD_NAMES.keys()
+    return config.with_options(**{name: options.pop(name) for name in names & options.keys()})
 
 
 class FourierFeatures(nn.Module):
-    """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K))."""
+    """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K)).
 
-    def __init__(self, frequencies: int) -> None:
+    They are sin(pi k x) and cos(pi k x) for k = 1 .. K. They remove the jump of a bearing, given in half turns, behind
+    the sensor, and make thresholds easier to learn (Tancik and others, "Fourier features let networks learn high
+    frequency functions in low dimensional domains", NeurIPS 2020).
+
+    Args:
+        num_frequencies: K.
+    """
+
+    def __init__(self, num_frequencies: int) -> None:
         super().__init__()
-        self.frequencies = frequencies
+        self.num_frequencies = num_frequencies
 
     def forward(self, x: Tensor) -> Tensor:
         """Return x, then all sin(pi k x), then all cos(pi k x)."""
         # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
         wide = torch.promote_types(x.dtype, torch.float32)
-        multiples = math.pi * torch.arange(1, self.frequencies + 1, dtype=wide, device=x.device)
+        multiples = math.pi * torch.arange(1, self.num_frequencies + 1, dtype=wide, device=x.device)
         angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
         return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
-        return f"frequencies={self.frequencies}"
+        return f"num_frequencies={self.num_frequencies}"
+
+
+def attention_layer(config: EncoderConfig) -> nn.Module:
+    """Build HiT-MAC's tanh-projected attention."""
+    width, heads = config.weight_dim, config.num_heads
+    return AttentionLayer(width, width, pooling=config.pooling, num_heads=heads, scaled=config.scaled)
+
+
+def recurrent_layer(config: EncoderConfig) -> nn.Module:
+    """Build the paper's ablation, a bidirectional GRU, which depends on the order of agents and targets."""
+    return RecurrentLayer(config.weight_dim, config.weight_dim, pooling=config.pooling)
+
+
+LAYERS: dict[str, Callable[[EncoderConfig], nn.Module]] = {"attention": attention_layer, "recurrent": recurrent_layer}
+"""Layers over a sequence of :class:`AgentTargetEncoder`, by the kind of encoder."""
 
 
 class AgentTargetEncoder(nn.Module):
     """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
-    Every pair's features pass through a linear layer with a ReLU, and then through attention in one of four ways:
+    Every pair's features pass through linear layers with a ReLU, and then through attention in one of the ways of
+    :data:`hitmac.perception.attending.ATTEND_OVER`:
 
     - ``"agents"``: over each agent's targets, then over the agents, so that each agent takes the others into account;
     - ``"targets"``: over each agent's own targets only;
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
-    - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target. Both results are added
-      to the pair's embedding. Such layers are equivariant to permutations of rows and columns (Hartford and others,
-      "Deep models of interactions across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
+    - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target.
 
     The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way.
 
     Args:
         feature_dim: d, width of a pair's features.
-        weight_dim: f, width of the outputs.
-        attend_over: ``"agents"``, ``"targets"``, ``"pairs"`` or ``"axes"``.
-        pooling: ``"sum"``, the paper's, or ``"mean"``, which does not grow with n and m.
-        num_heads, scaled: see :class:`perception.AttentionLayer`.
-        embed_layers: number of linear layers with a ReLU before the attention; 1 or more (the paper's coordinator
-            has 2).
-        frequencies: K, number of sines and cosines appended to every input feature x: sin(pi k x) and cos(pi k x) for
-            k = 1 .. K; 0 or more. They remove the jump of a bearing, given in half turns, behind the sensor, and make
-            thresholds easier to learn (Tancik and others, "Fourier features let networks learn high frequency
-            functions in low dimensional domains", NeurIPS 2020).
-        layer: ``"attention"``, or ``"recurrent"`` for :class:`perception.ablations.RecurrentLayer`, the paper's
-            ablation, which depends on the order of agents and targets.
+        weight_dim: f, width of the outputs; None: that of `config`.
+        config: the options; None: the defaults of :class:`EncoderConfig`.
+        **options: single options of :class:`EncoderConfig`, which replace those of `config`; with the encoder
+            ``"recurrent"`` the outputs depend on the order of agents and targets.
 
     Raises:
-        ValueError: a width or number under 1, an unknown `attend_over`, `pooling` or `layer`, heads that do not
-            divide weight_dim.
+        ValueError: an option out of its range, or the encoder ``"mlp"``, which is
+        :class:`hitmac.perception.FlatEncoder`. TypeError: an unknown option.
     """
 
     def __init__(
         self,
         feature_dim: int,
-        weight_dim: int,
+        weight_dim: int | None = None,
         *,
-        attend_over: str = "agents",
-        pooling: str = "sum",
-        num_heads: int = 1,
-        scaled: bool = False,
-        embed_layers: int = 1,
-        frequencies: int = 0,
-        layer: str = "attention",
+        config: EncoderConfig | None = None,
+        **options: Any,
     ) -> None:
         super().__init__()
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim, embed_layers=embed_layers)
-        check_choice("pooling", pooling, ("sum", "mean"))
-        check_choice("attend_over", attend_over, ATTEND_OVER)
-        check_choice("layer", layer, ("attention", "recurrent"))
-        self.feature_dim, self.weight_dim = feature_dim, weight_dim
-        self.attend_over, self.pooling = attend_over, pooling
+        if weight_dim is not None:
+            options["weight_dim"] = weight_dim
+        config = (config or EncoderConfig()).with_options(**options)
+        check_widths(feature_dim=feature_dim)
+        check_choice("encoder", config.encoder, LAYERS)
+        self.config, self.feature_dim, self.weight_dim = config, feature_dim, config.weight_dim
+        self.attend_over, self.pooling = config.attend_over, config.pooling
         self.embed = nn.Sequential()
-        if check_count(frequencies=frequencies):
-            self.embed.append(FourierFeatures(frequencies))
-        for width in (feature_dim * (1 + 2 * frequencies), *[weight_dim] * (embed_layers - 1)):
-            linear = nn.Linear(width, weight_dim)
+        if config.num_frequencies:
+            self.embed.append(FourierFeatures(config.num_frequencies))
+        inputs = feature_dim * (1 + 2 * config.num_frequencies)
+        for width in (inputs, *[config.weight_dim] * (config.embed_layers - 1)):
+            linear = nn.Linear(width, config.weight_dim)
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
             self.embed.extend((linear, nn.ReLU()))
-        options: dict[str, Any] = {"pooling": pooling}
-        kind: type[nn.Module] = RecurrentLayer
-        if layer == "attention":
-            kind, options = AttentionLayer, {"pooling": pooling, "num_heads": num_heads, "scaled": scaled}
-        self.attention = kind(weight_dim, weight_dim, **options)
-        self.between_agents = kind(weight_dim, weight_dim, **options) if attend_over in ("agents", "axes") else None
+        for name in ATTEND_OVER[config.attend_over].layers:
+            self.add_module(name, LAYERS[config.encoder](config))
 
     def forward(
         self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
@@ -148,33 +217,34 @@ class AgentTargetEncoder(nn.Module):
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
-        if self.attend_over == "pairs":
-            all_there = None if mask is None else mask.flatten(-2)
-            z, global_feature, *weights = self.attention(embedded.flatten(-3, -2), all_there, need_weights=need_weights)
-            per_target = z.unflatten(-2, pairs.shape[-3:-1])
-            features = Features(per_target, pool(per_target, mask, self.pooling), global_feature)
-            return (features, Weights(pairs=weights[0])) if need_weights else features
-        if self.attend_over == "axes":
-            assert self.between_agents is not None
-            of_agent, _, *of_targets = self.attention(embedded, mask, need_weights=need_weights)
-            columns = None if mask is None else mask.mT  # (..., m, n)
-            of_target, _, *of_agents = self.between_agents(
-                embedded.transpose(-2, -3), columns, need_weights=need_weights
-            )
-            per_target = zero_masked(embedded + of_agent + of_target.transpose(-2, -3), mask)
-            per_agent = pool(per_target, mask, self.pooling)
-            present = None if mask is None else mask.any(-1)
-            features = Features(per_target, per_agent, pool(per_agent, present, self.pooling))
-            return (features, Weights(targets=of_targets[0], agents=of_agents[0])) if need_weights else features
-        per_target, per_agent, *of_targets = self.attention(embedded, mask, need_weights=need_weights)
-        present = None if mask is None else mask.any(-1)  # (..., n)
-        if self.between_agents is None:
-            features = Features(per_target, per_agent, pool(per_agent, present, self.pooling))
-            return (features, Weights(targets=of_targets[0])) if need_weights else features
-        of_others, global_feature, *of_agents = self.between_agents(per_agent, present, need_weights=need_weights)
-        features = Features(per_target, per_agent + of_others, global_feature)
-        return (features, Weights(of_targets[0], of_agents[0])) if need_weights else features
+        way = ATTEND_OVER[self.attend_over]
+        layers = [getattr(self, name) for name in way.layers]
+        features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
+        return (features, weights) if need_weights else features
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
         return f"attend_over={self.attend_over!r}, pooling={self.pooling!r}"
+
+
+class EncoderKind(NamedTuple):
+    """Kind of encoder."""
+
+    build: Callable[[EncoderConfig, int, int, int], nn.Module]
+    """Function from the options, n, m and the width d of a pair's features to the encoder."""
+    any_size: bool = True
+    """The encoder takes any n and m at run time."""
+
+
+def sequence_encoder(config: EncoderConfig, num_agents: int, num_targets: int, feature_dim: int) -> nn.Module:
+    """Build an encoder out of layers over sequences."""
+    return AgentTargetEncoder(feature_dim, config=config)
+
+
+def flat_encoder(config: EncoderConfig, num_agents: int, num_targets: int, feature_dim: int) -> nn.Module:
+    """Build a plain network over all pairs at once, the baseline for attention."""
+    return FlatEncoder(num_agents, num_targets, feature_dim, config.weight_dim)
+
+
+ENCODERS = {name: EncoderKind(sequence_encoder) for name in LAYERS} | {"mlp": EncoderKind(flat_encoder, any_size=False)}
+"""All kinds of encoder."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from perception.checks import check_tokens, check_widths
-from perception.encoder import Features
-from perception.functional import zero_masked
+from hitmac.perception.checks import check_tokens, check_widths
+from hitmac.perception.features import Features
+from hitmac.perception.functional import zero_masked
 
 
 class FlatEncoder(nn.Module):
@@ -36,7 +36,7 @@ class FlatEncoder(nn.Module):
         self.of_scene = _relu_layers(num_agents * width, weight_dim)
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
-        """Encode scenes as :meth:`perception.AgentTargetEncoder.forward` does; raise ValueError for another n or m."""
+        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; raise ValueError for another n or m."""
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
             raise ValueError(

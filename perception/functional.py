@@ -10,8 +10,8 @@ from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from perception.checks import check_attended, check_pairs
-from perception.scores import Score
+from hitmac.perception.checks import check_attended, check_pairs
+from hitmac.perception.scores import Score
 
 # From this number of scores on, attention does not materialise their matrix: memory then grows with the sequence
 # instead of its square. Below it the materialised form is faster.
@@ -39,7 +39,7 @@ def attend(
         query: (..., L, d_q).
         key: (..., S, d_k).
         value: (..., S, d_v).
-        score: a score of :mod:`perception.scores`; None: the dot product.
+        score: a score of :mod:`hitmac.perception.scores`; None: the dot product.
         mask: broadcastable to (..., L, S), 0 and 1 in any dtype; 1 lets a query attend to a key. None: all ones.
         causal: query i attends only to the keys up to i; L must equal S.
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
@@ -278,20 +278,3 @@ def join_heads(x: Tensor, num_heads: int) -> Tensor:
 def weights_by_head(weights: Tensor, num_heads: int) -> Tensor:
     """Return the weights with an axis for the heads, even for a single head."""
     return weights.unsqueeze(-3) if num_heads == 1 else weights
-
-
-def count(mask: Tensor) -> Tensor:
-    """Count the ones along the last axis, (..., 1); at least 1, as a divisor."""
-    return mask.sum(-1, keepdim=True).clamp(min=1)
-
-
-def pool(x: Tensor, mask: Tensor | None, pooling: str) -> Tensor:
-    """Return the ``"sum"`` or ``"mean"`` of tokens (..., L, d), which are already zero where the mask (..., L) is."""
-    # With gradients a product: the gradient of a sum is an expanded view, which slows later products.
-    total = (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2) if x.requires_grad else x.sum(-2)
-    return total if pooling == "sum" else total / count_tokens(x, mask)
-
-
-def count_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Count the valid tokens of x (..., L, d); at least 1, as a divisor."""
-    return count(x.new_ones(x.shape[-2]) if mask is None else mask)

@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from perception.encoder import AgentTargetEncoder
-from perception.functional import attend
-from perception.scores import ScaledDot
+from hitmac.perception.encoder import AgentTargetEncoder
+from hitmac.perception.functional import attend
+from hitmac.perception.scores import ScaledDot
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from perception.checks import check_choice, check_widths
-
-CELLS = {"gru": 3, "lstm": 4}
-"""Number of gates of each cell."""
+from hitmac.perception.checks import check_choice, check_widths
 
 
 class Recurrence(nn.Module):
@@ -40,9 +38,9 @@ class Recurrence(nn.Module):
     def __init__(self, input_dim: int, hidden_dim: int, cell: str = "gru", num_layers: int = 1) -> None:
         super().__init__()
         check_widths(input_dim=input_dim, hidden_dim=hidden_dim, num_layers=num_layers)
-        check_choice("cell", cell, tuple(CELLS))
+        check_choice("cell", cell, CELLS)
         self.input_dim, self.hidden_dim, self.cell, self.num_layers = input_dim, hidden_dim, cell, num_layers
-        rows, bound = CELLS[cell] * hidden_dim, hidden_dim**-0.5
+        rows, bound = CELLS[cell].gates * hidden_dim, hidden_dim**-0.5
         for layer in range(num_layers):
             width = 2 * hidden_dim if layer else input_dim
             for direction in ("", "_reverse"):
@@ -74,15 +72,15 @@ class Recurrence(nn.Module):
         if there is not None:
             inputs.append(there)
         weight, bias = torch.stack(pair("weight_hh")).mT, torch.stack(pair("bias_hh")).unsqueeze(1)
-        cell = _gru if self.cell == "gru" else _lstm
+        cell = CELLS[self.cell]
 
         def advance(state: list[Tensor], token: list[Tensor]) -> list[Tensor]:
-            new = cell(state, token[0], torch.baddbmm(bias, state[0], weight))
+            new = cell.advance(state, token[0], torch.baddbmm(bias, state[0], weight))
             if len(token) == 1:
                 return new
             return [torch.where(token[1], after, before) for after, before in zip(new, state, strict=True)]
 
-        start = [x.new_zeros(2, x.shape[1], self.hidden_dim) for _ in range(1 if self.cell == "gru" else 2)]
+        start = [x.new_zeros(2, x.shape[1], self.hidden_dim) for _ in range(cell.states)]
         ahead, behind = _states(advance, start, inputs).unbind(1)
         return torch.cat((ahead, behind.flip(0)), -1)
 
@@ -91,7 +89,19 @@ class Recurrence(nn.Module):
         return f"{self.input_dim}, {self.hidden_dim}, cell={self.cell!r}, num_layers={self.num_layers}"
 
 
-def _gru(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+class Cell(NamedTuple):
+    """Recurrent cell."""
+
+    gates: int
+    """Number of blocks of rows in its matrices."""
+    states: int
+    """Number of tensors (2, N, H) that it hands on; the first is shown."""
+    advance: Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
+    """Function from the states, W_i x + b_i and W_h h + b_h to the next states."""
+
+
+def gru(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+    """Advance a gated recurrent unit, whose state is h."""
     (h,) = state
     width = h.shape[-1]
     (gates, new), (gates_, new_) = (part.split((2 * width, width), -1) for part in (of_input, of_state))
@@ -100,10 +110,15 @@ def _gru(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor
     return [new + keep * (h - new)]
 
 
-def _lstm(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+def lstm(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
+    """Advance a long short-term memory, whose states are h and the memory c."""
     write, keep, new, show = (of_input + of_state).chunk(4, -1)
     memory = keep.sigmoid() * state[1] + write.sigmoid() * new.tanh()
     return [show.sigmoid() * memory.tanh(), memory]
+
+
+CELLS = {"gru": Cell(3, 1, gru), "lstm": Cell(4, 2, lstm)}
+"""Recurrent cells by name."""
 
 
 def _both_ways(ahead: Tensor, behind: Tensor) -> Tensor:

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from perception.amc import AMCCritic
-from perception.tanh_attention import AttentionLayer
+from hitmac.perception.amc import AMCCritic
+from hitmac.perception.tanh_attention import AttentionLayer
 
 Net = TypeVar("Net", bound=nn.Module)
 

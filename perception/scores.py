@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from perception.checks import check_widths
+from hitmac.perception.checks import check_choice, check_widths
 
 
 class Score(nn.Module):
@@ -124,6 +124,5 @@ def make_score(score: str | Score, width: int) -> Score:
     """
     if isinstance(score, Score):
         return score
-    if score not in SCORES:
-        raise ValueError(f"unknown score {score!r}: known are {', '.join(SCORES)}")
+    check_choice("score", score, SCORES)
     return SCORES[score](width)

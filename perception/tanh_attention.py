@@ -8,24 +8,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
-from perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from perception.functional import (
+from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
+from hitmac.perception.functional import (
     attend_finite,
-    count_tokens,
     is_long,
     is_recorded,
     is_transformed,
     join_heads,
     masked_softmax,
-    pool,
     product,
     split_heads,
     weights_by_head,
     zero_masked,
 )
-
-POOLINGS = ("sum", "mean", "max", "attention")
-"""Ways to pool a sequence of outputs into one."""
+from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, count_tokens
 
 # From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
 # function costs more than it saves.
@@ -139,7 +135,7 @@ class AttentionLayer(nn.Module):
             nn.init.xavier_uniform_(linear.weight)
             nn.init.zeros_(linear.bias)
         self.norm = nn.LayerNorm(weight_dim) if layer_norm else None
-        self.pool_query = nn.Parameter(torch.zeros(weight_dim)) if pooling == "attention" else None
+        self.pool_query = None if pooling in FIXED_POOLINGS else nn.Parameter(torch.zeros(weight_dim))
 
     def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, ...]:
         """Attend over a sequence.
@@ -221,18 +217,8 @@ class AttentionLayer(nn.Module):
 
     def _pool(self, z: Tensor, mask: Tensor | None) -> Tensor:
         """Pool z (..., L, weight_dim), zero at masked tokens, into (..., weight_dim)."""
-        if self.pooling == "attention":
-            assert self.pool_query is not None
-            keys = None if mask is None else mask.unsqueeze(-2)
-            return (masked_softmax((z @ self.pool_query).unsqueeze(-2), keys) @ z).squeeze(-2)
-        if self.pooling == "max":
-            if z.shape[-2] == 0:
-                return z.sum(-2)
-            if mask is None:
-                return z.amax(-2)
-            highest = z.masked_fill(~mask.unsqueeze(-1), torch.finfo(z.dtype).min).amax(-2)
-            return highest * mask.any(-1, keepdim=True)
-        return pool(z, mask, self.pooling)
+        learned = () if self.pool_query is None else (self.pool_query,)
+        return POOLINGS[self.pooling](z, mask, *learned)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""

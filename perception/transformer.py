@@ -7,10 +7,10 @@ import math
 import torch
 from torch import Tensor, nn
 
-from perception.checks import check_share, check_widths
-from perception.functional import finite_if_unseen
-from perception.multi_head import MultiHeadAttention, pairwise_mask
-from perception.scores import Score
+from hitmac.perception.checks import check_share, check_widths
+from hitmac.perception.functional import finite_if_unseen
+from hitmac.perception.multi_head import MultiHeadAttention, pairwise_mask
+from hitmac.perception.scores import Score
 
 
 class TokenEmbedding(nn.Module):
@@ -88,9 +88,9 @@ class EncoderBlock(nn.Module):
 
     Args:
         embed_dim: width of a token.
-        num_heads: see :class:`perception.MultiHeadAttention`.
+        num_heads: see :class:`hitmac.perception.MultiHeadAttention`.
         hidden_dim: width between W_1 and W_2; None: four times embed_dim.
-        score: see :class:`perception.MultiHeadAttention`.
+        score: see :class:`hitmac.perception.MultiHeadAttention`.
         dropout: probability of dropping weights and outputs of both branches while training; in [0, 1).
         norm_first: normalise before the branches instead of after the sums.
 
@@ -128,8 +128,8 @@ class EncoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Map x (..., L, embed_dim) to the same shape; also return the weights (..., num_heads, L, L) or None.
 
-        For the masks see :meth:`perception.MultiHeadAttention.forward`. Tokens that no query may attend to may be NaN
-        or infinite.
+        For the masks see :meth:`hitmac.perception.MultiHeadAttention.forward`. Tokens that no query may attend to may
+        be NaN or infinite.
         """
         first, second = self.norms
         mask = pairwise_mask(x, x, mask, key_mask)

@@ -2,8 +2,8 @@
 
 from hypothesis import strategies as st
 
-from envs import Scenario
-from envs.scenario import WALKS
+from hitmac.envs import Scenario
+from hitmac.envs.kernels.walks import WALKS
 
 RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 
@@ -25,7 +25,7 @@ def scenarios(draw):
         whole_numbers=draw(st.booleans()),
         sensing_range=draw(st.floats(arena / 100, 3 * arena)),
         field_of_view=view,
-        turn=draw(st.lists(st.floats(0.1, 180), min_size=n, max_size=n)),
+        turn_angle=draw(st.lists(st.floats(0.1, 180), min_size=n, max_size=n)),
         zoom=zoom,
         failure_rate=draw(RATES),
         recovery_rate=draw(RATES),
@@ -36,7 +36,7 @@ def scenarios(draw):
         spacing=draw(st.floats(0, arena / 3)),
         start_heading=draw(st.sampled_from(["random", "target"])),
         target_area=(-arena, arena, -arena / 2, arena / 2),
-        walk=draw(st.sampled_from(WALKS)),
+        walk=draw(st.sampled_from(list(WALKS))),
         wander=draw(st.floats(0, 180)),
         time_step=draw(st.sampled_from([0.13, 1.0])),
         min_speed=draw(st.floats(0, arena / 10)),

@@ -6,15 +6,15 @@ import safetensors.torch
 import torch
 from stable_baselines3 import PPO
 
-from agents import AttentionPolicy, PolicyConfig, load_policy, save_policy, scripted_agent
-from agents.evaluate import evaluate
-from agents.evaluate.__main__ import main
-from agents.evaluate.tables import markdown, table
-from agents.learned.checkpoint import build_policy
-from agents.registry import Agent, load_agent
-from envs import DEFAULT_FEATURES, Scenario, load_scenario
-from envs.apis.sb3_env import CoverageVecEnv
-from envs.tasks import CoverageTask
+from hitmac.agents import AttentionPolicy, PolicyConfig, load_policy, save_policy, scripted_agent
+from hitmac.agents.evaluate import evaluate
+from hitmac.agents.evaluate.__main__ import main
+from hitmac.agents.evaluate.tables import markdown, table
+from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
+from hitmac.envs.apis.sb3_env import CoverageVecEnv
+from hitmac.envs.tasks import CoverageTask
 
 HIT_MAC = load_scenario("hit-mac")
 
@@ -192,7 +192,7 @@ def test_evaluation_by_hand():
 def test_evaluation_does_not_depend_on_the_batch(monkeypatch):
     nearest = [load_agent("nearest", HIT_MAC)]
     whole = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
-    monkeypatch.setattr("agents.evaluate.comparison.SCENES_AT_ONCE", 3)
+    monkeypatch.setattr("hitmac.agents.evaluate.comparison.SCENES_AT_ONCE", 3)
     parts = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
     for evaluation in (whole, parts):
         del evaluation["agents"]["nearest"]["inference_ms"]
@@ -262,11 +262,13 @@ def test_bad_command_lines_get_one_line(arguments, says, capsys):
         ),
         (lambda f: (f / "config.json").write_text("{"), "is not a JSON file"),
         (lambda f: (f / "config.json").write_text("[]"), "is not the configuration of a policy"),
-        (lambda f: configure(f, version=99), "has version 99; this program reads versions 1 and 2"),
+        (lambda f: configure(f, version=99), "has version 99; this program reads versions 1 to 3"),
         (lambda f: configure(f, extra=1), "has the keys"),
         (lambda f: configure(f, features=["smell"]), "unknown feature smell"),
-        (lambda f: configure(f, policy={"optimizer_class": "os.system"}), '"policy" is'),
+        (lambda f: configure(f, policy={"optimizer_class": "os.system"}), "policy is"),
         (lambda f: configure(f, policy={"weight_dim": -3}), "weight_dim is -3"),
+        (lambda f: configure(f, policy={"encoder_config": {"weight_dim": 3}}), "expected an EncoderConfig"),
+        (lambda f: configure(f, policy=[8]), r"policy is \[8\]; it may hold encoder, "),
         (lambda f: configure(f, training_seeds=[1]), "config.json"),
     ],
 )

@@ -12,16 +12,20 @@ ROOT = Path(__file__).parents[1]
 OURS = {"perception", "envs", "agents", "train"}
 
 
+def modules(path):
+    """Names of the modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
 def imported(package):
-    """Names of the top-level packages that a package's files import, anywhere in them."""
-    names = set()
-    for path in (ROOT / package).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Import):
-                names |= {alias.name.split(".")[0] for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                names.add(node.module.split(".")[0])
-    return names
+    """Names of the other packages that a package's files import: ours without ``hitmac.``."""
+    names = {name for path in (ROOT / package).rglob("*.py") for name in modules(path)}
+    names.discard("hitmac.checkout.use_short_names")
+    return {name.removeprefix("hitmac.").split(".")[0] for name in names}
 
 
 @pytest.mark.parametrize(
@@ -33,8 +37,9 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files"}, {"scenario"}, {"kernels"}, {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
-        {"render"}, {"apis"}, {"sb3_env", "__init__", "__main__"},
+        {"files", "errors", "renames"}, {"ranges"}, {"field_docs"}, {"kernels"}, {"scenario"}, {"memory"},
+        {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
+        {"render"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
         {"policy", "provenance", "command_line"}, {"custom"}, {"baselines", "learned"}, {"hierarchy"}, {"registry"},
@@ -51,10 +56,11 @@ def test_inside_a_package_imports_run_one_way(package):
     assert {path.relative_to(ROOT / package).with_suffix("").parts[0] for path in files} == set(floor)
     for path in files:
         own = path.relative_to(ROOT / package).with_suffix("").parts[0]
-        for node in ast.walk(ast.parse(path.read_text())):
-            module = node.module if isinstance(node, ast.ImportFrom) else None
-            if module and module.startswith(f"{package}."):
-                room = module.split(".")[1]
+        for module in modules(path):
+            assert module.split(".")[0] not in OURS, f"{path.relative_to(ROOT)} imports {module}, not hitmac.{module}"
+            if module.startswith(f"hitmac.{package}."):
+                room = module.split(".")[2]
+                room = room if room in floor else "__init__"
                 assert room == own or floor[room] < floor[own], f"{path.relative_to(ROOT)} imports {module}"
 
 
@@ -65,12 +71,39 @@ def test_perception_and_envs_keep_to_their_libraries():
 
 
 @pytest.mark.parametrize(
-    ("module", "absent"), [("perception", ["numba", "gymnasium", "stable_baselines3"]), ("envs", ["torch", "PIL"])]
+    ("module", "absent"),
+    [
+        ("hitmac", ["torch", "PIL"]),
+        ("envs", ["torch", "PIL"]),
+        ("hitmac.perception", ["stable_baselines3", "hitmac.agents"]),
+    ],
 )
 def test_an_import_brings_no_more_than_it_needs(module, absent):
     code = f"import sys, {module}; print([name for name in {absent} if name in sys.modules])"
     printed = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     assert printed.stdout.strip() == "[]"
+
+
+def test_in_a_checkout_short_names_are_the_same_modules():
+    code = """
+import importlib, runpy, sys
+import envs
+from agents.registry import SCRIPTED
+from envs.scenario import Scenario
+import perception.encoder
+import gymnasium, hitmac, hitmac.agents.registry, hitmac.envs.scenario, hitmac.perception
+assert envs is hitmac.envs and Scenario is hitmac.envs.scenario.Scenario is hitmac.envs.Scenario
+assert SCRIPTED is hitmac.agents.registry.SCRIPTED and perception.encoder is hitmac.perception.encoder
+for name in ("envs", "envs.scenario", "perception", "agents.registry"):
+    assert sys.modules[name] is sys.modules["hitmac." + name], name
+    assert sys.modules[name].__spec__.name == "hitmac." + name
+assert importlib.util.find_spec("envs.nothing") is None
+assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.apis.gym_env"
+assert runpy.run_module("envs.renames")["PARAMETERS"] == hitmac.envs.renames.PARAMETERS
+"""
+    for flags in ([], ["-W", "error"]):
+        done = subprocess.run([sys.executable, *flags, "-c", code], cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
 
 
 def test_only_optional_libraries_are_imported_where_they_are_used():

@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-import perception.functional as functional_module
-import perception.tanh_attention as tanh_module
-from perception import (
+import hitmac.perception.functional as functional_module
+import hitmac.perception.tanh_attention as tanh_module
+from hitmac.perception import (
     AttentionLayer,
     EncoderBlock,
     MultiHeadAttention,
@@ -20,7 +20,7 @@ from perception import (
     causal_mask,
     check_finite,
 )
-from perception.scores import SCORES, Additive, Bilinear, Dot, ScaledDot, make_score
+from hitmac.perception.scores import SCORES, Additive, Bilinear, Dot, ScaledDot, make_score
 
 LEADS = [(), (2,), (3, 2)]
 
@@ -318,7 +318,7 @@ def test_finite_or_where_not():
         (
             lambda: MultiHeadAttention(8, score="cosine"),
             ValueError,
-            "unknown score 'cosine': known are dot, scaled",
+            "score is 'cosine'; it must be one of dot, scaled",
         ),
         (lambda: AttentionLayer(6, 8, residual=True), ValueError, r"residual needs feature_dim \(6\)"),
         (lambda: AttentionLayer(6, 8).global_feature(torch.zeros(6)), ValueError, r"x has shape \(6,\)"),

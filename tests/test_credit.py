@@ -6,10 +6,10 @@ import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 
-from agents import AttentionPolicy
-from agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from envs import load_scenario
-from envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
+from hitmac.agents import AttentionPolicy
+from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
+from hitmac.envs import load_scenario
+from hitmac.envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
 
 # Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
 SCENE = load_scenario("random").replace(
@@ -20,7 +20,7 @@ KINDS = {
     "coverage, per sensor": lambda scenes: CoverageVecEnv(scenes, SCENE, 0, per_sensor=True),
     "executor": lambda scenes: ExecutorVecEnv(scenes, SCENE, 0, padding="masked"),
     "coordinator": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0),
-    "coordinator, by sensor": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0, credit="sensors"),
+    "coordinator, by sensor": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0, credit="difference_rewards"),
 }
 
 
@@ -30,7 +30,7 @@ def space_of(n, m, d=3):
 
 def learner(kind, algorithm=PPO, scenes=6, **options):
     venv = KINDS[kind](scenes)
-    buffer = SensorRolloutBuffer if venv.credit == "sensors" else ActingRolloutBuffer
+    buffer = SensorRolloutBuffer if venv.credit == "difference_rewards" else ActingRolloutBuffer
     options |= {"batch_size": 16} if algorithm is PPO else {"normalize_advantage": True}
     torch.manual_seed(0)
     return algorithm(
@@ -41,10 +41,10 @@ def learner(kind, algorithm=PPO, scenes=6, **options):
 
 
 @pytest.mark.parametrize("assigns", [False, True])
-@pytest.mark.parametrize("credit", ["team", "sensors"])
+@pytest.mark.parametrize("credit", ["team", "difference_rewards"])
 def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
     """A scene padded with absent sensors and targets has the likelihood, entropy and value of the scene itself."""
-    if credit == "sensors" and not assigns:
+    if credit == "difference_rewards" and not assigns:
         pytest.skip("turns have credit for the team only")
     n, m, more = 2, 3, 2
     torch.manual_seed(0)
@@ -152,8 +152,8 @@ def test_advantages_end_where_a_sensor_stops_working():
 
 def test_a_rollout_in_which_nobody_acts_does_no_harm():
     scene = SCENE.replace(failure_rate=1.0, recovery_rate=0.0)
-    for venv in (CoordinatorVecEnv(2, scene, 0, credit="sensors"), ExecutorVecEnv(2, scene, 0)):
-        buffer = SensorRolloutBuffer if venv.credit == "sensors" else ActingRolloutBuffer
+    for venv in (CoordinatorVecEnv(2, scene, 0, credit="difference_rewards"), ExecutorVecEnv(2, scene, 0)):
+        buffer = SensorRolloutBuffer if venv.credit == "difference_rewards" else ActingRolloutBuffer
         model = PPO(
             AttentionPolicy, venv, n_steps=4, batch_size=4, seed=0, device="cpu",
             rollout_buffer_class=buffer, rollout_buffer_kwargs={"acting": venv.acting},

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perception import AMCCritic, AttentionLayer, NoisyLinear, RecurrentLayer
-from perception.released import coordinator_from_tensors, executor_from_tensors, load_released
+from hitmac.perception import AMCCritic, AttentionLayer, NoisyLinear, RecurrentLayer
+from hitmac.perception.released import coordinator_from_tensors, executor_from_tensors, load_released
 
 LEADS = [(), (2,), (3, 2)]
 

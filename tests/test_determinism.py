@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 import torch
 
-from agents.baselines.levels import COORDINATORS, EXECUTORS, ScriptedExecutor
-from agents.baselines.rule import BatchRandom
-from agents.evaluate import evaluate, evaluate_executors
-from agents.evaluate.film import save_film
-from agents.hierarchy import HierarchicalAgent, LevelPolicy
-from agents.policy import started
-from agents.registry import SCRIPTED, Agent, load_agent, load_executor
-from envs import load_scenario
-from envs.kernels.streams import stream_integers, stream_keys, word
-from envs.render import Picture
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, ScriptedExecutor
+from hitmac.agents.baselines.rule import BatchRandom
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.policy import started
+from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
+from hitmac.envs import load_scenario
+from hitmac.envs.kernels.streams import stream_integers, stream_keys, word
+from hitmac.envs.render import Picture
 
 NAMES = [*SCRIPTED, *(":".join(pair) for pair in itertools.product(COORDINATORS, EXECUTORS))]
 
@@ -38,7 +38,7 @@ def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monk
     torch.manual_seed(1)
     assert episodes(agent, scenario) == first  # used before
     for at_once in (1, 3, 200):
-        monkeypatch.setattr("agents.evaluate.comparison.SCENES_AT_ONCE", at_once)
+        monkeypatch.setattr("hitmac.agents.evaluate.comparison.SCENES_AT_ONCE", at_once)
         assert episodes(load_agent(name, scenario), scenario) == first
     third = episodes(agent, scenario, episodes=1, seed=2)
     assert third == {metric: values[2:3] for metric, values in first.items()}

@@ -10,9 +10,9 @@ from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
-import envs
-from envs.apis.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
-from envs.tasks import CoordinatorTask
+from hitmac import envs
+from hitmac.envs.apis.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from hitmac.envs.tasks import CoordinatorTask
 
 ID = "dsn/Coverage-v0"
 IDS = [ID, "dsn/Executor-v0", "dsn/Coordinator-v0"]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from perception import MultiHeadAttention
+from hitmac.perception import MultiHeadAttention
 
 EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
 

@@ -12,11 +12,11 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import agents.evaluate.figures
-from agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
-from agents.evaluate.film import save_film
-from agents.evaluate.labels import spread
-from agents.training.curve import save_curve
-from agents.training.resume import Progress
+from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.evaluate.labels import spread
+from hitmac.agents.training.curve import save_curve
+from hitmac.agents.training.resume import Progress
 
 PLACES = {
     "random": (0.33, 0.67),

@@ -9,28 +9,28 @@ from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.buffers import DictRolloutBuffer
 
-from agents import AttentionPolicy, PolicyConfig, save_policy
-from agents.baselines.levels import AssignAll, AssignInRange, AssignRandomly, ScriptedExecutor
-from agents.evaluate import evaluate, evaluate_executors
-from agents.evaluate.film import save_film
-from agents.hierarchy import HierarchicalAgent, LevelPolicy
-from agents.learned.checkpoint import build_policy, copy_executor, load_policy
-from agents.learned.difference_rewards import SensorBernoulli, SensorRolloutBuffer
-from agents.policy import PerSensor, ReleasedPolicy
-from agents.registry import Agent, load_agent, load_executor
-from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
-from envs.apis.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
-from envs.assigned_observation import flatten_sensors, mask_unassigned
-from envs.render import Picture
-from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
-from perception.released import ReleasedCoordinator, ReleasedExecutor
+from hitmac.agents import AttentionPolicy, PolicyConfig, save_policy
+from hitmac.agents.baselines.levels import AssignAll, AssignInRange, AssignRandomly, ScriptedExecutor
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.learned.checkpoint import build_policy, copy_executor, load_policy
+from hitmac.agents.learned.difference_rewards import SensorBernoulli, SensorRolloutBuffer
+from hitmac.agents.policy import PerSensor, ReleasedPolicy
+from hitmac.agents.registry import Agent, load_agent, load_executor
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
+from hitmac.envs.apis.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from hitmac.envs.assigned_observation import flatten_sensors, mask_unassigned
+from hitmac.envs.render import Picture
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
 HIT_MAC = load_scenario("hit-mac")
 
 
 def learner(venv, algorithm=PPO, **policy):
     options = {"n_steps": 8, "seed": 0, "device": "cpu", "policy_kwargs": {"weight_dim": 8, **policy}}
-    if policy.get("credit") == "sensors":
+    if policy.get("credit") == "difference_rewards":
         options["rollout_buffer_class"] = SensorRolloutBuffer
     if algorithm is PPO:
         options |= {"batch_size": 16, "n_epochs": 1}
@@ -91,7 +91,7 @@ def test_executors_observe_what_their_space_says(padding):
 
 @pytest.mark.parametrize("encoder", ["attention", "recurrent", "mlp"])
 @pytest.mark.parametrize("critic", [None, "amc", "no_prefix", "value_head"])
-@pytest.mark.parametrize("credit", ["team", "sensors"])
+@pytest.mark.parametrize("credit", ["team", "difference_rewards"])
 def test_a_coordinator_learns_with_any_parts(encoder, critic, credit):
     venv = CoordinatorVecEnv(4, "hit-mac-3x2", 0, credit=credit, features=PAPER_FEATURES, max_episode_steps=5)
     parts = {} if critic is None else {"critic": critic}
@@ -105,7 +105,7 @@ def test_a_coordinator_learns_with_any_parts(encoder, critic, credit):
     assert venv.action_space.contains(actions[0])
 
 
-@pytest.mark.parametrize("credit", ["team", "sensors"])
+@pytest.mark.parametrize("credit", ["team", "difference_rewards"])
 def test_a2c_learns_too(credit):
     venv = CoordinatorVecEnv(4, "hit-mac-3x2", 0, credit=credit)
     learner(venv, A2C, credit=credit).learn(64)
@@ -126,7 +126,7 @@ def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one
 
 def test_the_value_of_a_sensor_is_what_its_pairs_contribute():
     space = CoordinatorTask("hit-mac-3x2").observation_space
-    policy = AttentionPolicy(space, spaces.MultiBinary(6), lambda _: 1e-3, weight_dim=8, credit="sensors")
+    policy = AttentionPolicy(space, spaces.MultiBinary(6), lambda _: 1e-3, weight_dim=8, credit="difference_rewards")
     shown = {key: torch.as_tensor(value) for key, value in CoordinatorTask("hit-mac-3x2", 5, 0).observe().items()}
     pairs = policy.features_extractor.encoder(shown["pairs"]).per_target.flatten(1, 2)
     _, contributions = policy.value_net.critic(pairs, return_contributions=True)  # (5, 6), pair (i, j) at 2 i + j
@@ -154,7 +154,7 @@ def test_one_sensor_is_a_scene_with_one_sensor():
     model.learn(96)
     assert model.predict(venv.observe())[0].shape == (12,)
     with pytest.raises(ValueError, match=r"the action space is Discrete\(3\)"):
-        AttentionPolicy(venv.observation_space, spaces.Discrete(3), lambda _: 1e-3, credit="sensors")
+        AttentionPolicy(venv.observation_space, spaces.Discrete(3), lambda _: 1e-3, credit="difference_rewards")
     with pytest.raises(ValueError, match=r"it must be MultiBinary\(20\)"):
         AttentionPolicy(CoordinatorTask().observation_space, spaces.MultiBinary(7), lambda _: 1e-3)
 
@@ -164,7 +164,7 @@ def test_one_sensor_is_a_scene_with_one_sensor():
 
 def test_the_difference_reward_by_hand():
     scenario = Scenario(num_sensors=2, num_targets=4, walk="still", extra_move_every=0)
-    task = CoordinatorTask(scenario, 1, 0, idle="holds", decision=2)
+    task = CoordinatorTask(scenario, 1, 0, idle="hold", decision=2)
     # Both see the first two; the first alone sees the third; nobody sees the last.
     targets = [(400, 0), (500, 0), (-600, 50), (0, 1200)]
     task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[0, 0], target_position=targets)
@@ -228,8 +228,8 @@ def test_the_buffer_is_stable_baselines3s_for_every_sensor():
 
 def test_credit_needs_a_task_that_gives_it():
     with pytest.raises(ValueError, match="CoverageTask has no difference rewards"):
-        DirectionalSensorVecEnv(CoverageTask(), max_episode_steps=5, credit="sensors")
-    with pytest.raises(ValueError, match="credit is 'all'; it must be team or sensors"):
+        DirectionalSensorVecEnv(CoverageTask(), max_episode_steps=5, credit="difference_rewards")
+    with pytest.raises(ValueError, match="credit is 'all'; it must be team or difference_rewards"):
         CoordinatorVecEnv(2, credit="all")
 
 
@@ -267,7 +267,7 @@ def test_it_decides_every_so_many_sub_steps_and_at_a_start():
 
 
 def test_the_scripted_executor_is_that_of_the_coordinators_task():
-    task = CoordinatorTask("hit-mac", 40, 0, features=ScriptedExecutor.features, decision=1, idle="holds")
+    task = CoordinatorTask("hit-mac", 40, 0, features=ScriptedExecutor.features, decision=1, idle="hold")
     executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     rng = np.random.default_rng(0)
     for _ in range(30):
@@ -275,7 +275,7 @@ def test_the_scripted_executor_is_that_of_the_coordinators_task():
         shown = mask_unassigned(task.observe(), assignment.reshape(40, 4, 5) != 0, "masked")
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         turns, _ = executor.policy.predict(rows)
-        from envs.kernels import assignment as kernels
+        from hitmac.envs.kernels import assignment as kernels
 
         expected = np.zeros((40, 4), np.int64)
         for b in range(40):
@@ -321,7 +321,7 @@ def test_idle_sensors_turn_at_random_or_hold():
     task = CoverageTask(HIT_MAC, 500, 0, features=HierarchicalAgent(HIT_MAC, *levels).features)
     drawn = HierarchicalAgent(HIT_MAC, *levels).predict(task.observe())[0]
     assert np.abs(np.bincount(drawn.ravel()) / drawn.size - 1 / 3).max() < 0.05
-    assert not HierarchicalAgent(HIT_MAC, *levels, idle="holds").predict(task.observe())[0].any()
+    assert not HierarchicalAgent(HIT_MAC, *levels, idle="hold").predict(task.observe())[0].any()
 
 
 @pytest.mark.parametrize("scenario", ["hit-mac", "hit-mac-2x7", "random", "obstacles"])
@@ -343,13 +343,13 @@ def test_a_pair_turns_as_in_the_coordinators_task(tmp_path):
     """Without extra moves, after which the task's executor looks, to the bit."""
     scenario = HIT_MAC.replace(extra_move_every=0)
     saved(tmp_path / "e", "Executor")
-    saved(tmp_path / "c", "Coordinator", options={"idle": "holds"})
+    saved(tmp_path / "c", "Coordinator", options={"idle": "hold"})
     copy_executor(str(tmp_path / "e"), tmp_path / "c")
     agent = load_agent(str(tmp_path / "c"), scenario)
     coordinator, executor = agent.policy.coordinator, agent.policy.executor
     decided = CoordinatorTask(
         scenario, 6, 0, features=coordinator.features, executor=executor.policy,
-        executor_features=executor.features, padding=executor.padding, idle="holds",
+        executor_features=executor.features, padding=executor.padding, idle="hold",
     )  # fmt: skip
     turned = CoverageTask(scenario, 6, 0, features=agent.features)
     state = None
@@ -425,15 +425,17 @@ def test_the_released_nets_as_an_agent(tmp_path):
 
 
 def test_what_a_checkpoint_says_of_its_task(tmp_path):
-    _, config = saved(tmp_path / "c", "Coordinator", options={"idle": "holds"}, credit="sensors", critic="value_head")
-    assert config.options == {"decision": 10, "idle": "holds"}
+    _, config = saved(
+        tmp_path / "c", "Coordinator", options={"idle": "hold"}, credit="difference_rewards", critic="value_head"
+    )
+    assert config.options == {"decision": 10, "idle": "hold"}
     loaded, read = load_policy(tmp_path / "c")
     assert read == config
-    assert loaded.credit == "sensors"
+    assert loaded.credit == "difference_rewards"
     with pytest.raises(ValueError, match="task is 'Chess'; it must be one of Coverage, Executor, Coordinator"):
         PolicyConfig(policy={}, features=PAPER_FEATURES, scenario=HIT_MAC, training_seeds=(0, 0), task="Chess")
     with pytest.raises(ValueError, match="for Executor it may hold padding"):
-        saved(tmp_path, "Executor", options={"idle": "holds"})
+        saved(tmp_path, "Executor", options={"idle": "hold"})
 
 
 def test_agents_that_do_not_fit_are_refused(tmp_path):
@@ -458,7 +460,7 @@ def test_the_decision_reward_counts_what_is_assigned():
     nothing = type("Nothing", (AssignAll,), {"act": lambda self, p, k: np.zeros((len(k), k[0].size), np.int8)})
     executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     idle, full = (
-        HierarchicalAgent(HIT_MAC, LevelPolicy(coordinator, ("distance",)), executor, idle="holds")
+        HierarchicalAgent(HIT_MAC, LevelPolicy(coordinator, ("distance",)), executor, idle="hold")
         for coordinator in (nothing(), AssignAll())
     )
     agents = [Agent("idle", idle, idle.features), Agent("full", full, full.features), load_agent("still", HIT_MAC)]

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from perception import AgentTargetEncoder, AttentionLayer, EncoderBlock, MultiHeadAttention, attend, causal_mask
-from perception.scores import Additive, Bilinear, Dot, ScaledDot
+from hitmac.perception import AgentTargetEncoder, AttentionLayer, EncoderBlock, MultiHeadAttention, attend, causal_mask
+from hitmac.perception.scores import Additive, Bilinear, Dot, ScaledDot
 from tests.derivatives import WAYS
 
 LENGTHS = [7, 255, 256, 257, 520]  # written out below 256; blocks of 256
@@ -256,7 +256,7 @@ def test_memory_grows_with_the_length():
     code = """
 import re, torch
 from pathlib import Path
-from perception import *
+from hitmac.perception import *
 
 def memory(what):
     return int(re.search(what + r':\\s+(\\d+)', Path('/proc/self/status').read_text())[1]) / 1024

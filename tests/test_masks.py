@@ -5,8 +5,8 @@ import pytest
 import torch
 from torch.export import Dim, export
 
-import envs  # noqa: F401, registers the environments
-from perception import (
+from hitmac import envs  # noqa: F401, registers the environments
+from hitmac.perception import (
     AgentTargetEncoder,
     AMCCritic,
     AttentionLayer,

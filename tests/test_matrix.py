@@ -7,15 +7,18 @@ import numpy as np
 import pytest
 import torch
 
-from agents.baselines.levels import COORDINATORS, EXECUTORS
-from agents.evaluate import evaluate, evaluate_executors
-from agents.learned.checkpoint import save_policy
-from agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
-from agents.training.jobs import JOBS, ExecutorOptions
-from agents.training.learner import build
-from agents.training.options import Options
-from envs import FEATURES, load_scenario, presets
-from perception.amc import CRITICS
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.learned.checkpoint import save_policy
+from hitmac.agents.learned.heads import CRITICS
+from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
+from hitmac.agents.training.jobs import JOBS, ExecutorOptions
+from hitmac.agents.training.learner import build
+from hitmac.agents.training.options import Options
+from hitmac.envs import FEATURES, load_scenario, presets
+from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.encoder import ENCODERS
+from hitmac.perception.pooling import FIXED_POOLINGS
 
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
 # The presets, made small where the numbers of sensors and targets show nothing new.
@@ -78,9 +81,9 @@ def test_a_coordinator_on_every_preset_with_every_executor(preset, executor, exe
 
 @pytest.mark.parametrize("critic", CRITICS)
 @pytest.mark.parametrize("preset", ["hit-mac", "obstacles", "random"])
-@pytest.mark.parametrize("by_sensor", [False, True])
-def test_a_coordinator_with_every_critic(preset, critic, by_sensor, tmp_path):
-    train(JOBS["coordinator"](**TINY, critic=critic, by_sensor=by_sensor), SCENES[preset], tmp_path)
+@pytest.mark.parametrize("difference_rewards", [False, True])
+def test_a_coordinator_with_every_critic(preset, critic, difference_rewards, tmp_path):
+    train(JOBS["coordinator"](**TINY, critic=critic, difference_rewards=difference_rewards), SCENES[preset], tmp_path)
     use("coordinator", tmp_path, SCENES[preset])
 
 
@@ -113,13 +116,13 @@ def test_all_left_is_all_left_where_lenses_zoom():
             rows = len(observation["mask"])
             return (np.tile([1, self.zoom], (rows, 1)) if self.zoom is not None else np.ones(rows, int)), None
 
-    from agents.hierarchy import LevelPolicy
+    from hitmac.agents.hierarchy import LevelPolicy
 
     scenario = load_scenario("obstacles")
     levels = {f"zoom {zoom}": LevelPolicy(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
     results = evaluate_executors(levels, scenario, episodes=3, max_episode_steps=5, progress=False)["agents"]
     assert {name: result["rotation"]["mean"] for name, result in results.items()} == dict.fromkeys(levels, 1.0)
-    from envs.tasks import CoordinatorTask
+    from hitmac.envs.tasks import CoordinatorTask
 
     for zoom, change in ((None, 0), (0, 0), (1, -50), (2, 30)):
         task = CoordinatorTask(scenario, 3, 0, executor=Left(zoom), executor_features=("bearing",))
@@ -134,11 +137,13 @@ def test_all_left_is_all_left_where_lenses_zoom():
 
 VALUES = {
     "algorithm": ("ppo", "a2c"),
-    "encoder": ("attention", "recurrent", "mlp"),
-    "attend_over": ("agents", "targets", "pairs", "axes"),
-    "pooling": ("sum", "mean"),
+    "encoder": tuple(ENCODERS),
+    "attend_over": tuple(ATTEND_OVER),
+    "pooling": tuple(FIXED_POOLINGS),
     "embed_layers": (1, 2),
-    "frequencies": (0, 2),
+    "num_frequencies": (0, 2),
+    "num_heads": (1, 2),
+    "scaled": (False, True),
     "critic": (None, *CRITICS),
     "features": (("hit-mac",), ("frame",), ("motion",), tuple(FEATURES), ("target_id",)),
     "num_envs": (1, 3),
@@ -163,8 +168,8 @@ OWN = {
         "turn_cost": (0.0, 0.5),
     },
     "coordinator": {
-        "by_sensor": (True, False),
-        "idle": ("random", "holds"),
+        "difference_rewards": (True, False),
+        "idle": ("random", "hold"),
         "decision": (1, 4),
         "executor": ("scripted", "hit-mac", "obstacles"),
     },

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, Scenario, Simulator
-from envs.observation import Observer
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, Scenario, Simulator
+from hitmac.envs.observation import Observer
 
 
 def observed(simulator, *features):

@@ -9,9 +9,9 @@ import torch
 from PIL import Image
 from torch.export import Dim, export
 
-import perception.tanh_attention as tanh_module
-from perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
-from perception.adapters import tensordict_module
+import hitmac.perception.tanh_attention as tanh_module
+from hitmac.perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
+from hitmac.perception.adapters import tensordict_module
 
 OVER = ["agents", "targets", "pairs", "axes"]
 BATCH, AGENTS, TARGETS = Dim("batch", min=1, max=512), Dim("n", min=2, max=64), Dim("m", min=2, max=64)

@@ -3,9 +3,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perception import AgentTargetEncoder, AttentionLayer, FlatEncoder
-
-OVER = ["agents", "targets", "pairs", "axes"]
+from hitmac.perception import AgentTargetEncoder, AttentionLayer, FlatEncoder
+from hitmac.perception.attending import ATTEND_OVER
 
 
 def layer(**options):
@@ -73,7 +72,7 @@ def test_padding_changes_neither_values_nor_gradients(shape, pooling):
         torch.testing.assert_close(one, other)
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("over", ATTEND_OVER)
 def test_nothing_there_gives_finite_zeros_and_gradients(over):
     net = encoder(attend_over=over, pooling="mean")
     mask = torch.zeros(2, 3, 4, dtype=torch.bool)
@@ -86,7 +85,7 @@ def test_nothing_there_gives_finite_zeros_and_gradients(over):
     assert all(parameter.grad is None or parameter.grad.isfinite().all() for parameter in net.parameters())
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("over", ATTEND_OVER)
 @settings(deadline=None, max_examples=15)
 @given(n=st.integers(0, 5), m=st.integers(0, 5), batch=st.sampled_from([(), (2,), (3, 2)]))
 def test_any_number_of_agents_and_targets(over, n, m, batch):
@@ -97,7 +96,7 @@ def test_any_number_of_agents_and_targets(over, n, m, batch):
     assert all(feature.isfinite().all() for feature in features)
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("over", ATTEND_OVER)
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
 def test_order_batch_and_padding(over, pooling):
     net = encoder(attend_over=over, pooling=pooling)
@@ -178,19 +177,19 @@ def test_over_the_axes_by_hand():
 
 
 def test_frequencies_leave_no_jump_behind_a_sensor():
-    net = encoder(frequencies=2, embed_layers=2)
+    net = encoder(num_frequencies=2, embed_layers=2)
     waves = net.embed[0](torch.tensor([[0.5, -1.0]]))
     expected = [0.5, -1.0, 1, 0, 0, 0, 0, -1, -1, 1]  # sin and cos of 1 and 2 half turns of each
     torch.testing.assert_close(waves, torch.tensor([expected], dtype=waves.dtype), atol=1e-6, rtol=0)
     assert [layer.in_features for layer in net.embed if isinstance(layer, torch.nn.Linear)] == [6 * 5, 8]
-    for wrong in ({"frequencies": -1}, {"embed_layers": 0}, {"layer": "lstm"}):
+    for wrong in ({"num_frequencies": -1}, {"embed_layers": 0}, {"encoder": "lstm"}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             encoder(**wrong)
 
 
-@pytest.mark.parametrize("over", OVER)
+@pytest.mark.parametrize("over", ATTEND_OVER)
 def test_a_recurrent_encoder_skips_what_is_masked(over):
-    net = encoder(attend_over=over, layer="recurrent")
+    net = encoder(attend_over=over, encoder="recurrent")
     pairs = torch.randn(2, 3, 4, 6, dtype=torch.float64)
     whole = net(pairs)
     padded = torch.nn.functional.pad(pairs, (0, 0, 0, 2), value=torch.nan)

@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 from pettingzoo.test import parallel_api_test, parallel_seed_test
 
-import envs
+from hitmac import envs
 
 TASKS = list(envs.TASKS)
 
@@ -66,6 +66,12 @@ def test_episodes_end_for_all_at_once():
         assert set(truncations.values()) == {end}
     assert env.agents == []
     assert env.state().shape == (4 * 5 * 8,)
+
+
+def test_every_agent_has_random_numbers_of_its_own():
+    for task in TASKS:
+        env = envs.parallel_env(task)
+        assert len({id(env.action_space(agent)) for agent in env.possible_agents}) == 4
 
 
 def test_bad_input():

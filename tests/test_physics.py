@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs import Scenario, Simulator
+from hitmac.envs import Scenario, Simulator
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0)
 

@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import scripted_agent
-from agents.baselines.planner import PlannerAgent, _best_plan
-from envs import Scenario
-from envs.tasks import CoverageTask
+from hitmac.agents import scripted_agent
+from hitmac.agents.baselines.planner import PlannerAgent, _best_plan
+from hitmac.envs import Scenario
+from hitmac.envs.tasks import CoverageTask
 
 STILL = {"walk": "still", "extra_move_every": 0}
 

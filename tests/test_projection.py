@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.nn.utils import parametrizations, parametrize, prune
 
-from perception import AttentionLayer
+from hitmac.perception import AttentionLayer
 from tests.derivatives import WAYS
 
 # Scenes of 4 tokens of 16 numbers, around 65,536 numbers, where one function takes the place of a map and its tanh.

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from perception import pad_scenes, unpad_scenes
+from hitmac.perception import pad_scenes, unpad_scenes
 
 SIZES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4)
 DTYPES = [torch.bool, torch.int8, torch.uint8, torch.float32]

@@ -1,6 +1,6 @@
 import numpy as np
 
-from envs.kernels.streams import integer, stream_keys, uniform, word
+from hitmac.envs.kernels.streams import integer, stream_keys, uniform, word
 
 
 def test_words_are_those_of_splitmix64():

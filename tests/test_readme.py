@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from agents import PolicyConfig, save_policy
-from agents.evaluate.__main__ import Options as EvaluateOptions
-from agents.learned.checkpoint import build_policy
-from agents.training.jobs import JOBS, HitMacOptions
-from envs import DEFAULT_FEATURES, load_scenario
-from envs.__main__ import main as show_scenes
+from hitmac.agents import PolicyConfig, save_policy
+from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
+from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.training.jobs import JOBS, HitMacOptions
+from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs.__main__ import main as show_scenes
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

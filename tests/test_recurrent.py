@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from perception import AgentTargetEncoder, RecurrentLayer
+from hitmac.perception import AgentTargetEncoder, RecurrentLayer
 
 LEADS = [(), (2,), (3, 2), (2, 1, 2)]
 THEIRS = {"gru": nn.GRU, "lstm": nn.LSTM}
@@ -151,7 +151,7 @@ def test_a_recurrent_encoder_exports():
     from torch.export import Dim, export
 
     torch.manual_seed(0)
-    net = AgentTargetEncoder(6, 8, layer="recurrent").eval()
+    net = AgentTargetEncoder(6, 8, encoder="recurrent").eval()
     sizes = {0: Dim("batch", min=1, max=512), 1: Dim("n", min=2, max=64), 2: Dim("m", min=2, max=64)}
 
     def scene(*shape):

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agents import scripted_agent
-from agents.baselines.exact import ExactAgent
-from agents.evaluate import reference_kernels as covering
-from agents.evaluate import references
-from agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound
-from envs import Scenario
-from envs.simulator import Simulator
-from envs.tasks import CoverageTask
+from hitmac.agents import scripted_agent
+from hitmac.agents.baselines.exact import ExactAgent
+from hitmac.agents.evaluate import reference_kernels as covering
+from hitmac.agents.evaluate import references
+from hitmac.agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound
+from hitmac.envs import Scenario
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.tasks import CoverageTask
 from tests.scenes import scenarios
 
 STILL = {"walk": "still", "extra_move_every": 0}
@@ -168,7 +168,7 @@ def freely(bearing, view):
     """The most that the table and the integer program say can be covered; they must agree."""
     bearing, view = np.asarray(bearing, float), np.asarray(view, float)
     covered = np.zeros((1, 1), np.int64)
-    covering.cover_freely(bearing[None, None], view, covered)
+    covering.cover_freely(bearing[None, None], view, covered, None)
     assert covered[0, 0] == references._most_covered(bearing, view)
     return covered[0, 0]
 
@@ -295,7 +295,7 @@ LIVELY = Scenario(
 @pytest.mark.parametrize("changes", [{}, {"failure_rate": 0.2, "recovery_rate": 0.5, "leave_rate": 0.1}])
 @pytest.mark.parametrize("cost", [0.0, 0.2])
 def test_one_sensor_does_the_best_of_all_sequences(turn, changes, cost):
-    scenario = LIVELY.replace(turn=turn, **changes)
+    scenario = LIVELY.replace(turn_angle=turn, **changes)
     for seed in range(4):
         coverage, rotation = everything(scenario, seed, 7)
         worth = np.round(coverage - cost * rotation, 9)
@@ -305,7 +305,7 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, changes, cost):
 
 
 def test_several_sensors_come_close_to_the_best_of_all_sequences():
-    scenario = LIVELY.replace(num_sensors=2, turn=(40, 30))
+    scenario = LIVELY.replace(num_sensors=2, turn_angle=(40, 30))
     gaps = []
     for seed in range(12):
         found = clairvoyant_estimate(scenario, [seed], 4, restarts=10).coverage[0]
@@ -315,7 +315,7 @@ def test_several_sensors_come_close_to_the_best_of_all_sequences():
 
 
 def test_no_sensor_alone_finds_a_better_sequence():
-    scenario, sub_steps = LIVELY.replace(num_sensors=2, turn=(40, 30)), 5
+    scenario, sub_steps = LIVELY.replace(num_sensors=2, turn_angle=(40, 30)), 5
     alone = np.array(list(itertools.product(range(3), repeat=sub_steps)))  # (243, T)
     for seed in range(8):
         record = references._record(scenario, [seed], sub_steps)
@@ -330,7 +330,7 @@ def test_no_sensor_alone_finds_a_better_sequence():
 
 def test_of_two_ways_the_one_that_needs_fewer_turns_later_is_taken():
     # The first target is in view one turn to the left and one to the right, the second, later, one turn to the right.
-    scenario = Scenario(num_sensors=1, num_targets=2, field_of_view=250, turn=60)
+    scenario = Scenario(num_sensors=1, num_targets=2, field_of_view=250, turn_angle=60)
     bearing = np.full((1, 4, 1, 2), np.nan)
     bearing[0, 0, 0, 0], bearing[0, 3, 0, 1] = 180, -126
     record = references._Record(bearing, np.full((1, 4), 2.0), np.ones((1, 4, 1), bool), np.zeros((1, 1)), np.ones(1))

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 
-from agents import PolicyConfig, save_policy, scripted_agent
-from agents.hierarchy import HierarchicalAgent
-from agents.learned.checkpoint import build_policy, copy_executor
-from agents.provenance import _command, _commit, provenance
-from agents.registry import load_agent, load_executor, load_executor_run, load_run
-from envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
-from envs.tasks import CoverageTask
+from hitmac.agents import PolicyConfig, save_policy, scripted_agent
+from hitmac.agents.hierarchy import HierarchicalAgent
+from hitmac.agents.learned.checkpoint import build_policy, copy_executor
+from hitmac.agents.provenance import _command, _commit, provenance
+from hitmac.agents.registry import load_agent, load_executor, load_executor_run, load_run
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
+from hitmac.envs.tasks import CoverageTask
 
 HIT_MAC = load_scenario("hit-mac")
 

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-import envs
-from envs.__main__ import main
-from envs.render import Picture, check_display, save_gif, save_png
-from envs.tasks import CoordinatorTask, CoverageTask
+from hitmac import envs
+from hitmac.envs.__main__ import main
+from hitmac.envs.render import Picture, check_display, save_gif, save_png
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"walk": "still", "extra_move_every": 0}
@@ -79,7 +79,7 @@ def test_the_failed_are_grey_and_the_gone_are_not_drawn():
 
 def test_assignments_are_lines():
     scenario = envs.Scenario(num_sensors=1, num_targets=2, **QUIET)
-    task = CoordinatorTask(scenario, 1, 0, idle="holds", decision=1)
+    task = CoordinatorTask(scenario, 1, 0, idle="hold", decision=1)
     task.simulator.place(sensor_position=[(0, 0)], heading=[180], target_position=[(900, 900), (900, -900)])
     task.step(np.array([[1, 0]]))
     at = colours(Picture(scenario, 600).of_task(task, 0), scenario)

@@ -3,7 +3,7 @@ import json
 import pytest
 import yaml
 
-from envs import Scenario, load_scenario, presets
+from hitmac.envs import Scenario, load_scenario, presets
 
 
 def test_the_preset_is_the_papers_scene():

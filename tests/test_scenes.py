@@ -9,11 +9,11 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import HealthCheck, given, settings
 from pettingzoo.test import parallel_api_test
 
-import envs
-from envs import FEATURES, Scenario, Simulator
-from envs.apis.sb3_env import CoverageVecEnv
-from envs.observation import Observer
-from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac import envs
+from hitmac.envs import FEATURES, Scenario, Simulator
+from hitmac.envs.apis.sb3_env import CoverageVecEnv
+from hitmac.envs.observation import Observer
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from tests.scenes import scenarios
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0, walk="still")
@@ -39,7 +39,7 @@ def test_every_sensor_has_its_own_view_range_and_turn():
         num_targets=1,
         field_of_view=(90, 20, 90),
         sensing_range=(800, 800, 300),
-        turn=(5, 1, 30),
+        turn_angle=(5, 1, 30),
         walk="still",
         extra_move_every=0,
     )
@@ -354,7 +354,7 @@ def test_properties_of_any_scene(scenario):
     observer = Observer(scenario, tuple(FEATURES))
     rng = np.random.default_rng(0)
     width = scenario.num_sensors * (2 if scenario.zoom else 1)
-    turn = scenario.of_each_sensor("turn")
+    turn = scenario.of_each_sensor("turn_angle")
     for step in range(25):
         action = rng.integers(0, 3, (5, width))
         before = batch.state.heading.copy()
@@ -436,13 +436,13 @@ def test_the_api_checkers_on_other_scenes(name):
     ("changes", "error", "says"),
     [
         (
-            {"turn": (5, 5)},
+            {"turn_angle": (5, 5)},
             ValueError,
-            r"turn is \[5.0, 5.0\]; it must be one number, or one for each of the 4 sensors",
+            r"turn_angle is \[5.0, 5.0\]; it must be one number, or one for each of the 4 sensors",
         ),
-        ({"turn": (5, 5, 5, 0)}, ValueError, "turn .* must be over 0 and at most 180"),
+        ({"turn_angle": (5, 5, 5, 0)}, ValueError, "turn_angle holds 0.0; it must be over 0 and at most 180"),
         ({"field_of_view": "wide"}, TypeError, "field_of_view is 'wide'; it must be a finite number"),
-        ({"sensing_range": (1, 2, 3, float("inf"))}, TypeError, "sensing_range is inf"),
+        ({"sensing_range": (1, 2, 3, float("inf"))}, TypeError, "sensing_range holds inf"),
         ({"zoom": (30,)}, ValueError, "zoom is .30.0.; it must be empty, or the narrowest and the widest"),
         ({"zoom": (100, 120)}, ValueError, "field_of_view is 90.0; it must be within zoom"),
         ({"failure_rate": 1.1}, ValueError, "failure_rate is 1.1; it must be 0 to 1"),

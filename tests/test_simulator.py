@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from envs import Simulator
+from hitmac.envs import Simulator
 
 
 def states_equal(one, other, scenes=slice(None)):
@@ -117,10 +117,10 @@ def test_bad_states_change_nothing():
 
 
 def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
-    import envs.kernels.compiled as compiled
-    from envs.simulator import _sub_step
+    import hitmac.envs.kernels.compiled as compiled
+    from hitmac.envs.kernels.simulate import sub_step
 
-    assert compiled.SOURCES[:16] in _sub_step._cache._cache_file._index_name
+    assert compiled.SOURCES[:16] in sub_step._cache._cache_file._index_name
     copy = tmp_path / "compiled.py"
     copy.write_text("")
     monkeypatch.setattr(compiled, "__file__", str(copy))

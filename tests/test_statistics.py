@@ -7,7 +7,13 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from agents.evaluate.intervals import _half_widths, _student, interquartile_mean, probability_of_improvement, summary
+from hitmac.agents.evaluate.intervals import (
+    _half_widths,
+    _student,
+    interquartile_mean,
+    probability_of_improvement,
+    summary,
+)
 
 NAN = np.nan
 

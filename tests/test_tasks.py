@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario, presets
-from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario, presets
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 
 
 def start(record, tracks):
@@ -149,7 +149,7 @@ def test_the_penalty_for_seeing_nothing_assigned():
 
 
 def test_idle_sensors():
-    holding = placed(CoordinatorTask(ONE, idle="holds"), 0, [(500, 0), (0, 900)])
+    holding = placed(CoordinatorTask(ONE, idle="hold"), 0, [(500, 0), (0, 900)])
     holding.step([[0, 0]])
     assert holding.simulator.state.heading[0, 0] == 0
     turning = CoordinatorTask("hit-mac", 200, 0)
@@ -163,7 +163,7 @@ def test_idle_sensors():
 
 
 def test_a_sensor_whose_targets_have_left_is_idle():
-    task = placed(CoordinatorTask(ONE.replace(leave_rate=1), idle="holds", decision=2), 0, [(0, 500), (0, 600)])
+    task = placed(CoordinatorTask(ONE.replace(leave_rate=1), idle="hold", decision=2), 0, [(0, 500), (0, 600)])
     task.step([[1, 1]])  # all leave before the first turn is made; it is decided before
     assert task.simulator.state.heading.item() == 5
     turning = CoordinatorTask(ONE.replace(leave_rate=1), 1, 0, idle="random", decision=60)
@@ -192,7 +192,7 @@ def test_a_decision_is_its_sub_steps(scenario, decision, every):
     scenario = load_scenario(scenario)
     scenario = scenario if every is None else scenario.replace(extra_move_every=every)
     flat = CoverageTask(scenario, 3, 8, features=DEFAULT_FEATURES)
-    options = {"decision": decision, "idle": "holds"}
+    options = {"decision": decision, "idle": "hold"}
     still = CoordinatorTask(scenario, 3, 8, features=DEFAULT_FEATURES, executor=Still(), **options)
     scripted = CoordinatorTask(scenario, 3, 8, **options)
     for step in range(24 // decision):
@@ -326,7 +326,7 @@ def test_a_batch_is_its_single_scenes(task):
         (lambda: ExecutorTask(goal_share=-0.1), "goal_share is -0.1; it must be a number, 0 to 1"),
         (lambda: ExecutorTask(goals_every=0), "goals_every is 0"),
         (lambda: CoordinatorTask(executor="clever"), "executor is 'clever'; it must be 'scripted' or a policy"),
-        (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or holds"),
+        (lambda: CoordinatorTask(idle="sleep"), "idle is 'sleep'; it must be random or hold"),
         (lambda: CoordinatorTask(decision=0), "decision is 0"),
         (lambda: CoordinatorTask().step(np.full((1, 20), 2)), "action holds 2; it must be 0 or 1"),
         (lambda: CoordinatorTask().step(np.ones((1, 4, 5), int)), r"it must have shape \(1, 20\)"),

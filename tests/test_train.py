@@ -14,10 +14,10 @@ import pytest
 import safetensors.numpy
 import yaml
 
-from agents.evaluate.__main__ import main
-from agents.training.callback import TrainingProgress
-from agents.training.jobs import ExecutorOptions, HitMacOptions
-from envs import load_scenario
+from hitmac.agents.evaluate.__main__ import main
+from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.training.jobs import ExecutorOptions, HitMacOptions
+from hitmac.envs import load_scenario
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8"]
@@ -91,7 +91,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     # The training scenes are none of those that the evaluation uses.
     config = json.loads((tmp_path / "whole" / "checkpoint" / "config.json").read_text())
     assert config["training_seeds"][0] > result["seeds"][1]
-    from envs.kernels.streams import stream_keys
+    from hitmac.envs.kernels.streams import stream_keys
 
     trained_on = np.arange(config["training_seeds"][0], config["training_seeds"][1] + 1, dtype=np.uint64)
     assert np.array_equal(first["simulator/key"], stream_keys(trained_on))
@@ -160,8 +160,8 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
 def build(tmp_path):
     from stable_baselines3 import PPO
 
-    from agents import AttentionPolicy
-    from envs.apis.sb3_env import CoverageVecEnv
+    from hitmac.agents import AttentionPolicy
+    from hitmac.envs.apis.sb3_env import CoverageVecEnv
 
     venv = CoverageVecEnv(4, max_episode_steps=9)
     model = PPO(
@@ -172,7 +172,7 @@ def build(tmp_path):
 
 
 def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
-    from agents.training.resume import Progress, load_training, save_training
+    from hitmac.agents.training.resume import Progress, load_training, save_training
 
     model, venv = build(tmp_path)
     model.learn(5 * 32)
@@ -192,9 +192,9 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
 
 
 def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
-    from agents.registry import load_agent
-    from agents.training.curve import CurveEvaluation
-    from agents.training.resume import Progress
+    from hitmac.agents.registry import load_agent
+    from hitmac.agents.training.curve import CurveEvaluation
+    from hitmac.agents.training.resume import Progress
 
     scenario = load_scenario("hit-mac")
     points = []
@@ -220,7 +220,7 @@ def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """Runs train.py in this process, in an empty directory; a signal comes in the middle of a rollout if asked for."""
-    import train
+    from hitmac import train
 
     monkeypatch.chdir(tmp_path)
 
@@ -345,7 +345,7 @@ def test_a_run_of_one_update_has_a_curve(here):
 
 
 def test_damaged_training_states_are_refused(tmp_path):
-    from agents.training.resume import Progress, load_training, save_training
+    from hitmac.agents.training.resume import Progress, load_training, save_training
 
     model, venv = build(tmp_path)
     model.learn(32)
@@ -422,18 +422,18 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
         (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
         (
-            ["coordinator", "--executor", "agents.baselines.simple:StillAgent"],
-            "--executor is agents.baselines.simple:StillAgent; it must be scripted or the directory of a run",
+            ["coordinator", "--executor", "hitmac.agents.baselines.simple:StillAgent"],
+            "--executor is hitmac.agents.baselines.simple:StillAgent; it must be scripted or the directory of a run",
         ),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
         (["executor", "--centring", "1.5"], "--centring is 1.5; it must be 0 to 1"),
-        (["executor", "--goal-share", "nan"], "--goal-share is nan; it must be 0 to 1"),
+        (["executor", "--goal-share", "nan"], "--goal-share is nan; it must be a finite number, 0 to 1"),
         (["hit-mac", "--features", "smell"], "--features is smell; it must be one of hit-mac, frame, motion"),
         (["hit-mac", "--episodes", "0"], "--episodes is 0; it must be 1 or more"),
         (["--num-envs", "abc"], "'abc'"),
         (["--minutes", "-1"], "--minutes is -1.0; it must be over 0"),
-        (["--minutes", "nan"], "--minutes is nan; it must be over 0"),
+        (["--minutes", "nan"], "--minutes is nan; it must be a finite number, over 0"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
         (["--features", "smell"], "unknown feature smell: known are sensor_id"),
         (["--resume"], "--resume needs --run-dir"),
@@ -443,7 +443,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
     ],
 )
 def test_bad_options_get_one_line_and_leave_nothing(arguments, says, tmp_path, monkeypatch, capsys):
-    import train
+    from hitmac import train
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
@@ -457,7 +457,7 @@ def test_bad_options_get_one_line_and_leave_nothing(arguments, says, tmp_path, m
 
 
 def test_a_foreign_configuration_is_refused(tmp_path, monkeypatch, capsys):
-    import train
+    from hitmac import train
 
     (tmp_path / "config.yaml").write_text("!!python/object/apply:os.system ['false']")
     monkeypatch.setattr(sys, "argv", ["train.py", "--run-dir", str(tmp_path), "--resume"])

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-import envs  # noqa: F401 - registers the environments
-from envs import FEATURES, Scenario, Simulator
-from envs.observation import Observer
-from envs.scenario import WALKS
-from envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac import envs  # noqa: F401 - registers the environments
+from hitmac.envs import FEATURES, Scenario, Simulator
+from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.observation import Observer
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from tests.scenes import scenarios
 
 PLACES = ("bearing_sin", "bearing_cos", "distance")

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.export import Dim, export
 
-from perception import AgentTargetEncoder, PositionalEncoding, TokenEmbedding
+from hitmac.perception import AgentTargetEncoder, PositionalEncoding, TokenEmbedding
 
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-7, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 
@@ -20,9 +20,9 @@ def places_by_hand(length, width):
     return torch.from_numpy(table)
 
 
-def features_by_hand(x, frequencies):
+def features_by_hand(x, num_frequencies):
     """(..., d) -> (..., d * (1 + 2 K)) in double precision."""
-    angles = np.pi * x.double().unsqueeze(-1).numpy() * np.arange(1, frequencies + 1)
+    angles = np.pi * x.double().unsqueeze(-1).numpy() * np.arange(1, num_frequencies + 1)
     return torch.cat((x.double(), *(torch.from_numpy(wave(angles)).flatten(-2) for wave in (np.sin, np.cos))), -1)
 
 
@@ -49,19 +49,19 @@ def test_places_with_any_leading_axes(length, lead):
 
 
 @pytest.mark.parametrize("dtype", ROUNDING)
-@pytest.mark.parametrize("frequencies", [1, 3, 8])
-def test_waves_of_features_are_right_to_the_rounding_of_the_type(frequencies, dtype):
-    waves = AgentTargetEncoder(4, 8, frequencies=frequencies).to(dtype).embed[0]
+@pytest.mark.parametrize("num_frequencies", [1, 3, 8])
+def test_waves_of_features_are_right_to_the_rounding_of_the_type(num_frequencies, dtype):
+    waves = AgentTargetEncoder(4, 8, num_frequencies=num_frequencies).to(dtype).embed[0]
     x = (torch.rand(3, 50, 4) * 2 - 1).to(dtype)
     found = waves(x)
     assert found.dtype == dtype
     # In single precision an angle itself is rounded, by its last bit.
-    atol = max(ROUNDING[dtype], 2.0**-23 * np.pi * frequencies if dtype != torch.float64 else 0.0)
-    torch.testing.assert_close(found.double(), features_by_hand(x, frequencies), atol=atol, rtol=0)
+    atol = max(ROUNDING[dtype], 2.0**-23 * np.pi * num_frequencies if dtype != torch.float64 else 0.0)
+    torch.testing.assert_close(found.double(), features_by_hand(x, num_frequencies), atol=atol, rtol=0)
 
 
 def test_waves_carry_gradients():
-    waves = AgentTargetEncoder(4, 8, frequencies=2).embed[0]
+    waves = AgentTargetEncoder(4, 8, num_frequencies=2).embed[0]
     assert torch.autograd.gradcheck(waves, (torch.randn(3, 4, dtype=torch.float64, requires_grad=True),))
 
 
@@ -69,7 +69,7 @@ def test_waves_carry_gradients():
     ("make", "shape"),
     [
         (lambda: nn.Sequential(TokenEmbedding(10, 16), PositionalEncoding(16)), (2, 7)),
-        (lambda: AgentTargetEncoder(4, 8, frequencies=3), (2, 3, 5, 4)),
+        (lambda: AgentTargetEncoder(4, 8, num_frequencies=3), (2, 3, 5, 4)),
     ],
 )
 def test_a_load_into_an_empty_module_is_whole(make, shape):

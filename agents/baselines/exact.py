@@ -8,10 +8,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from agents.baselines.rule import RulePolicy, needs_replanning
-from envs.kernels.physics import LEFT, RIGHT, STAY
-from envs.scenario import Scenario
-from envs.simulator import positive
+from hitmac.agents.baselines.rule import RulePolicy, needs_replanning
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
 
 
 class ExactAgent(RulePolicy):
@@ -79,7 +79,10 @@ class ExactAgent(RulePolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Act as :class:`agents.policy.Policy` specifies; the state holds turns left (B, n) and plans' ages (B,)."""
+        """Act as :class:`~hitmac.agents.policy.Policy` specifies.
+
+        The state holds the turns left (B, n) and the plans' ages (B,).
+        """
         pairs, mask = observation["pairs"], observation["mask"].astype(bool)
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)

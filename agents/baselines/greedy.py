@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from agents.baselines.rule import RulePolicy
-from envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class GreedyAgent(RulePolicy):

@@ -6,9 +6,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from agents.baselines.rule import RandomPolicy, RulePolicy
-from agents.baselines.simple import RandomAgent, StillAgent
-from envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
+from hitmac.agents.baselines.simple import RandomAgent, StillAgent
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class AssignAll(RulePolicy):

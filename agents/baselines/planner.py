@@ -6,14 +6,14 @@ import math
 from typing import ClassVar
 
 import numpy as np
-from numba import prange
 
-from agents.baselines.rule import RulePolicy
-from envs.kernels.compiled import inlined, kernel
-from envs.kernels.physics import LEFT, RIGHT, STAY
-from envs.scenario import Scenario
-from envs.simulator import chunk_bounds, positive
-from envs.tasks import check_cost
+from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.envs.kernels.compiled import inlined, kernel
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.threads import Threads, blocks, default_threads
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import check_cost
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _VIEW, _RANGE, _TURN = range(8)
 
@@ -77,11 +77,7 @@ class PlannerAgent(RulePolicy):
         """Return the first turn (B, n) of every sensor's plan."""
         actions = np.zeros(pairs.shape[:2], np.int64)
         options = (self._step, self.horizon, self.stride, self.rounds, self.turn_cost, self.discount, actions)
-        bounds = chunk_bounds(len(pairs), None)
-        if len(bounds) == 2:
-            _plan(pairs, mask, *options, 0, len(pairs))
-        else:
-            _plan_threads(pairs, mask, *options, bounds)
+        Threads(len(pairs), default_threads(len(pairs)), block=8).run(_plan, pairs, mask, *options)
         return actions
 
 
@@ -146,9 +142,9 @@ def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, dis
     return best
 
 
-@kernel(nogil=True)
-def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, low, high):
-    """Write the first turns of the plans of the scenes `low` to `high` - 1."""
+@kernel
+def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, share):
+    """Write the first turns of the plans."""
     n, m = pairs.shape[1], pairs.shape[2]
     times = (horizon + stride - 1) // stride
     bearing = np.empty((n, times, m))
@@ -157,27 +153,23 @@ def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actio
     half_view = np.empty(n)
     turn = np.empty(n)
     worth = np.empty(2 * horizon + 2)
-    for b in range(low, high):
-        covering[:] = 0
-        for i in range(n):
-            plan[i] = 0
-            half_view[i] = pairs[b, i, :, _VIEW].max() * 180.0
-            turn[i] = pairs[b, i, :, _TURN].max() * 180.0
-            for t in range(times):
-                for j in range(m):
-                    bearing[i, t, j] = _foresee(pairs, mask, b, i, j, step * (t + 1) * stride)
-            _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, 1)
-        for _ in range(rounds):
+    for low, high in blocks(pairs.shape[0], share):
+        for b in range(low, high):
+            covering[:] = 0
             for i in range(n):
-                _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, -1)
-                plan[i] = _best_plan(bearing[i], covering, worth, half_view[i], turn[i], stride, turn_cost, discount)
+                plan[i] = 0
+                half_view[i] = pairs[b, i, :, _VIEW].max() * 180.0
+                turn[i] = pairs[b, i, :, _TURN].max() * 180.0
+                for t in range(times):
+                    for j in range(m):
+                        bearing[i, t, j] = _foresee(pairs, mask, b, i, j, step * (t + 1) * stride)
                 _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, 1)
-        for i in range(n):
-            actions[b, i] = LEFT if plan[i] > 0 else (RIGHT if plan[i] < 0 else STAY)
-
-
-@kernel(parallel=True)
-def _plan_threads(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, bounds):
-    """Run `_plan` on several threads."""
-    for c in prange(bounds.shape[0] - 1):
-        _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, bounds[c], bounds[c + 1])
+            for _ in range(rounds):
+                for i in range(n):
+                    _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, -1)
+                    plan[i] = _best_plan(
+                        bearing[i], covering, worth, half_view[i], turn[i], stride, turn_cost, discount
+                    )
+                    _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, 1)
+            for i in range(n):
+                actions[b, i] = LEFT if plan[i] > 0 else (RIGHT if plan[i] < 0 else STAY)

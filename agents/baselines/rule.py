@@ -9,15 +9,15 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from envs.kernels.streams import stream_integers, stream_keys
-from envs.scenario import Scenario, load_scenario
+from hitmac.envs.kernels.streams import stream_integers, stream_keys
+from hitmac.envs.scenario import Scenario, load_scenario
 
 
 class BatchRandom(NamedTuple):
     """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomPolicy`.
 
-    The k-th number of a row is a function of the row's seed and k (see :mod:`envs.kernels.streams`). It depends neither
-    on the other rows of the batch nor on other draws.
+    The k-th number of a row is a function of the row's seed and k (see :mod:`hitmac.envs.kernels.streams`). It depends
+    neither on the other rows of the batch nor on other draws.
     """
 
     keys: np.ndarray  # (B,) uint64, the streams
@@ -44,7 +44,7 @@ class RulePolicy:
         seed: seed of random numbers, for policies that draw any.
 
     Attributes:
-        features: the observation features that the policy reads, names out of :data:`envs.FEATURES`.
+        features: the observation features that the policy reads, names out of :data:`hitmac.envs.FEATURES`.
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
@@ -74,7 +74,7 @@ class RulePolicy:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Act as :class:`agents.policy.Policy` specifies, without a state."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
         return self.with_zoom(self.act(observation["pairs"], observation["mask"] != 0)), None
 
     def with_zoom(self, actions: np.ndarray) -> np.ndarray:
@@ -109,7 +109,7 @@ class RandomPolicy(RulePolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, BatchRandom]:
-        """Act as :class:`agents.policy.Policy` specifies."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         mask = observation["mask"]
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))

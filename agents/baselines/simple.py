@@ -6,8 +6,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from agents.baselines.rule import RandomPolicy, RulePolicy
-from envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class RandomAgent(RandomPolicy):
@@ -44,4 +44,4 @@ class NearestAgent(RulePolicy):
         towards = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
         there = np.isfinite(np.take_along_axis(distance, nearest, -1)[..., 0])
         action = np.where(towards > 0, LEFT, RIGHT)
-        return np.where(there & (np.abs(towards) > self.scenario.of_each_sensor("turn") / 2), action, STAY)
+        return np.where(there & (np.abs(towards) > self.scenario.of_each_sensor("turn_angle") / 2), action, STAY)

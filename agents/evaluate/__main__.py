@@ -9,11 +9,14 @@ from typing import Annotated, Any
 
 import tyro
 
-from agents.command_line import parse, stop_on_bad_input
-from agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
-from agents.evaluate.selection import name_and_size, named_agents, scenarios
-from agents.evaluate.tables import table
-from envs.tasks import SUB_STEPS
+from hitmac.agents.baselines.levels import COORDINATORS
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
+from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
+from hitmac.agents.evaluate.tables import table
+from hitmac.agents.registry import SCRIPTED
+from hitmac.envs.ranges import Count
+from hitmac.envs.tasks import SUB_STEPS
 
 
 @dataclass(frozen=True)
@@ -21,20 +24,20 @@ class Options:
     """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
 
     agents: str = "random,still,nearest"
-    """Agents, comma-separated: random, still, nearest, greedy, exact, planner; folders of runs or checkpoints;
-    assign-all, assign-in-range or assign-randomly, optionally with an executor, as in assign-all:runs/x;
-    released:FILE:FILE; MODULE:CLASS, a custom agent. Several trainings of one agent: NAME=runs/a+runs/b."""
+    """Agents, comma-separated: scripted ones; scripted coordinators, optionally with an executor, as in
+    assign-all:runs/x; folders of runs or checkpoints; released:FILE:FILE; MODULE:CLASS, a custom agent. Several
+    trainings of one agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
     """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
     its config.yaml."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
-    episodes: int = 200
-    """Number of episodes of each agent; 1 or more."""
+    episodes: Count = 200
+    """Number of episodes of each agent."""
     seed: int = 0
     """Seed of the first episode; the k-th has seed + k."""
-    max_episode_steps: int = SUB_STEPS
-    """Length of an episode, sub-steps; 1 or more."""
+    max_episode_steps: Count = SUB_STEPS
+    """Length of an episode, sub-steps."""
     references: Annotated[bool, tyro.conf.arg(aliases=["--bounds"])] = False
     """Also show an upper bound of the coverage, and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
@@ -46,7 +49,8 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     program = "python -m agents.evaluate"
-    options = parse(Options, program, arguments)
+    names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}."
+    options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
         teams = [named_agents(options.agents, scenario) for scenario in scenes]

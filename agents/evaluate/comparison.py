@@ -12,29 +12,29 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from agents.custom import has_learned
-from agents.evaluate.episodes import Record, parts, play
-from agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
-from agents.evaluate.film import released_reward
-from agents.evaluate.intervals import probability_of_improvement, summary
-from agents.evaluate.references import KINDS, REFERENCES
-from agents.evaluate.tables import markdown
-from agents.evaluate.trainings import check_runs, check_seeds, trainings, was_trained
-from agents.hierarchy import LevelPolicy
-from agents.policy import Policy
-from agents.provenance import provenance
-from agents.registry import Agent, load_agent, load_executor
-from envs.assigned_observation import flatten_sensors, unflatten_sensors
-from envs.files import write_text
-from envs.scenario import Scenario, load_scenario
-from envs.simulator import positive
-from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
+from hitmac.agents.custom import has_learned
+from hitmac.agents.evaluate.episodes import Record, parts, play
+from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from hitmac.agents.evaluate.film import released_reward
+from hitmac.agents.evaluate.intervals import probability_of_improvement, summary
+from hitmac.agents.evaluate.references import KINDS, REFERENCES
+from hitmac.agents.evaluate.tables import markdown
+from hitmac.agents.evaluate.trainings import check_runs, check_seeds, trainings, was_trained
+from hitmac.agents.hierarchy import LevelPolicy
+from hitmac.agents.policy import Policy
+from hitmac.agents.provenance import provenance
+from hitmac.agents.registry import Agent, load_agent, load_executor
+from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
+from hitmac.envs.files import write_text
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
 
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 SCENES_AT_ONCE = 256
 
 Executing = LevelPolicy | Policy | str | Path
-"""What :func:`agents.registry.load_executor` takes."""
+"""What :func:`hitmac.agents.registry.load_executor` takes."""
 
 
 def evaluate(
@@ -61,21 +61,21 @@ def evaluate(
     - ``least_covered``: share of its time for which the least covered target was covered.
 
     Args:
-        agents: the agents to compare, or a single agent, each as accepted by :func:`agents.registry.load_agent`: a
-            name, a directory, an object with ``predict``, or an :class:`Agent`. Agents of the same name are trainings
+        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.registry.load_agent`:
+            a name, a directory, an object with ``predict``, or an :class:`Agent`. Agents of the same name are trainings
             of one agent with different seeds.
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
         max_episode_steps: sub-steps of an episode; 1 or more.
-        references: also evaluate :data:`agents.evaluate.references.REFERENCES`.
+        references: also evaluate :data:`hitmac.agents.evaluate.references.REFERENCES`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
     Returns:
         ``{"scenario", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``. A result holds
 
-        - every metric, as returned by :func:`agents.evaluate.intervals.summary`;
+        - every metric, as returned by :func:`hitmac.agents.evaluate.intervals.summary`;
         - ``"trainings"``: number of trainings, 0 for an agent that was not trained;
         - ``"interval"``: source of variation of the intervals, ``"episodes and trainings"``, or with at most one
           training ``"episodes"``;
@@ -86,7 +86,7 @@ def evaluate(
         - ``"improvement"``: probability that the first agent covers more, with its interval; None for the first agent.
 
         The result of a reference also holds ``"reference"``, its kind. ``"provenance"`` is that of
-        :func:`agents.provenance.provenance`. Except for it and the time, equal arguments give equal results.
+        :func:`hitmac.agents.provenance.provenance`. Except for it and the time, equal arguments give equal results.
 
     Raises:
         ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
@@ -147,9 +147,9 @@ def evaluate_executors(
     share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
 
     Args:
-        executors: one executor or several, each as accepted by :func:`agents.registry.load_executor`; a mapping gives
-            them names.
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        executors: one executor or several, each as accepted by :func:`hitmac.agents.registry.load_executor`; a mapping
+            gives them names.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed.

@@ -8,11 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from agents.hierarchy import assignment_of
-from agents.policy import started
-from agents.registry import Agent
-from envs.scenario import Scenario
-from envs.tasks import UNSEEN_PENALTY, CoverageTask
+from hitmac.agents.hierarchy import assignment_of
+from hitmac.agents.policy import started
+from hitmac.agents.registry import Agent
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks import UNSEEN_PENALTY, CoverageTask
 
 MOMENTS = 101
 """Number of parts of an episode, for the coverage over time."""

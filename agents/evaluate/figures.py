@@ -1,8 +1,8 @@
 """Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes.
 
-Every function takes evaluations in the form of :func:`agents.evaluate.evaluate`, and writes one PNG. A reference (an
-entry with ``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The
-label of an agent with one training seed says so, since its intervals are over episodes only.
+Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, and writes one PNG. A reference
+(an entry with ``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind.
+The label of an agent with one training seed says so, since its intervals are over episodes only.
 """
 
 from __future__ import annotations
@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from agents.evaluate.labels import Value, name_points, spread
-from agents.evaluate.style import GREY, INK, colours_of, is_reference, label_of, new_figure, plain_axis, write_figure
-from agents.evaluate.tables import one_seed
+from hitmac.agents.evaluate.labels import Value, name_points, spread
+from hitmac.agents.evaluate.style import (
+    GREY,
+    INK,
+    colours_of,
+    is_reference,
+    label_of,
+    new_figure,
+    plain_axis,
+    write_figure,
+)
+from hitmac.agents.evaluate.tables import one_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

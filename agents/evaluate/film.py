@@ -7,13 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from agents.hierarchy import assignment_of
-from agents.policy import Policy, started
-from agents.registry import Agent, load_agent
-from envs.files import check_ending
-from envs.render import Picture, save_gif
-from envs.scenario import Scenario, load_scenario
-from envs.tasks import SUB_STEPS, CoverageTask
+from hitmac.agents.hierarchy import assignment_of
+from hitmac.agents.policy import Policy, started
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs.files import check_ending
+from hitmac.envs.render import Picture, save_gif
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.tasks import SUB_STEPS, CoverageTask
 
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
@@ -43,8 +43,8 @@ def save_film(
 
     Args:
         path: file of the film; its name must end in .gif.
-        agent: the agent, as accepted by :func:`agents.registry.load_agent`.
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a file's path.
+        agent: the agent, as accepted by :func:`hitmac.agents.registry.load_agent`.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         seed: seed of the episode.
         sub_steps: length of the episode, sub-steps; default 1010.
         every: sub-steps between two frames; default 5.

@@ -3,10 +3,10 @@
 import math
 
 import numpy as np
-from numba import prange
 
-from envs.kernels.compiled import compiled, inlined, kernel
-from envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.compiled import allocating, inlined, kernel
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.threads import blocks
 
 
 @inlined
@@ -18,7 +18,7 @@ def _size(members):
     return np.int64((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
-@compiled
+@allocating
 def _windows(bearing, view, windows):
     """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
     found = 0
@@ -37,41 +37,42 @@ def _windows(bearing, view, windows):
     return found
 
 
-@kernel(parallel=True)
-def cover_freely(bearing, view, covered):
+@kernel
+def cover_freely(bearing, view, covered, share):
     """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
 
     The search goes from sensor to sensor and keeps all possible unions of sets.
     """
     m = bearing.shape[3]
-    for e in prange(bearing.shape[0]):
-        windows = np.empty(m, np.uint64)
-        unions = np.zeros((2, 1 << m), np.uint64)
-        met = np.zeros(1 << m, np.int64)  # last search step in which a union was found
-        now = 0
-        for t in range(bearing.shape[1]):
-            unions[0, 0] = 0
-            count = 1
-            for i in range(bearing.shape[2]):
-                found = _windows(bearing[e, t, i], view[i], windows)
-                if found > 0:
-                    now += 1
-                    more = 0
-                    old, new = unions[0], unions[1]
-                    for a in range(count):
-                        for k in range(found):
-                            union = old[a] | windows[k]
-                            if met[union] != now:
-                                met[union] = now
-                                new[more] = union
-                                more += 1
-                    old[:more] = new[:more]
-                    count = more
-            for a in range(count):
-                covered[e, t] = max(covered[e, t], _size(unions[0, a]))
+    for low, high in blocks(bearing.shape[0], share):
+        for e in range(low, high):
+            windows = np.empty(m, np.uint64)
+            unions = np.zeros((2, 1 << m), np.uint64)
+            met = np.zeros(1 << m, np.int64)  # last search step in which a union was found
+            now = 0
+            for t in range(bearing.shape[1]):
+                unions[0, 0] = 0
+                count = 1
+                for i in range(bearing.shape[2]):
+                    found = _windows(bearing[e, t, i], view[i], windows)
+                    if found > 0:
+                        now += 1
+                        more = 0
+                        old, new = unions[0], unions[1]
+                        for a in range(count):
+                            for k in range(found):
+                                union = old[a] | windows[k]
+                                if met[union] != now:
+                                    met[union] = now
+                                    new[more] = union
+                                    more += 1
+                        old[:more] = new[:more]
+                        count = more
+                for a in range(count):
+                    covered[e, t] = max(covered[e, t], _size(unions[0, a]))
 
 
-@kernel(nogil=True)
+@kernel
 def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
     """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
     sees[:] = 0
@@ -89,7 +90,7 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
                         sees[i, t, k, j // 64] |= bit
 
 
-@compiled
+@allocating
 def _follow(sees, count, turns, seen):
     """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,)."""
     k = 0
@@ -98,7 +99,7 @@ def _follow(sees, count, turns, seen):
         seen[t] = sees[t, k]
 
 
-@compiled
+@allocating
 def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice, turns):
     """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
 
@@ -126,37 +127,40 @@ def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice,
         k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
 
 
-@kernel(parallel=True)
-def ascend(sees, working, worth, cost, count, order, turns, value):
+@kernel
+def ascend(sees, working, worth, cost, count, order, turns, value, share):
     """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
 
     Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
     """
     n, times, headings, words = sees.shape
-    for r in prange(turns.shape[0]):
-        seen = np.zeros((n, times, words), np.uint64)
-        others = np.empty((times, words), np.uint64)
-        after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
-        for i in range(n):
-            _follow(sees[i], count[i], turns[r, i], seen[i])
-        value[r] = -np.inf
-        better = True
-        while better:
-            for i in order[r]:
-                others[:] = 0
-                for other in range(n):
-                    if other != i:
-                        others |= seen[other]
-                _best_turns(sees[i], others, working[:, i], worth, cost, count[i], after, ahead, choice, turns[r, i])
+    for low, high in blocks(turns.shape[0], share):
+        for r in range(low, high):
+            seen = np.zeros((n, times, words), np.uint64)
+            others = np.empty((times, words), np.uint64)
+            after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
+            for i in range(n):
                 _follow(sees[i], count[i], turns[r, i], seen[i])
-            total = 0.0
-            for t in range(times):
-                for w in range(words):
-                    union = np.uint64(0)
+            value[r] = -np.inf
+            better = True
+            while better:
+                for i in order[r]:
+                    others[:] = 0
+                    for other in range(n):
+                        if other != i:
+                            others |= seen[other]
+                    _best_turns(
+                        sees[i], others, working[:, i], worth, cost, count[i], after, ahead, choice, turns[r, i]
+                    )
+                    _follow(sees[i], count[i], turns[r, i], seen[i])
+                total = 0.0
+                for t in range(times):
+                    for w in range(words):
+                        union = np.uint64(0)
+                        for i in range(n):
+                            union |= seen[i, t, w]
+                        total += worth[t] * _size(union)
                     for i in range(n):
-                        union |= seen[i, t, w]
-                    total += worth[t] * _size(union)
-                for i in range(n):
-                    total -= cost * (turns[r, i, t] != STAY)
-            better = total > value[r] + 1e-9
-            value[r] = max(value[r], total)
+                        total -= cost * (turns[r, i, t] != STAY)
+                better = total > value[r] + 1e-9
+                value[r] = max(value[r], total)

@@ -13,11 +13,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from agents.baselines.exact import choose, need_scipy, undominated
-from agents.evaluate.reference_kernels import ascend, cover_freely, see_from_everywhere
-from envs.scenario import Scenario, load_scenario
-from envs.simulator import Simulator, positive
-from envs.tasks import check_cost
+from hitmac.agents.baselines.exact import choose, need_scipy, undominated
+from hitmac.agents.evaluate.reference_kernels import ascend, cover_freely, see_from_everywhere
+from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.simulator import Simulator, positive
+from hitmac.envs.tasks import check_cost
 
 _MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
 _EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # limits of the recording that is solved at once
@@ -73,7 +74,7 @@ def free_turning_bound(
     def solve(seeds: list[int], record: _Record) -> tuple[np.ndarray, np.ndarray]:
         covered, view = np.zeros(record.present.shape, np.int64), _views(scenario)
         if scenario.num_targets <= _MOST_IN_A_TABLE:
-            cover_freely(record.bearing, view, covered)
+            Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
         else:
             for e, t in np.ndindex(covered.shape):
                 covered[e, t] = _most_covered(record.bearing[e, t], view)
@@ -190,10 +191,11 @@ def _foreseen_turns(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
-    half_view, turn = _views(scenario) / 2, scenario.of_each_sensor("turn")
+    half_view, turn = _views(scenario) / 2, scenario.of_each_sensor("turn_angle")
     count = np.array([_different_headings(one, sub_steps) for one in turn])
     sees = np.empty((n, sub_steps, count.max(), -(-m // 64)), np.uint64)
     turns, value = np.empty((episodes, sub_steps, n), np.int64), np.empty(episodes)
+    threads = Threads(restarts, cores(), block=1)
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
         worth = (record.present[e] > 0) / np.maximum(record.present[e], 1)
@@ -202,8 +204,8 @@ def _foreseen_turns(
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
         tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
-        values = np.empty(restarts)
-        ascend(sees, record.working[e], worth, turn_cost / record.num_sensors[e] + _TIE, count, order, tried, values)
+        values, cost = np.empty(restarts), turn_cost / record.num_sensors[e] + _TIE
+        threads.run(ascend, sees, record.working[e], worth, cost, count, order, tried, values)
         turns[e], value[e] = tried[values.argmax()].T, values.max()
     return turns, value
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from agents.registry import Agent, load_agent
-from envs.scenario import Scenario, load_scenario
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs.scenario import Scenario, load_scenario
 
 
 def scenarios(names: str, sizes: str) -> list[Scenario]:

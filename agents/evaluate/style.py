@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from agents.evaluate.tables import note
-from envs.files import check_ending, whole_file
+from hitmac.agents.evaluate.tables import note
+from hitmac.envs.files import check_ending, whole_file
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from agents.custom import digest
-from agents.registry import Agent
+from hitmac.agents.custom import digest
+from hitmac.agents.registry import Agent
 
 
 def check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:

@@ -11,12 +11,15 @@ from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
-from agents.learned.difference_rewards import SensorBernoulli, acting_or_all
-from agents.learned.extractor import AttentionExtractor, shape_of
-from agents.learned.heads import AssignmentHead, PairsCritic, SceneValue, SensorValues, TurnHead
-from perception import Features
-from perception.amc import CRITICS
-from perception.checks import check_choice
+from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
+from hitmac.agents.learned.extractor import AttentionExtractor, shape_of
+from hitmac.agents.learned.heads import CRITICS, AssignmentHead, TurnHead
+from hitmac.perception import Features
+from hitmac.perception.checks import check_choice
+from hitmac.perception.encoder import take_encoder_config
+
+CREDITS = ("team", "difference_rewards")
+"""Forms of credit assignment: one reward and value for the team, or one for every sensor."""
 
 
 class AttentionPolicy(ActorCriticPolicy):
@@ -37,13 +40,13 @@ class AttentionPolicy(ActorCriticPolicy):
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
         lr_schedule: Stable-Baselines3's learning rate schedule.
-        weight_dim, encoder, attend_over, pooling, embed_layers, frequencies: see
-            :class:`agents.learned.extractor.AttentionExtractor`.
-        critic: ``"amc"``, ``"no_prefix"`` (see :class:`perception.AMCCritic`) or ``"value_head"``, on the global
+        critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`) or ``"value_head"``, on the global
             feature; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
-        credit: ``"team"``: one value; ``"sensors"``: of an assignment, values and likelihoods are every sensor's own,
-            see :mod:`agents.learned.difference_rewards`.
-        **kwargs: further arguments of Stable-Baselines3's ``ActorCriticPolicy``.
+        credit: ``"team"``: one value; ``"difference_rewards"``: of an assignment, values and likelihoods are every
+            sensor's own, see :mod:`hitmac.agents.learned.difference_rewards`.
+        **kwargs: the encoder's options, as ``encoder_config``, a :class:`hitmac.perception.EncoderConfig`, or each by
+            its name (``weight_dim=32, attend_over="axes"``); further arguments of Stable-Baselines3's
+            ``ActorCriticPolicy``.
 
     Raises:
         ValueError: the spaces are others, or an option is out of its range.
@@ -57,37 +60,21 @@ class AttentionPolicy(ActorCriticPolicy):
         action_space: spaces.Space,
         lr_schedule: Schedule,
         *,
-        weight_dim: int = 64,
-        encoder: str = "attention",
-        attend_over: str = "agents",
-        pooling: str = "sum",
-        embed_layers: int = 1,
-        frequencies: int = 0,
         critic: str | None = None,
         credit: str = "team",
         **kwargs: Any,
     ) -> None:
         self.assigns = isinstance(action_space, spaces.MultiBinary)
-        check_choice("credit", credit, ("team", "sensors"))
-        if credit == "sensors" and not self.assigns:
-            raise ValueError(f"credit is 'sensors', for an assignment; the action space is {action_space}")
+        check_choice("credit", credit, CREDITS)
+        if credit == "difference_rewards" and not self.assigns:
+            raise ValueError(f"credit is {credit!r}, for an assignment; the action space is {action_space}")
         self.credit = credit
         self.critic_kind = critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
         n, m, _ = shape_of(observation_space)
         self.num_actions, self.decisions = _actions(action_space, n, m)
         kwargs.setdefault("features_extractor_class", AttentionExtractor)
-        kwargs.setdefault(
-            "features_extractor_kwargs",
-            {
-                "weight_dim": weight_dim,
-                "encoder": encoder,
-                "attend_over": attend_over,
-                "pooling": pooling,
-                "embed_layers": embed_layers,
-                "frequencies": frequencies,
-            },
-        )
+        kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})
         super().__init__(observation_space, action_space, lr_schedule, **kwargs)
 
     def _get_constructor_parameters(self) -> dict[str, Any]:
@@ -96,16 +83,13 @@ class AttentionPolicy(ActorCriticPolicy):
     def _build(self, lr_schedule: Schedule) -> None:
         n, m, _ = shape_of(self.observation_space)
         choices = self.num_actions, self.decisions
-        width, by_sensor = self.features_extractor.weight_dim, self.credit == "sensors"
+        width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
         # Of a sensor by itself the mask tells its goals, and a sensor without any may still turn.
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
         # Stable-Baselines3 names these for its own kinds of network.
         self.action_net = AssignmentHead(width) if self.assigns else TurnHead(width, *choices, masked=in_scene)
-        if self.critic_kind != "value_head":
-            self.value_net = PairsCritic(width, self.critic_kind, per_sensor=by_sensor)  # type: ignore[assignment]
-        else:
-            self.value_net = SensorValues(width) if by_sensor else SceneValue(width)  # type: ignore[assignment]
-        if by_sensor:
+        self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
+        if per_sensor:
             self.action_dist = SensorBernoulli(n, m)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
@@ -120,7 +104,7 @@ class AttentionPolicy(ActorCriticPolicy):
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Return values, log-likelihoods and entropies of actions taken.
 
-        With credit for sensors they are those of the sensors that act, one after the other.
+        With difference rewards they are those of the sensors that act, one after the other.
         """
         features, mask = self._encode(obs)
         distribution = self._distribution(features, mask)
@@ -139,13 +123,13 @@ class AttentionPolicy(ActorCriticPolicy):
         return self._distribution(*self._encode(obs))
 
     def predict_values(self, obs: Any) -> Any:
-        """Return the values (B, 1); with credit for sensors (B, n), as a numpy array.
+        """Return the values (B, 1); with difference rewards (B, n), as a numpy array.
 
         Stable-Baselines3 adds what comes after a time limit to the rewards of a scene, and a row of an array takes no
         tensor.
         """
         values = self.value_net(*self._encode(obs))
-        return values.detach().cpu().numpy() if self.credit == "sensors" else values
+        return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
         """Return the actions in their space's own type; Stable-Baselines3 gives those of an assignment as floats."""

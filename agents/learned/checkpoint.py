@@ -5,6 +5,7 @@ The folder of a coordinator holds that of its executor, ``executor/``.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import shutil
 from dataclasses import dataclass, field
@@ -17,20 +18,24 @@ import torch
 from gymnasium import spaces
 from torch import nn
 
-from agents.learned.attention_policy import AttentionPolicy
-from envs.assigned_observation import goals_space
-from envs.files import whole_file, write_text
-from envs.observation import Observer
-from envs.scenario import Scenario, load_scenario
-from envs.tasks import TASKS, own_observation_space, own_turning_space, turning_space
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.envs.assigned_observation import goals_space
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.files import whole_file, write_text
+from hitmac.envs.observation import Observer
+from hitmac.envs.renames import current_options
+from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space, turning_space
+from hitmac.perception import EncoderConfig
+from hitmac.perception.encoder import ENCODERS, take_encoder_config
 
 FORMAT = "hitmac-policy"
-VERSION = 2
+VERSION = 3
 EXECUTOR = "executor"
 """The folder of an executor in that of the coordinator that was trained with it."""
 
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
-_POLICY_KEYS = {"weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies", "critic", "credit"}
+_POLICY_DEFAULTS = {"critic": None, "credit": "team"}  # options other than those of the encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +43,8 @@ class PolicyConfig:
     """Policy metadata: all that a checkpoint holds but tensors."""
 
     policy: dict[str, Any]
-    """Keyword arguments of :class:`agents.learned.attention_policy.AttentionPolicy`."""
+    """Keyword arguments of :class:`hitmac.agents.learned.attention_policy.AttentionPolicy`: the encoder's options, as
+    ``encoder_config`` or each by its name, ``critic`` and ``credit``."""
     features: tuple[str, ...]
     """The observation features that it was trained on, in order."""
     scenario: Scenario
@@ -46,28 +52,46 @@ class PolicyConfig:
     training_seeds: tuple[int, int]
     """First and last seed of the scenes that it was trained on."""
     task: str = "Coverage"
-    """Task that it was trained for: ``"Coverage"``, ``"Executor"`` or ``"Coordinator"``."""
+    """Task that it was trained for, a name in :data:`hitmac.envs.TASKS`."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the task: ``per_sensor``; ``padding``, ``row_id``; ``decision``, ``idle``. Others have defaults."""
+    """Options of the task that its :class:`hitmac.envs.tasks.TaskSpec` lists; those left out have their defaults."""
 
     def __post_init__(self) -> None:
         if self.task not in TASKS:
-            raise ValueError(f"task is {self.task!r}; it must be one of {', '.join(TASKS)}")
-        known = TASKS[self.task].options
+            raise ValueError(
+                f"task is {self.task!r}; it must be one of {', '.join(TASKS)}{did_you_mean(self.task, TASKS)}"
+            )
+        known = TASKS[self.task].spec.options
         if not isinstance(self.options, dict) or not set(self.options) <= set(known):
             raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
-        object.__setattr__(self, "options", known | self.options)
+        object.__setattr__(self, "options", {**known, **self.options})
+        rest = dict(self.policy) if isinstance(self.policy, dict) else {}
+        encoder = take_encoder_config(rest)
+        if not isinstance(self.policy, dict) or not set(rest) <= set(_POLICY_DEFAULTS):
+            allowed = [field.name for field in dataclasses.fields(encoder)] + list(_POLICY_DEFAULTS)
+            raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
+        object.__setattr__(self, "policy", {"encoder_config": encoder} | _POLICY_DEFAULTS | rest)
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Options of the policy's encoder."""
+        return self.policy["encoder_config"]
+
+    @property
+    def role(self) -> str:
+        """Role of the policy; see :class:`hitmac.envs.tasks.TaskSpec`."""
+        return TASKS[self.task].spec.role
 
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
-    """Return a fresh policy for `scenario`; its tensors fit any n and m, except with the encoder ``"mlp"``."""
+    """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
     space = Observer(scenario, config.features).space
     actions: spaces.Space = turning_space(scenario)
-    if config.task == "Executor" or config.options.get("per_sensor"):
+    if config.role == "executor" or config.options.get("per_sensor"):
         space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
         # An executor turns; whether it was trained to zoom too, its own scenario says.
-        actions = own_turning_space(config.scenario if config.task == "Executor" else scenario)
-    elif config.task == "Coordinator":
+        actions = own_turning_space(config.scenario if config.role == "executor" else scenario)
+    elif config.role == "coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
     return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)
 
@@ -80,7 +104,7 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         "format": FORMAT,
         "version": VERSION,
         "task": config.task,
-        "policy": config.policy,
+        "policy": dataclasses.asdict(config.encoder) | {name: config.policy[name] for name in _POLICY_DEFAULTS},
         "features": list(config.features),
         "scenario": config.scenario.to_dict(),
         "training_seeds": list(config.training_seeds),
@@ -98,12 +122,12 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     zooms if the lenses of its own scenario zoom.
     """
     trained = config.scenario
-    if config.task == "Coverage" and bool(trained.zoom) != bool(scenario.zoom):
+    if config.role == "agent" and bool(trained.zoom) != bool(scenario.zoom):
         zoom, here = ("zoom" if one.zoom else "do not zoom" for one in (trained, scenario))
         raise ValueError(f"{folder} was trained where lenses {zoom}; those of the scenario {scenario.name!r} {here}")
-    of_one = config.task == "Executor" or config.options.get("per_sensor")
+    of_one = config.role == "executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
-    if config.policy.get("encoder") == "mlp" and not fits:
+    if not ENCODERS[config.encoder.encoder].any_size and not fits:
         raise ValueError(
             f"{folder} is a plain network for {trained.num_sensors} sensors and {trained.num_targets} targets; "
             f"it does not fit {scenario.num_sensors} and {scenario.num_targets}"
@@ -205,14 +229,13 @@ def _read_config(path: Path) -> PolicyConfig:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')
-    if plain.get("version") == 1:  # when there was one task
-        plain = {**plain, "version": VERSION, "task": "Coverage", "options": {}}
-    if plain.get("version") != VERSION:
-        raise ValueError(f"{path} has version {plain.get('version')!r}; this program reads versions 1 and {VERSION}")
+    version = plain.get("version")
+    if version not in (1, 2, VERSION):
+        raise ValueError(f"{path} has version {version!r}; this program reads versions 1 to {VERSION}")
+    if version != VERSION:
+        plain = _upgraded(plain)
     if set(plain) != _KEYS:
         raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
-    if not isinstance(plain["policy"], dict) or not set(plain["policy"]) <= _POLICY_KEYS:
-        raise ValueError(f'{path}: "policy" is {plain["policy"]!r}; it may hold {", ".join(sorted(_POLICY_KEYS))}')
     try:
         first, last = plain["training_seeds"]
         return PolicyConfig(
@@ -221,7 +244,17 @@ def _read_config(path: Path) -> PolicyConfig:
             scenario=Scenario.from_dict(plain["scenario"]),
             training_seeds=(int(first), int(last)),
             task=plain["task"],
-            options=plain["options"],
+            options=current_options(plain["options"]),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
+    """Return the configuration of an earlier version in the form of this one."""
+    if plain["version"] == 1:  # when there was one task
+        plain = {**plain, "task": "Coverage", "options": {}}
+    policy = plain.get("policy")
+    if isinstance(policy, dict) and policy.get("credit") == "sensors":
+        plain = {**plain, "policy": {**policy, "credit": "difference_rewards"}}
+    return plain

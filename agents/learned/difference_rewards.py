@@ -3,14 +3,14 @@
 A sensor that takes no part in an episode, or has failed, does nothing and sees nothing: its steps are no samples, and
 its record is cut where it stops working, as at a time limit.
 
-With one reward for the team, what a sensor did drowns in what the others did. With credit for sensors every sensor i
+With one reward for the team, what a sensor did drowns in what the others did. With difference rewards every sensor i
 has its own reward r_i, what it added to the coverage, its own value V_i, and in PPO its own ratio, so that its part of
 the action is judged by its own advantage::
 
     loss = -mean over i of min(rho_i A_i, clip(rho_i, 1 - c, 1 + c) A_i),   rho_i = pi(a_i | s) / pi_old(a_i | s)
 
-where i are the sensors that act. The rewards come from ``credit="sensors"`` of
-:class:`envs.apis.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
+where i are the sensors that act. The rewards come from ``credit="difference_rewards"`` of
+:class:`hitmac.envs.apis.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     Args:
         *args, **kwargs: see ``DictRolloutBuffer``.
         acting: gives for every row (B,) now whether a sensor of it acts, see
-            :meth:`envs.apis.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
+            :meth:`hitmac.envs.apis.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:

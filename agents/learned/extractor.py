@@ -2,67 +2,48 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from torch import Tensor, nn
 
-from perception import AgentTargetEncoder, Features, FlatEncoder
-from perception.checks import check_choice, check_widths
-
-ENCODERS = ("attention", "recurrent", "mlp")
-"""HiT-MAC's encoder; the paper's ablation with a GRU in place of attention; a plain network."""
+from hitmac.perception import EncoderConfig, Features
+from hitmac.perception.encoder import ENCODERS
 
 
 class AttentionExtractor(BaseFeaturesExtractor):
-    """:class:`perception.AgentTargetEncoder` as a Stable-Baselines3 features extractor.
+    """Encoder as a Stable-Baselines3 features extractor.
 
     The features of a scene are its global feature and then every sensor's, ``(B, (1 + n) * weight_dim)``; with
     `per_target` every pair's follow, and then the mask, ``(B, (1 + n + n * m) * weight_dim + n * m)``.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,).
-        weight_dim: width of the encoder.
-        encoder: ``"attention"``, ``"recurrent"`` or ``"mlp"`` (:class:`perception.FlatEncoder`, only for n and m as
-            they are in the observation space).
-        attend_over, pooling, embed_layers, frequencies: see :class:`perception.AgentTargetEncoder`; ``"mlp"`` has none
-            of them.
+        encoder_config: the encoder's options; None: the defaults.
         per_target: the features hold every pair's too.
+        **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
 
     Raises:
         ValueError: the observation space is another, or an option is out of its range.
+        TypeError: an unknown option.
     """
 
     def __init__(
         self,
         observation_space: spaces.Space,
-        weight_dim: int = 64,
-        encoder: str = "attention",
-        attend_over: str = "agents",
-        pooling: str = "sum",
-        embed_layers: int = 1,
-        frequencies: int = 0,
+        encoder_config: EncoderConfig | None = None,
+        *,
         per_target: bool = False,
+        **options: Any,
     ) -> None:
-        check_widths(weight_dim=weight_dim)
-        check_choice("encoder", encoder, ENCODERS)
+        config = (encoder_config or EncoderConfig()).with_options(**options)
+        width = config.weight_dim
         n, m, feature_dim = shape_of(observation_space)
-        features_dim = (1 + n) * weight_dim + (n * m * (weight_dim + 1) if per_target else 0)
-        super().__init__(observation_space, features_dim)
-        self.weight_dim, self.per_target = weight_dim, per_target
-        self.encoder: nn.Module = (
-            FlatEncoder(n, m, feature_dim, weight_dim)
-            if encoder == "mlp"
-            else AgentTargetEncoder(
-                feature_dim,
-                weight_dim,
-                attend_over=attend_over,
-                pooling=pooling,
-                embed_layers=embed_layers,
-                frequencies=frequencies,
-                layer=encoder,
-            )
-        )
+        super().__init__(observation_space, (1 + n) * width + (n * m * (width + 1) if per_target else 0))
+        self.weight_dim, self.per_target = width, per_target
+        self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim)
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
         """Return the features and the mask (B, n, m) bool, None where every pair is there."""

@@ -1,15 +1,17 @@
 """Heads on the encoder's features: logits of turns, logits of an assignment, values.
 
-All start Xavier-uniform with biases 0. Each takes the :class:`perception.Features` of a batch and its mask (B, n, m),
-None where every pair is there.
+All start Xavier-uniform with biases 0. Each takes the :class:`hitmac.perception.Features` of a batch and its mask (B,
+n, m), None where every pair is there.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor, nn
 
-from perception import AMCCritic, Features
+from hitmac.perception import AMCCritic, Features
 
 
 def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
@@ -108,7 +110,7 @@ class SensorValues(nn.ModuleList):
 
 
 class PairsCritic(nn.Module):
-    """Value of the scene by :class:`perception.AMCCritic` on every pair's feature, or each sensor's share of it.
+    """Value of the scene by :class:`hitmac.perception.AMCCritic` on every pair's feature, or each sensor's share of it.
 
     Args:
         weight_dim: f, width of the features.
@@ -129,3 +131,22 @@ class PairsCritic(nn.Module):
         there = None if mask is None else mask.flatten(1)
         value, contributions = self.critic(pairs.flatten(1, 2), there, return_contributions=True)
         return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
+
+
+def amc(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build the paper's critic: each pair counts by what it adds to the pairs before it."""
+    return PairsCritic(weight_dim, "amc", per_sensor=per_sensor)
+
+
+def no_prefix(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build the paper's ablation of its critic: each pair counts by itself."""
+    return PairsCritic(weight_dim, "no_prefix", per_sensor=per_sensor)
+
+
+def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build a perceptron on the global feature, and for each sensor's value also on the sensor's."""
+    return SensorValues(weight_dim) if per_sensor else SceneValue(weight_dim)
+
+
+CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {"amc": amc, "no_prefix": no_prefix, "value_head": value_head}
+"""Critics by name: functions from the width of the features, and whether every sensor has its own value."""

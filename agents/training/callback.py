@@ -13,8 +13,8 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
-from agents.training.resume import Progress
-from envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.agents.training.resume import Progress
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
 
 class TrainingProgress(BaseCallback):

@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from agents.evaluate import evaluate, evaluate_executors
-from agents.evaluate.labels import spread
-from agents.evaluate.style import colours_of, label_of, new_figure, plain_axis, write_figure
-from agents.hierarchy import LevelPolicy
-from agents.registry import Agent
-from agents.training.resume import Progress
-from envs.scenario import Scenario
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.evaluate.labels import spread
+from hitmac.agents.evaluate.style import colours_of, label_of, new_figure, plain_axis, write_figure
+from hitmac.agents.hierarchy import LevelPolicy
+from hitmac.agents.registry import Agent
+from hitmac.agents.training.resume import Progress
+from hitmac.envs.scenario import Scenario
 
 CURVE_SEED = 2**41
 """First seed of the scenes of the curve, which are neither trained nor evaluated on."""
@@ -99,8 +99,8 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
         path: the picture's file.
         progress: of the training.
         metric: ``"coverage"`` or ``"reward"``.
-        references: the results of others by name, as :func:`agents.evaluate.evaluate` gives them; what they lack is
-            left out.
+        references: the results of others by name, as :func:`hitmac.agents.evaluate.evaluate` gives them; what they lack
+            is left out.
 
     Raises:
         ValueError: `path` does not end in .png.

@@ -1,21 +1,24 @@
-"""Jobs of train.py: the options of each and its environments."""
+"""Jobs of train.py: their options."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, TypeVar
 
-from agents.baselines.levels import EXECUTORS
-from agents.registry import load_executor
-from agents.training.options import Options, one_of
-from envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
-from envs.assigned_observation import PADDINGS
-from envs.observation import FEATURE_SETS
-from envs.scenario import Scenario
-from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS_PER_DECISION
+from hitmac.agents.baselines.levels import EXECUTORS
+from hitmac.agents.registry import load_executor
+from hitmac.agents.training.options import NumEnvs, Seed, invalid_options
+from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
+from hitmac.envs.assigned_observation import PADDINGS
+from hitmac.envs.errors import collect, raise_together
+from hitmac.envs.observation import FEATURE_SETS
+from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative, Positive
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks import IDLE, SUB_STEPS_PER_DECISION, TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+
+AnyJob = TypeVar("AnyJob", bound=Job)
 
 EXECUTOR_STEPS = 1_500_000
 """Default length of the executor's training in `hit-mac`, steps over all sensors."""
@@ -30,107 +33,68 @@ HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class CoverageOptions(Options):
+class CoverageOptions(AgentJob):
     """Train a policy that turns all sensors directly."""
 
     job = "coverage"
-    default_limit = {"minutes": 9.0}
+    task = CoverageTask
 
-    turn_cost: float = 0.04
-    """Cost in the reward if all sensors turn, in units of coverage, 0 or more."""
+    turn_cost: NotNegative = 0.04
+    """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
     """Every sensor learns and acts on what it observes itself, with shared weights; with --encoder mlp this is
     independent PPO, and without it PPO with a centralised critic."""
 
-    def allowed(self) -> dict[str, tuple[bool, str]]:
-        """See :meth:`Options.allowed`."""
-        return super().allowed() | {"turn_cost": (0 <= self.turn_cost < math.inf, "0 or more")}
-
-    def task_options(self) -> dict[str, Any]:
-        """See :meth:`Options.task_options`."""
-        return {"per_sensor": self.per_sensor}
-
-    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
-        """See :meth:`Options.make`."""
-        return CoverageVecEnv(
-            self.num_envs,
-            scenario,
-            features=self.features,
-            turn_cost=self.turn_cost,
-            max_episode_steps=self.episode_steps,
-            per_sensor=self.per_sensor,
-            stagger=True,
-        )
+    def environment_options(self, scenario: Scenario) -> dict[str, Any]:
+        """See :meth:`Options.environment_options`."""
+        return super().environment_options(scenario) | {"turn_cost": self.turn_cost}
 
 
 @dataclass(frozen=True)
-class ExecutorOptions(Options):
+class ExecutorOptions(ExecutorJob):
     """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
 
     job = "executor"
+    task = ExecutorTask
     default_limit = {"total_steps": 3_500_000}
 
-    scenario: str = "hit-mac-executor"
+    scenario: str = ExecutorTask.spec.scenario
     num_envs: int = 256
     features: tuple[str, ...] = ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible")
     attend_over: str = "targets"
     pooling: str = "mean"
-    episode_steps: int = DECISIONS_PER_EPISODE
+    episode_steps: int = ExecutorTask.spec.episode_steps
     rollout_steps: int = 16
     batch_size: int = 1024
     learning_rate: float = 2e-3
     gamma: float = 0.9
-    turn_cost: float = 0.015
-    """Cost of a turn in training, 0 or more; the official task, for evaluation, has 0.01."""
-    centring: float = 1.0
-    """Loss of reward if a goal is seen at the edge of the view instead of in its middle, 0 to 1; the paper's, and the
+    turn_cost: NotNegative = 0.015
+    """Cost of a turn in training; the official task, for evaluation, has 0.01."""
+    centring: Fraction = 1.0
+    """Loss of reward if a goal is seen at the edge of the view instead of in its middle; the paper's, and the
     official task's, is 1."""
-    goals_every: int = 1
-    """Steps between two choices of goals, 1 or more."""
-    goal_share: float = 1.0
-    """Chance that a target in range becomes a goal, 0 to 1; the paper's, and the official task's, is 1."""
-    padding: str = "masked"
-    """Form in which goals are shown: masked; attended, as in the released program; unfiltered, the paper's ablation."""
+    goals_every: Count = 1
+    """Steps between two choices of goals."""
+    goal_share: Fraction = 1.0
+    """Chance that a target in range becomes a goal; the paper's, and the official task's, is 1."""
+    padding: Annotated[str, Choice(PADDINGS)] = "masked"
+    """Form in which goals are shown; attended is that of the released program, unfiltered the paper's ablation."""
     row_id: bool = True
     """The feature target_id holds the number of the goal's row, as it does where the executor is used; no: the target's
     own in training, as in the released program."""
 
-    def allowed(self) -> dict[str, tuple[bool, str]]:
-        """See :meth:`Options.allowed`."""
-        return super().allowed() | {
-            "turn_cost": (0 <= self.turn_cost < math.inf, "0 or more"),
-            "centring": (0 <= self.centring <= 1, "0 to 1"),
-            "goals_every": (self.goals_every >= 1, "1 or more"),
-            "goal_share": (0 <= self.goal_share <= 1, "0 to 1"),
-            "padding": (self.padding in PADDINGS, one_of(PADDINGS)),
-        }
-
-    def task_options(self) -> dict[str, Any]:
-        """See :meth:`Options.task_options`."""
-        return {"padding": self.padding, "row_id": self.row_id}
-
-    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
-        """See :meth:`Options.make`."""
-        return ExecutorVecEnv(
-            self.num_envs,
-            scenario,
-            features=self.features,
-            turn_cost=self.turn_cost,
-            centring=self.centring,
-            goals_every=self.goals_every,
-            goal_share=self.goal_share,
-            padding=self.padding,
-            row_id=self.row_id,
-            max_episode_steps=self.episode_steps,
-            stagger=True,
-        )
+    def environment_options(self, scenario: Scenario) -> dict[str, Any]:
+        """See :meth:`Options.environment_options`."""
+        names = ("turn_cost", "centring", "goals_every", "goal_share")
+        return super().environment_options(scenario) | {name: getattr(self, name) for name in names}
 
 
 @dataclass(frozen=True)
-class CoordinatorOptions(Options):
+class CoordinatorOptions(CoordinatorJob):
     """Train HiT-MAC's coordinator: it assigns targets to sensors; a frozen executor turns them."""
 
     job = "coordinator"
+    task = CoordinatorTask
     default_limit = {"total_steps": 600_000}
 
     executor: str = "scripted"
@@ -139,7 +103,7 @@ class CoordinatorOptions(Options):
     features: tuple[str, ...] = FEATURE_SETS["frame"]
     attend_over: str = "axes"
     pooling: str = "mean"
-    episode_steps: int = DECISIONS_PER_EPISODE
+    episode_steps: int = CoordinatorTask.spec.episode_steps
     rollout_steps: int = 8
     batch_size: int = 256
     learning_rate: float = 2e-3
@@ -147,20 +111,13 @@ class CoordinatorOptions(Options):
     entropy: float = 0.01
     final_entropy: float = 0.0
     max_grad_norm: float = 5.0
-    by_sensor: bool = True
+    difference_rewards: bool = True
     """Credit assignment by difference rewards: every sensor is judged by what it adds to the coverage. No: all by the
     task's reward, as in the paper."""
-    idle: str = "random"
-    """Action of a sensor with nothing assigned: random turns, as in the released program, or holds."""
-    decision: int = SUB_STEPS_PER_DECISION
-    """Sub-steps for which an assignment holds, 1 or more."""
-
-    def allowed(self) -> dict[str, tuple[bool, str]]:
-        """See :meth:`Options.allowed`."""
-        return super().allowed() | {
-            "idle": (self.idle in ("random", "holds"), "random or holds"),
-            "decision": (self.decision >= 1, "1 or more"),
-        }
+    idle: Annotated[str, Choice(IDLE)] = "random"
+    """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
+    decision: Count = SUB_STEPS_PER_DECISION
+    """Sub-steps for which an assignment holds."""
 
     def check_on(self, scenario: Scenario) -> None:
         """See :meth:`Options.check_on`."""
@@ -178,28 +135,17 @@ class CoordinatorOptions(Options):
     @property
     def credit(self) -> str:
         """See :attr:`Options.credit`."""
-        return "sensors" if self.by_sensor else "team"
+        return "difference_rewards" if self.difference_rewards else "team"
 
-    def task_options(self) -> dict[str, Any]:
-        """See :meth:`Options.task_options`."""
-        return {"idle": self.idle, "decision": self.decision}
-
-    def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
-        """See :meth:`Options.make`."""
+    def environment_options(self, scenario: Scenario) -> dict[str, Any]:
+        """See :meth:`Options.environment_options`."""
         executor, _ = load_executor(self.executor, scenario)
-        return CoordinatorVecEnv(
-            self.num_envs,
-            scenario,
-            features=self.features,
-            executor="scripted" if self.executor == "scripted" else executor.policy,  # that one is compiled
-            executor_features=executor.features,
-            padding=executor.padding,
-            idle=self.idle,
-            decision=self.decision,
-            credit=self.credit,
-            max_episode_steps=self.episode_steps,
-            stagger=True,
-        )
+        return super().environment_options(scenario) | {
+            "executor": "scripted" if self.executor == "scripted" else executor.policy,  # that one is compiled
+            "executor_features": executor.features,
+            "padding": executor.padding,
+            "credit": self.credit,
+        }
 
 
 @dataclass(frozen=True)
@@ -217,44 +163,47 @@ class HitMacOptions:
 
     scenario: str = "hit-mac"
     """The scene of both: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
-    executor_minutes: float | None = None
-    """Longest training of the executor, minutes, over 0."""
-    coordinator_minutes: float | None = None
-    """Longest training of the coordinator, minutes, over 0."""
-    executor_steps: int | None = None
-    """Most steps of the executor's training, over all sensors, 1 or more; 1500000 if there is no limit."""
-    coordinator_steps: int | None = None
-    """Most decisions of the coordinator's training, over all scenes, 1 or more; 600000 if there is no limit."""
-    seed: int = 0
-    """Seed of networks and scenes, 0 to 1000000."""
+    executor_minutes: Positive | None = None
+    """Longest training of the executor, minutes."""
+    coordinator_minutes: Positive | None = None
+    """Longest training of the coordinator, minutes."""
+    executor_steps: Count | None = None
+    """Most steps of the executor's training, over all sensors; 1500000 if there is no limit."""
+    coordinator_steps: Count | None = None
+    """Most decisions of the coordinator's training, over all scenes; 600000 if there is no limit."""
+    seed: Seed = 0
+    """Seed of networks and scenes."""
     run_dir: Path | None = None
     """Where the results go; a new directory. None: runs/ and the date and time."""
     resume: bool = False
     """Go on with the run in run_dir."""
-    features: str = "frame"
-    """frame: features of a single frame; hit-mac: the paper's features; motion: the coordinator sees velocities too."""
-    num_envs: int = 256
-    """Scenes simulated side by side, 1 to 65536."""
-    weight_dim: int = 64
-    """Width of the encoders, 1 or more."""
-    episodes: int = 200
-    """Fresh episodes that they are evaluated on, 1 or more; seeds 0 and up."""
+    features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
+    """Set of features: frame: those of a single frame; hit-mac: the paper's; motion: the coordinator sees velocities
+    too."""
+    num_envs: NumEnvs = 256
+    """Scenes simulated side by side."""
+    weight_dim: Count = 64
+    """Width of the encoders."""
+    episodes: Count = 200
+    """Fresh episodes that they are evaluated on; seeds 0 and up."""
 
     def check(self) -> None:
-        """Raise ValueError for an option out of its range."""
-        for part in self.level_jobs(Path()):
-            part.check()
+        """Raise ValueError or TypeError for options out of their ranges, all in one error."""
+        errors = list(invalid_options(self).values())
+        if not errors:
+            for level in self.level_jobs(Path()):
+                with collect(errors):
+                    level.check()
         if self.resume and self.run_dir is None:
-            raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
+            errors.append(ValueError("--resume needs --run-dir, the directory of the run to go on with"))
+        raise_together(errors)
 
     def level_jobs(self, run_dir: Path) -> tuple[ExecutorOptions, CoordinatorOptions]:
         """Return the options of the two jobs, whose runs lie in `run_dir`."""
-        if self.features not in FEATURE_SETS:
-            raise ValueError(f"--features is {self.features}; it must be {one_of(FEATURE_SETS)}")
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
         paper: dict[str, Any] = {}
         if self.features == "hit-mac":
-            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "frequencies": 4}
+            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "num_frequencies": 4}
         executor_steps = self.executor_steps
         if executor_steps is None and self.executor_minutes is None:
             executor_steps = EXECUTOR_STEPS
@@ -279,11 +228,33 @@ class HitMacOptions:
         return executor, coordinator
 
 
-JOBS: dict[str, type[Options]] = {job.job: job for job in (CoverageOptions, ExecutorOptions, CoordinatorOptions)}
+def default_job(task: type[Task]) -> type[Job]:
+    """Return a job for a task that has none of its own, with the options of its role and of its spec."""
+    spec = task.spec
+    roles: dict[str, type[Job]] = {"agent": AgentJob, "executor": ExecutorOptions, "coordinator": CoordinatorOptions}
+    fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
+    return dataclasses.make_dataclass(
+        f"{spec.name}Options",
+        [(name, type(value), value) for name, value in fields.items()],
+        bases=(roles[spec.role],),
+        frozen=True,
+        namespace={
+            "__doc__": f"Train a policy: {spec.summary}.",
+            "job": spec.name.lower(),
+            "task": task,
+        },
+    )
+
+
+_OWN: tuple[type[Job], ...] = (CoverageOptions, ExecutorOptions, CoordinatorOptions)
+
+JOBS: dict[str, type[Job]] = {job.job: job for job in _OWN} | {
+    task.spec.name.lower(): default_job(task) for task in TASKS.values() if task not in [job.task for job in _OWN]
+}
 """Jobs that train one policy, by name."""
 
 
-def with_limits(options: Options) -> Options:
+def with_limits(options: AnyJob) -> AnyJob:
     """Return the options with the job's default limit if they have none."""
     if options.minutes is None and options.total_steps is None:
         return dataclasses.replace(options, **options.default_limit)

@@ -7,13 +7,13 @@ from typing import Any
 
 from stable_baselines3 import A2C, PPO
 
-from agents.learned.attention_policy import AttentionPolicy
-from agents.learned.checkpoint import PolicyConfig
-from agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
-from envs.apis.sb3_env import DirectionalSensorVecEnv
-from envs.observation import check_features
-from envs.scenario import Scenario
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.checkpoint import PolicyConfig
+from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
+from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.observation import check_features
+from hitmac.envs.scenario import Scenario
 
 Learner = PPO | A2C
 
@@ -21,23 +21,16 @@ Learner = PPO | A2C
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
     """Return the learner, its environments and the metadata of its checkpoints."""
     first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
-    network = {
-        name: getattr(options, name)
-        for name in ("weight_dim", "encoder", "attend_over", "pooling", "embed_layers", "frequencies")
-    }
-    if options.critic is not None:
-        network["critic"] = options.critic
-    if options.credit != "team":
-        network["credit"] = options.credit
+    network = {"encoder_config": options.encoder_config, "critic": options.critic, "credit": options.credit}
     config = PolicyConfig(
         policy=network,
         features=check_features(options.features),
         scenario=scenario,
         training_seeds=(first_seed, first_seed + options.num_envs - 1),
-        task=options.job.capitalize(),
+        task=options.task.spec.name,
         options=options.task_options(),
     )
-    venv = options.make(scenario)
+    venv, per_sensor = options.make(scenario), options.credit == "difference_rewards"
     shared: dict[str, Any] = {
         "policy_kwargs": dict(network),  # which A2C adds to
         "n_steps": options.rollout_steps,
@@ -48,7 +41,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "max_grad_norm": options.max_grad_norm,
         "seed": options.seed,
         "device": "cpu",
-        "rollout_buffer_class": SensorRolloutBuffer if options.credit == "sensors" else ActingRolloutBuffer,
+        "rollout_buffer_class": SensorRolloutBuffer if per_sensor else ActingRolloutBuffer,
         "rollout_buffer_kwargs": {"acting": venv.acting},
     }
     model: Learner

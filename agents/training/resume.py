@@ -14,9 +14,9 @@ import safetensors.numpy
 import torch
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 
-from agents.learned.checkpoint import put_tensors, tensors_of
-from envs.apis.sb3_env import DirectionalSensorVecEnv
-from envs.files import whole_file
+from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.files import whole_file
 
 CURVE = 5
 """Numbers in a point of a curve."""

@@ -12,12 +12,15 @@ from typing import Any, TypeVar
 
 import yaml
 
-from agents.command_line import parse
-from agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
-from agents.provenance import provenance
-from agents.training.jobs import CoordinatorOptions, HitMacOptions, Options, with_limits
-from envs.files import parse_yaml, write_text
-from envs.scenario import Scenario, load_scenario
+from hitmac.agents.command_line import parse
+from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
+from hitmac.agents.provenance import provenance
+from hitmac.agents.training.jobs import CoordinatorOptions, HitMacOptions, with_limits
+from hitmac.agents.training.options import read_options
+from hitmac.agents.training.roles import Job
+from hitmac.envs.errors import collect, raise_together
+from hitmac.envs.files import parse_yaml, write_text
+from hitmac.envs.scenario import Scenario, load_scenario
 
 # Options that may change when a run is resumed.
 LIMITS = {
@@ -34,7 +37,7 @@ LIMITS = {
     "resume",
 }
 
-AnyOptions = TypeVar("AnyOptions", Options, HitMacOptions)
+AnyOptions = TypeVar("AnyOptions", bound=Job | HitMacOptions)
 
 
 def prepare(
@@ -60,7 +63,7 @@ def prepare(
     if options.resume:
         return _resumed(options, program, arguments)
     scenario = load_scenario(options.scenario) if scenario is None else scenario
-    if isinstance(options, Options):
+    if isinstance(options, Job):
         options.check_on(scenario)
         options = with_limits(options)
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
@@ -88,7 +91,7 @@ def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
 
 
-def _learned_executor(options: Options | HitMacOptions) -> str | None:
+def _learned_executor(options: Job | HitMacOptions) -> str | None:
     """Return the path of a coordinator's learned executor; None for other runs."""
     learned = isinstance(options, CoordinatorOptions) and options.executor != "scripted"
     return options.executor if learned else None  # type: ignore[union-attr]
@@ -109,14 +112,19 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
         raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
     try:
         written: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"))
-        kept = {name: tuple(value) if isinstance(value, list) else value for name, value in written["options"].items()}
         job = written.get("job", "coverage")
-        saved: AnyOptions | None = type(asked)(**kept) if job == asked.job else None  # type: ignore[arg-type]
-        scenario = Scenario.from_dict(written["scenario"])
         sittings = [*written.get("sittings", ()), provenance()]
-        if saved is not None:
-            saved.check()
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, AttributeError) as error:
+        saved: AnyOptions | None = None
+        errors: list[Exception] = []
+        if job == asked.job:
+            with collect(errors):
+                saved = read_options(type(asked), written["options"])
+        with collect(errors):
+            scenario = Scenario.from_dict(written["scenario"])
+        raise_together(errors)
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not the configuration of a run: {' '.join(str(error).split())}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if saved is None:
         raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot go on with it")
@@ -128,7 +136,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
             name = name.replace("_", "-")
             raise ValueError(f"--{name} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
     _write(asked.run_dir, dataclasses.replace(saved, **_limits(options)), scenario, sittings)
-    options = with_limits(options) if isinstance(options, Options) else options
+    options = with_limits(options) if isinstance(options, Job) else options
     return _with_own_executor(options, asked.run_dir), scenario, asked.run_dir
 
 

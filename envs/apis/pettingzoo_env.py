@@ -12,36 +12,47 @@ try:
 except ModuleNotFoundError:
     raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
 
-from envs.apis.gym_env import DirectionalSensorEnv
-from envs.render import Viewer
-from envs.simulator import PLACES, positive
-from envs.tasks import Task, own_turning_space
+from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps, one_scene
+from hitmac.envs.render import Viewer
+from hitmac.envs.simulator import PLACES
+from hitmac.envs.tasks import Task, make_task
 
 
 class DirectionalSensorParallelEnv(ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
     An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``, with
-    zooming lenses a turn and a zoom, ``MultiDiscrete([3, 3])``, and in the coordinator's task the targets assigned to
-    it, ``MultiBinary(m)``. Its reward is that of the sensor where the task has one, else that of the scene. All agents
+    zooming lenses a turn and a zoom, ``MultiDiscrete([3, 3])``; in a task that assigns targets, those assigned to it,
+    ``MultiBinary(m)``. Its reward is that of the sensor where the task has one, else that of the scene. All agents
     live until the episode is truncated. The mask of a sensor that is not part of the episode is 0.
 
     ``reset(options=...)`` takes the options of the gymnasium environments. By PettingZoo's convention it ignores any
     other option.
 
     Args:
-        task: the task, of one scene.
-        max_episode_steps: steps after which the episode is truncated; 1 or more.
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        max_episode_steps: steps after which the episode is truncated; 1 or more; None: the task's default.
         render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
     """
 
     metadata: dict[str, Any] = {**DirectionalSensorEnv.metadata, "name": "directional_sensors_v0"}
 
-    def __init__(self, task: Task, *, max_episode_steps: int, render_mode: str | None = None) -> None:
-        self.task = task
+    def __init__(
+        self,
+        task: str | type[Task] | Task,
+        scenario: Any = None,
+        *,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.task = task = one_scene(make_task(task, scenario, num_threads=1, **options))
         self.scenario = task.scenario
         self.features = task.observer.features
-        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
+        self.max_episode_steps = episode_steps(task, max_episode_steps)
         self.render_mode = render_mode
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
@@ -55,14 +66,15 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             )
             for i, agent in enumerate(self.possible_agents)
         }
-        self._action_spaces: dict[str, spaces.Space] = {agent: _own_decision(task) for agent in self.possible_agents}
+        # A space of its own for each agent, since a space holds the random stream that it samples from.
+        self._action_spaces = {agent: task.sensor_action_space for agent in self.possible_agents}  # noqa: C420
 
     def observation_space(self, agent: str) -> spaces.Space:
         """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``."""
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space:
-        """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in the coordinator's task."""
+        """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in a task that assigns targets."""
         return self._action_spaces[agent]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
@@ -79,12 +91,10 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             raise ValueError(f"actions are for {', '.join(actions) or 'no agent'}; they must be for {self.agents}")
         if not self.agents:
             return {}, {}, {}, {}, {}
-        joint = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents]).reshape(len(self.agents), -1)
-        if isinstance(self.task.action_space, spaces.MultiDiscrete):
-            joint = joint.T  # all turns, then all zooms
-        reward = self.task.step(joint.reshape(1, -1))
+        own = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents])
+        reward = self.task.step(self.task.joint_action(own.reshape(1, len(own), -1)))
         self._viewer.show(self.task, 0)
-        apart = getattr(self.task, "rewards", None)
+        apart = self.task.sensor_rewards()
         rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
         ended = bool(self.task.time[0] >= self.max_episode_steps or self.task.simulator.track_ended[0])
         results = (
@@ -118,10 +128,3 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         """Return the scene's info for every agent."""
         info = {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
         return {agent: dict(info) for agent in self.agents}
-
-
-def _own_decision(task: Task) -> spaces.Space:
-    """Return the action space of one sensor in a task."""
-    if isinstance(task.action_space, spaces.MultiBinary):
-        return spaces.MultiBinary(task.scenario.num_targets)
-    return own_turning_space(task.scenario)

@@ -10,20 +10,10 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from envs.apis.gym_env import DirectionalSensorEnv
-from envs.assigned_observation import flatten_sensors
-from envs.render import Viewer
-from envs.simulator import positive
-from envs.tasks import (
-    DECISIONS_PER_EPISODE,
-    SUB_STEPS,
-    CoordinatorTask,
-    CoverageTask,
-    ExecutorTask,
-    Task,
-    own_observation_space,
-    own_turning_space,
-)
+from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
+from hitmac.envs.assigned_observation import flatten_sensors
+from hitmac.envs.render import Viewer
+from hitmac.envs.tasks import Task, make_task, own_observation_space
 
 
 class DirectionalSensorVecEnv(VecEnv):
@@ -38,16 +28,23 @@ class DirectionalSensorVecEnv(VecEnv):
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
 
     Args:
-        task: the task; its scenes become the rows.
-        max_episode_steps: steps after which an episode is truncated; 1 or more.
-        per_sensor: make one row for every sensor.
-        credit: ``"team"``: a row's reward is one number; ``"sensors"``: a row's reward is that of each sensor, (B, n),
-            its contribution to the coverage (``task.difference_rewards``), for a learner with per-sensor credit,
-            :mod:`agents.learned.difference_rewards`. The returns in the infos are those of the task's reward.
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
+            of scenes.
+        num_envs: B, number of scenes; 1 or more.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        seed: scene i gets ``seed + i``; None: a seed from the operating system.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default.
+        per_sensor: make one row for every sensor; None: only in a task of executors.
+        credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
+            sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
+            per-sensor credit, :mod:`hitmac.agents.learned.difference_rewards`. The returns in the infos are those of
+            the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
         render_mode: ``"rgb_array"``: `get_images` returns pictures of all scenes; ``"human"``: a window shows every
             step of the first scene; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
 
     Raises:
         ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
@@ -55,20 +52,27 @@ class DirectionalSensorVecEnv(VecEnv):
 
     def __init__(
         self,
-        task: Task,
+        task: str | type[Task] | Task,
+        num_envs: int = 1,
+        scenario: Any = None,
+        seed: int | None = None,
         *,
-        max_episode_steps: int,
-        per_sensor: bool = False,
+        max_episode_steps: int | None = None,
+        per_sensor: bool | None = None,
         credit: str = "team",
         stagger: bool = False,
         render_mode: str | None = None,
+        **options: Any,
     ) -> None:
-        if credit not in ("team", "sensors"):
-            raise ValueError(f"credit is {credit!r}; it must be team or sensors")
-        if credit == "sensors" and not hasattr(task, "difference_rewards"):
-            raise ValueError(f"credit is 'sensors'; {type(task).__name__} has no difference rewards")
+        task = make_task(task, scenario, num_envs, seed, **options)
+        if per_sensor is None:
+            per_sensor = task.spec.role == "executor"
+        if credit not in ("team", "difference_rewards"):
+            raise ValueError(f"credit is {credit!r}; it must be team or difference_rewards")
+        if credit == "difference_rewards" and task.difference_rewards() is None:
+            raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         self.credit = credit
-        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
+        self.max_episode_steps = episode_steps(task, max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
         self.scenario = task.scenario
         self.features = task.observer.features
@@ -77,11 +81,11 @@ class DirectionalSensorVecEnv(VecEnv):
         action_space: spaces.Space = task.action_space
         self._rows = 1
         if per_sensor:
-            if not isinstance(task.action_space, spaces.MultiDiscrete):
+            if not task.turning:
                 raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
             self._rows = task.scenario.num_sensors
             observation_space = own_observation_space(task.observation_space)
-            action_space = own_turning_space(self.scenario)
+            action_space = task.sensor_action_space
         self.returns = np.zeros(task.num_envs * self._rows)
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._started = time.time()
@@ -116,16 +120,17 @@ class DirectionalSensorVecEnv(VecEnv):
             shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
             if actions.shape != shape:
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
-            # (B, n, turn and perhaps zoom) -> (B, all turns, then all zooms)
-            actions = actions.reshape(self.task.num_envs, self._rows, -1).swapaxes(1, 2).reshape(self.task.num_envs, -1)
+            actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
         reward = self.task.step(actions)
         self._viewer.show(self.task, 0)
         if self.per_sensor:
-            own = getattr(self.task, "rewards", None)
+            own = self.task.sensor_rewards()
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
         self.returns += reward
-        if self.credit == "sensors":
-            reward = self.task.difference_rewards()  # type: ignore[attr-defined]
+        if self.credit == "difference_rewards":
+            differences = self.task.difference_rewards()
+            assert differences is not None
+            reward = differences
         observation, infos = self.observe(), self._infos()
         ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
         done = np.repeat(ended, self._rows)
@@ -153,10 +158,10 @@ class DirectionalSensorVecEnv(VecEnv):
     def acting(self) -> np.ndarray:
         """Return True (rows,) for rows in which a sensor acts now: it works, and a target is present.
 
-        With ``credit="sensors"`` the result is that of every sensor, (B, n).
+        With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
         """
         sensors = np.asarray(self.task.simulator.valid_pairs.any(-1))  # (B, n)
-        if self.credit == "sensors":
+        if self.credit == "difference_rewards":
             return sensors
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
 
@@ -209,80 +214,29 @@ class DirectionalSensorVecEnv(VecEnv):
 class CoverageVecEnv(DirectionalSensorVecEnv):
     """Batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
 
-    The arguments are those of :class:`~envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
+    The arguments are those of :class:`~hitmac.envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
     """
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        scenario: Any = "hit-mac",
-        seed: int | None = None,
-        *,
-        max_episode_steps: int = SUB_STEPS,
-        per_sensor: bool = False,
-        stagger: bool = False,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            CoverageTask(scenario, num_envs, seed, **options),
-            max_episode_steps=max_episode_steps,
-            per_sensor=per_sensor,
-            stagger=stagger,
-            render_mode=render_mode,
-        )
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Coverage", num_envs, scenario, seed, **options)
 
 
 class ExecutorVecEnv(DirectionalSensorVecEnv):
     """Batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
 
-    The arguments are those of :class:`~envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
+    The arguments are those of :class:`~hitmac.envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
     by default every sensor is a row.
     """
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        scenario: Any = "hit-mac-executor",
-        seed: int | None = None,
-        *,
-        max_episode_steps: int = DECISIONS_PER_EPISODE,
-        per_sensor: bool = True,
-        stagger: bool = False,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            ExecutorTask(scenario, num_envs, seed, **options),
-            max_episode_steps=max_episode_steps,
-            per_sensor=per_sensor,
-            stagger=stagger,
-            render_mode=render_mode,
-        )
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Executor", num_envs, scenario, seed, **options)
 
 
 class CoordinatorVecEnv(DirectionalSensorVecEnv):
     """Batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
 
-    The arguments are those of :class:`~envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
+    The arguments are those of :class:`~hitmac.envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
     """
 
-    def __init__(
-        self,
-        num_envs: int = 1,
-        scenario: Any = "hit-mac",
-        seed: int | None = None,
-        *,
-        max_episode_steps: int = DECISIONS_PER_EPISODE,
-        credit: str = "team",
-        stagger: bool = False,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            CoordinatorTask(scenario, num_envs, seed, **options),
-            max_episode_steps=max_episode_steps,
-            credit=credit,
-            stagger=stagger,
-            render_mode=render_mode,
-        )
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Coordinator", num_envs, scenario, seed, **options)

@@ -9,10 +9,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from envs.apis.gym_env import DirectionalSensorEnv
-from envs.render import Viewer
-from envs.simulator import positive
-from envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
+from hitmac.envs.render import Viewer
+from hitmac.envs.tasks import Task, make_task
 
 
 class DirectionalSensorVectorEnv(VectorEnv):
@@ -21,35 +20,35 @@ class DirectionalSensorVectorEnv(VectorEnv):
     Scene i equals the single environment with the seed ``seed + i``, bit for bit. A step returns only new arrays.
 
     Args:
-        task: class of the task.
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
+            of scenes.
         num_envs: B, number of scenes; 1 or more.
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's default.
-        max_episode_steps: steps after which an episode is truncated; 1 or more.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default.
         autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
             an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
             ``info["final_info"]`` hold its last observation and info. ``Disabled``:
             ``reset(options={"reset_mask": mask})`` resets it.
         render_mode: ``"rgb_array"``: `render` returns pictures of all scenes; ``"human"``: a window shows every step of
             the first scene; or None.
-        **options: options of the task (see :mod:`envs.tasks`).
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
     """
 
     def __init__(
         self,
-        task: type[Task],
+        task: str | type[Task] | Task,
         num_envs: int = 1,
         scenario: Any = None,
         *,
-        max_episode_steps: int,
+        max_episode_steps: int | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        self.max_episode_steps = positive("max_episode_steps", max_episode_steps)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
-        if scenario is not None:
-            options["scenario"] = scenario
-        self.task = task(num_envs=num_envs, **options)
+        self.task = make_task(task, scenario, num_envs, **options)
+        self.max_episode_steps = episode_steps(self.task, max_episode_steps)
         self.scenario = self.task.scenario
         self.features = self.task.observer.features
         self.num_envs = self.task.num_envs
@@ -116,24 +115,24 @@ class DirectionalSensorVectorEnv(VectorEnv):
 
 
 class CoverageVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Coverage-v0``; see :class:`envs.apis.gym_env.CoverageEnv`."""
+    """Batch of ``dsn/Coverage-v0``; see :class:`hitmac.envs.tasks.CoverageTask`."""
 
-    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = SUB_STEPS, **options: Any) -> None:
-        super().__init__(CoverageTask, num_envs, max_episode_steps=max_episode_steps, **options)
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coverage", num_envs, scenario, **options)
 
 
 class ExecutorVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Executor-v0``; see :class:`envs.apis.gym_env.ExecutorEnv`."""
+    """Batch of ``dsn/Executor-v0``; see :class:`hitmac.envs.tasks.ExecutorTask`."""
 
-    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
-        super().__init__(ExecutorTask, num_envs, max_episode_steps=max_episode_steps, **options)
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Executor", num_envs, scenario, **options)
 
 
 class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Coordinator-v0``; see :class:`envs.apis.gym_env.CoordinatorEnv`."""
+    """Batch of ``dsn/Coordinator-v0``; see :class:`hitmac.envs.tasks.CoordinatorTask`."""
 
-    def __init__(self, num_envs: int = 1, *, max_episode_steps: int = DECISIONS_PER_EPISODE, **options: Any) -> None:
-        super().__init__(CoordinatorTask, num_envs, max_episode_steps=max_episode_steps, **options)
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coordinator", num_envs, scenario, **options)
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:

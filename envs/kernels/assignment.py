@@ -4,14 +4,15 @@ An assignment is a bool array ``assigned`` (B, n, m). Source: Xu, Zhong, Wang, N
 """
 
 import math
+from typing import NamedTuple
 
-from numba import prange
+import numpy as np
 
-from envs.kernels import physics
-from envs.kernels.compiled import compiled, inlined, kernel
-from envs.kernels.physics import LEFT, RIGHT, STAY
-from envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
-from envs.kernels.streams import draw_integer, draw_uniform
+from hitmac.envs.kernels import physics
+from hitmac.envs.kernels.compiled import inlined, kernel
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
+from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 
 
 @inlined
@@ -23,7 +24,7 @@ def bearing_to(state, b, i, x, y):
     return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
 
 
-@compiled
+@inlined
 def assign_in_range(state, b, share, assigned):
     """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers."""
     for i in range(assigned.shape[1]):
@@ -35,7 +36,7 @@ def assign_in_range(state, b, share, assigned):
             assigned[b, i, j] = taken and in_range and state.working[i, b] and state.present[j, b]
 
 
-@compiled
+@inlined
 def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b.
 
@@ -60,7 +61,7 @@ def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
             rewards[b, i] -= turn_cost
 
 
-@compiled
+@inlined
 def turn_to_mean(state, b, assigned, action):
     """Write the scripted executor's actions: turn towards the mean position of the assigned targets, in scene b.
 
@@ -81,7 +82,7 @@ def turn_to_mean(state, b, assigned, action):
             action[b, i] = LEFT if turns > 0 else (RIGHT if turns < 0 else STAY)
 
 
-@compiled
+@inlined
 def idle(state, b, assigned, turn_at_random, action):
     """Write the actions of sensors of scene b without a present assigned target: stay, or uniform over the 3 turns."""
     for i in range(assigned.shape[1]):
@@ -92,7 +93,7 @@ def idle(state, b, assigned, turn_at_random, action):
             action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if turn_at_random else STAY
 
 
-@compiled
+@inlined
 def coordinator_reward(state, b, penalty, assigned):
     """Return the coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
     for i in range(assigned.shape[1]):
@@ -102,7 +103,7 @@ def coordinator_reward(state, b, penalty, assigned):
     return penalty
 
 
-@compiled
+@inlined
 def add_marginal_coverage(state, b, marginal):
     """Add to `marginal`, for every sensor of scene b, the share of the present targets that only this sensor sees."""
     present = 0
@@ -117,119 +118,76 @@ def add_marginal_coverage(state, b, marginal):
                 marginal[b, i, j] += 1.0 / present
 
 
-@kernel(nogil=True)
-def executor_step(
-    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, low, high
-):
-    """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
-    p = parameters[0]
-    first, last = physics.next_scenes(chosen, low, high)
-    while first < last:
-        physics.extra_moves(state, p, tracks, first, last)
-        physics.about_to_move(state, first, last)
-        physics.sub_step(state, p, tracks, action, first, last)
-        for b in range(first, last):
-            executor_rewards(state, b, turn_cost, centring, action, assigned, rewards)
-            if state.scene[TIME, b] % every == 0:
-                assign_in_range(state, b, share, assigned)
-        first, last = physics.next_scenes(chosen, last, high)
+class ExecutorRules(NamedTuple):
+    """Rewards and goals of the executor's task."""
+
+    turn_cost: float
+    centring: float
+    every: int  # steps between two choices of goals
+    share: float  # probability that a target in range becomes a goal
 
 
-@kernel(parallel=True)
-def executor_step_threads(
-    state, parameters, tracks, turn_cost, centring, every, share, action, assigned, rewards, chosen, bounds
-):
-    """Run `executor_step` on several threads."""
-    for c in prange(bounds.shape[0] - 1):
-        executor_step(
-            state, parameters, tracks, turn_cost, centring, every, share,
-            action, assigned, rewards, chosen, bounds[c], bounds[c + 1],
-        )  # fmt: skip
+class Decision(NamedTuple):
+    """Decision of the coordinator: its rules, and its results so far.
 
-
-@kernel(nogil=True)
-def extra_moves(state, parameters, tracks, chosen, low, high):
-    """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
-    p = parameters[0]
-    first, last = physics.next_scenes(chosen, low, high)
-    while first < last:
-        physics.extra_moves(state, p, tracks, first, last)
-        first, last = physics.next_scenes(chosen, last, high)
-
-
-@kernel(parallel=True)
-def extra_moves_threads(state, parameters, tracks, chosen, bounds):
-    """Run `extra_moves` on several threads."""
-    for c in prange(bounds.shape[0] - 1):
-        extra_moves(state, parameters, tracks, chosen, bounds[c], bounds[c + 1])
-
-
-@kernel(nogil=True)
-def goal_sub_step(
-    state,
-    parameters,
-    tracks,
-    scripted,
-    turn_at_random,
-    penalty,
-    k,
-    assigned,
-    action,
-    sub_rewards,
-    marginal,
-    turned,
-    chosen,
-    low,
-    high,
-):
-    """Run sub-step k of a decision in the chosen scenes, with the scripted executor or the given `action`.
-
-    With the scripted executor an extra move that is due comes first. A given `action` was decided on after that move.
+    One tuple, since every further one costs a call half a microsecond.
     """
-    p = parameters[0]
-    first, last = physics.next_scenes(chosen, low, high)
-    while first < last:
-        if scripted:
-            physics.extra_moves(state, p, tracks, first, last)
+
+    scripted: bool  # the scripted executor turns the sensors, instead of `action`
+    turn_at_random: bool  # sensors without assigned targets turn at random instead of holding
+    penalty: float  # reward of a sub-step in which no sensor sees a target assigned to it
+    assigned: np.ndarray  # (B, n, m) bool
+    action: np.ndarray  # (B, n) turns, or (B, 2 n) with zooms, of the next sub-step
+    sub_rewards: np.ndarray  # (B, sub-steps)
+    marginal: np.ndarray  # (B, n, m) share of the coverage that is only that sensor's and that target's
+    turned: np.ndarray  # (B,) int64
+
+
+@kernel
+def executor_step(state, rules, action, assigned, rewards, chosen, share):
+    """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
+    p = state.parameters[0]
+    for first, last in physics.runs(chosen, share):
+        physics.extra_moves(state, p, first, last)
         physics.about_to_move(state, first, last)
+        physics.sub_step(state, p, action, first, last)
         for b in range(first, last):
-            if scripted:
-                turn_to_mean(state, b, assigned, action)
-            idle(state, b, assigned, turn_at_random, action)
-        physics.sub_step(state, p, tracks, action, first, last)
-        for b in range(first, last):
-            sub_rewards[b, k] = coordinator_reward(state, b, penalty, assigned)
-            add_marginal_coverage(state, b, marginal)
-            turned[b] += state.scene[TURNED, b]
-        first, last = physics.next_scenes(chosen, last, high)
+            executor_rewards(state, b, rules.turn_cost, rules.centring, action, assigned, rewards)
+            if state.scene[TIME, b] % rules.every == 0:
+                assign_in_range(state, b, rules.share, assigned)
 
 
-@kernel(parallel=True)
-def goal_sub_step_threads(
-    state,
-    parameters,
-    tracks,
-    scripted,
-    turn_at_random,
-    penalty,
-    k,
-    assigned,
-    action,
-    sub_rewards,
-    marginal,
-    turned,
-    chosen,
-    bounds,
-):
-    """Run `goal_sub_step` on several threads."""
-    for c in prange(bounds.shape[0] - 1):
-        goal_sub_step(
-            state, parameters, tracks, scripted, turn_at_random, penalty, k,
-            assigned, action, sub_rewards, marginal, turned, chosen, bounds[c], bounds[c + 1],
-        )  # fmt: skip
+@kernel
+def extra_moves(state, chosen, share):
+    """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
+    for first, last in physics.runs(chosen, share):
+        physics.extra_moves(state, state.parameters[0], first, last)
 
 
-@kernel(nogil=True)
+@kernel
+def decision_sub_steps(state, begin, end, decision, chosen, share):
+    """Run the sub-steps `begin` to `end` - 1 of a decision in the chosen scenes.
+
+    With the scripted executor an extra move that is due comes first. A given action was decided on after that move.
+    """
+    p = state.parameters[0]
+    for first, last in physics.runs(chosen, share):
+        for k in range(begin, end):
+            if decision.scripted:
+                physics.extra_moves(state, p, first, last)
+            physics.about_to_move(state, first, last)
+            for b in range(first, last):
+                if decision.scripted:
+                    turn_to_mean(state, b, decision.assigned, decision.action)
+                idle(state, b, decision.assigned, decision.turn_at_random, decision.action)
+            physics.sub_step(state, p, decision.action, first, last)
+            for b in range(first, last):
+                decision.sub_rewards[b, k] = coordinator_reward(state, b, decision.penalty, decision.assigned)
+                add_marginal_coverage(state, b, decision.marginal)
+                decision.turned[b] += state.scene[TURNED, b]
+
+
+@kernel
 def pack(pairs, assigned, row_id, packed, there):
     """Copy the rows of the assigned targets to the front of `packed` and mark them in `there`; both start as zeros."""
     for b in range(pairs.shape[0]):

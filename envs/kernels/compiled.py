@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +13,18 @@ from numba.core.caching import IndexDataCacheFile
 # A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 
-compiled = njit(**_OPTIONS)
-"""Decorator of a function that kernels call."""
+# Only kernels, and what allocates, count references to arrays: elsewhere that would take longer than the arithmetic in
+# between. A called function inherits the option unless it says otherwise.
+_COUNTS: dict[str, Any] = {"_nrt": True}
+_NO_COUNTS: dict[str, Any] = {"_nrt": False}
 
-inlined = njit(inline="always", **_OPTIONS)
+compiled = njit(**_OPTIONS, **_NO_COUNTS)
+"""Decorator of a function that kernels call, and that allocates no array."""
+
+allocating = njit(**_OPTIONS, **_COUNTS)
+"""Decorator of a function that kernels call, and that allocates arrays or assigns to slices of them."""
+
+inlined = njit(forceinline=True, **_OPTIONS, **_NO_COUNTS)
 """Decorator of a function that is inlined wherever a kernel calls it."""
 
 
@@ -31,19 +39,28 @@ def _sources() -> str:
 SOURCES = _sources()
 
 
-def kernel(**options: Any) -> Callable[[Callable], Callable]:
-    """Return `numba.njit` with a separate disk cache for every version of this package's sources.
+def kernel(function: Callable) -> Callable:
+    """Compile `function`, to run without the interpreter's lock, with a disk cache for every version of the sources.
 
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
     that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
+    dispatcher = njit(cache=True, nogil=True, **_OPTIONS)(function)
+    cache = dispatcher._cache
+    cache._cache_file = IndexDataCacheFile(
+        cache._cache_path, f"{cache._impl.filename_base}.{SOURCES[:16]}", cache._impl.locator.get_source_stamp()
+    )
+    return dispatcher
 
-    def compile_cached(function: Callable) -> Callable:
-        dispatcher = njit(cache=True, **_OPTIONS, **options)(function)
-        cache = dispatcher._cache
-        cache._cache_file = IndexDataCacheFile(
-            cache._cache_path, f"{cache._impl.filename_base}.{SOURCES[:16]}", cache._impl.locator.get_source_stamp()
-        )
-        return dispatcher
 
-    return compile_cached
+def one_of(variants: Sequence[Callable]) -> Callable:
+    """Return a compiled function ``call(code, *arguments)`` that calls ``variants[code]``, and none for another code.
+
+    Compiled code cannot look up a function in a table, but it can compare: the function is a chain of ``if``, written
+    from the table.
+    """
+    names = [f"variant_{code}" for code in range(len(variants))]
+    branches = [f"    if code == {code}:\n        {name}(*arguments)\n" for code, name in enumerate(names)]
+    scope = dict(zip(names, variants, strict=True))
+    exec("def call(code, *arguments):\n" + "".join(branches), scope)
+    return inlined(scope["call"])

@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 
-from envs.kernels.compiled import compiled, inlined
-from envs.kernels.state import (
+from hitmac.envs.kernels.compiled import compiled, inlined
+from hitmac.envs.kernels.placements import place_sensors
+from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COURSE,
     DIRECTION_X,
@@ -19,7 +20,6 @@ from envs.kernels.state import (
     NUM_SENSORS,
     NUM_TARGETS,
     RADIUS,
-    RANDOM,
     RANGE_SQUARED,
     SPEED,
     START_VIEW,
@@ -31,7 +31,7 @@ from envs.kernels.state import (
     X,
     Y,
 )  # fmt: skip
-from envs.kernels.streams import draw_between, draw_integer, draw_uniform
+from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform
 
 
 @inlined
@@ -83,41 +83,6 @@ def enter(state, p, b, j):
 
 
 @inlined
-def _place_in_areas(state, p, b):
-    """Deal a different area to every sensor of scene b (Fisher and Yates), and place the sensor at random in it."""
-    n, areas = state.sensor.shape[0], state.areas.shape[0]
-    dealt = np.arange(areas)
-    for i in range(min(n, areas - 1)):
-        k = int(draw_integer(state.stream, b, i, areas - 1))
-        dealt[i], dealt[k] = dealt[k], dealt[i]
-    for i in range(n):
-        area = state.areas[dealt[i]]
-        state.sensor[i, X, b] = draw_between(state.stream, b, area[0], area[1], p.whole_numbers)
-        state.sensor[i, Y, b] = draw_between(state.stream, b, area[2], area[3], p.whole_numbers)
-
-
-@inlined
-def _place_anywhere(state, p, b):
-    """Place every sensor of scene b at random in the arena, outside the fixed discs and `spacing` from the others."""
-    for i in range(state.sensor.shape[0]):
-        free = False
-        while not free:  # ends soon, since the scenario's check leaves enough free area
-            x = draw_between(state.stream, b, -p.arena, p.arena, False)
-            y = draw_between(state.stream, b, -p.arena, p.arena, False)
-            free = True
-            for other in range(i):
-                dx = x - state.sensor[other, X, b]
-                dy = y - state.sensor[other, Y, b]
-                free = free and dx * dx + dy * dy >= p.spacing * p.spacing
-            for k in range(p.fixed_discs):
-                dx = x - state.disc[k, X, b]
-                dy = y - state.disc[k, Y, b]
-                free = free and dx * dx + dy * dy > state.disc[k, RADIUS, b] ** 2
-            state.sensor[i, X, b] = x
-            state.sensor[i, Y, b] = y
-
-
-@inlined
 def _place_discs(state, p, b):
     """Place the random discs of scene b inside the arena and over no sensor."""
     for k in range(p.fixed_discs, state.disc.shape[0]):
@@ -146,10 +111,7 @@ def begin(state, p, b):
     state.scene[TURNED, b] = 0
     state.scene[NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
     state.scene[NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
-    if p.placement == RANDOM:
-        _place_anywhere(state, p, b)
-    else:
-        _place_in_areas(state, p, b)
+    place_sensors(p.placement, state, p, b)
     _place_discs(state, p, b)
     for j in range(m):
         enter(state, p, b, j)

@@ -1,104 +1,30 @@
 """Features of every pair of a sensor and a target, written for a whole batch. Compiled by numba."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
-from numba import prange
 
-from envs.kernels.compiled import compiled, inlined, kernel
-from envs.kernels.physics import BLOCK
-from envs.kernels.state import (
-    DIRECTION_X,
-    DIRECTION_Y,
+from hitmac.envs.kernels.compiled import compiled, inlined, kernel
+from hitmac.envs.kernels.features import Pair, Scales, write_feature
+from hitmac.envs.kernels.physics import BLOCK
+from hitmac.envs.kernels.state import (
     DRAWS,
     DRAWS_BEFORE,
-    FIELD_OF_VIEW,
     KEY,
-    RANGE_SQUARED,
     TIME,
     TIME_BEFORE,
-    TURN,
     VELOCITY_X,
     VELOCITY_Y,
     X,
 )  # fmt: skip
-from envs.kernels.streams import GOLDEN, mix, uniform
+from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
+from hitmac.envs.kernels.threads import blocks
 
-(
-    _SENSOR_ID,
-    _TARGET_ID,
-    _BEARING,
-    _DISTANCE,
-    _BEARING_SIN,
-    _BEARING_COS,
-    _IN_RANGE,
-    _VISIBLE,
-    _OTHERS_SEEING,
-    _RADIAL_VELOCITY,
-    _TANGENTIAL_VELOCITY,
-    _FIELD_OF_VIEW,
-    _SENSING_RANGE,
-    _TURN,
-) = range(14)
-
-CODES = {
-    "sensor_id": _SENSOR_ID,
-    "target_id": _TARGET_ID,
-    "bearing": _BEARING,
-    "distance": _DISTANCE,
-    "bearing_sin": _BEARING_SIN,
-    "bearing_cos": _BEARING_COS,
-    "in_range": _IN_RANGE,
-    "visible": _VISIBLE,
-    "others_seeing": _OTHERS_SEEING,
-    "radial_velocity": _RADIAL_VELOCITY,
-    "tangential_velocity": _TANGENTIAL_VELOCITY,
-    "field_of_view": _FIELD_OF_VIEW,
-    "sensing_range": _SENSING_RANGE,
-    "turn": _TURN,
-}
-"""Codes of the observation features, by name."""
-
-
-class Scales(NamedTuple):
-    """Scales and noise of the observation, from the scenario."""
-
-    per_distance: float
-    per_speed: float
-    per_time: float
-    most_speed: float  # scaled
-    position_noise: float
-    missed_detections: float
-    all_there: bool  # no pair is ever masked
-
-
-SCALES = np.dtype([(name, bool if name == "all_there" else float) for name in Scales._fields], align=True)
-
+SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
+"""Record of :class:`Scales`."""
 
 _NOISE = np.uint64(0x6E6F697365)  # separates the stream of the observation errors from the scene's own stream
 _ONE, _TWO, _FOUR = np.uint64(1), np.uint64(2), np.uint64(4)
-
-
-@inlined
-def _turns(y, x):
-    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial, which the compiler can vectorise.
-
-    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
-    """
-    across, along = abs(y), abs(x)
-    longer = max(across, along)
-    ratio = min(across, along) / longer if longer > 0.0 else 0.0
-    s = ratio * ratio
-    angle = ratio * (
-        1.0
-        + s * (-0.3333314528 + s * (0.1999355085 + s * (-0.1420889944 + s * (0.1065626393
-        + s * (-0.0752896400 + s * (0.0429096138 + s * (-0.0161657367 + s * 0.0028662257)))))))
-    )  # fmt: skip
-    angle = 0.5 * math.pi - angle if across > along else angle
-    angle = math.pi - angle if x < 0.0 else angle
-    turns = angle / math.pi
-    return turns if (y >= 0.0) & (turns < 1.0) else -turns
 
 
 @inlined
@@ -165,7 +91,7 @@ def _velocity(state, scales, i, j, first, last):
 
 
 @inlined
-def _observe_scenes(state, scales, features, pairs, mask, first, last):
+def _observe_scenes(state, scales, codes, pairs, mask, first, last):
     """Write the features of every pair, and the mask of valid pairs, of the scenes `first` to `last` - 1."""
     sensor, target = state.sensor, state.target
     n, m = sensor.shape[0], target.shape[0]
@@ -173,10 +99,6 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
         state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4], state.scratch[5],
     )  # fmt: skip
     noticed = state.scratch_mask
-    observe_velocity = False  # only where it has errors
-    for k in range(features.shape[0]):
-        moving = (features[k] == _RADIAL_VELOCITY) | (features[k] == _TANGENTIAL_VELOCITY)
-        observe_velocity |= moving & (scales.position_noise > 0.0)
     for j in range(m):
         for b in range(first, last):
             seeing[b] = 0.0
@@ -195,79 +117,32 @@ def _observe_scenes(state, scales, features, pairs, mask, first, last):
             for b in range(first, last):
                 north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
             velocity_x, velocity_y = target[j, VELOCITY_X], target[j, VELOCITY_Y]
-            if observe_velocity:
+            if scales.noisy_velocity:
                 _velocity(state, scales, i, j, first, last)
                 velocity_x, velocity_y = state.scratch[6], state.scratch[7]
-            for k in range(features.shape[0]):
-                feature = features[k]
-                out = pairs[:, i, j, k]
-                if feature == _BEARING_SIN:
-                    for b in range(first, last):
-                        out[b] = sensor[i, DIRECTION_X, b] * north[b] - sensor[i, DIRECTION_Y, b] * east[b]
-                elif feature == _BEARING_COS:
-                    for b in range(first, last):
-                        out[b] = sensor[i, DIRECTION_X, b] * east[b] + sensor[i, DIRECTION_Y, b] * north[b]
-                elif feature == _BEARING:
-                    for b in range(first, last):
-                        out[b] = _turns(
-                            sensor[i, DIRECTION_X, b] * north[b] - sensor[i, DIRECTION_Y, b] * east[b],
-                            sensor[i, DIRECTION_X, b] * east[b] + sensor[i, DIRECTION_Y, b] * north[b],
-                        )
-                elif feature == _DISTANCE:
-                    for b in range(first, last):
-                        out[b] = distance[b] * scales.per_distance
-                elif feature == _IN_RANGE:
-                    for b in range(first, last):
-                        out[b] = dx[b] * dx[b] + dy[b] * dy[b] <= sensor[i, RANGE_SQUARED, b]
-                elif feature == _VISIBLE:
-                    for b in range(first, last):
-                        out[b] = noticed[b]
-                elif feature == _OTHERS_SEEING:
-                    for b in range(first, last):
-                        out[b] = seeing[b] - noticed[b]
-                elif feature == _RADIAL_VELOCITY:
-                    for b in range(first, last):
-                        speed = (velocity_x[b] * east[b] + velocity_y[b] * north[b]) * scales.per_speed
-                        out[b] = min(max(speed, -scales.most_speed), scales.most_speed)
-                elif feature == _TANGENTIAL_VELOCITY:
-                    for b in range(first, last):
-                        speed = (velocity_y[b] * east[b] - velocity_x[b] * north[b]) * scales.per_speed
-                        out[b] = min(max(speed, -scales.most_speed), scales.most_speed)
-                elif feature == _FIELD_OF_VIEW:
-                    for b in range(first, last):
-                        out[b] = sensor[i, FIELD_OF_VIEW, b] / 360.0
-                elif feature == _SENSING_RANGE:
-                    for b in range(first, last):
-                        out[b] = math.sqrt(sensor[i, RANGE_SQUARED, b]) * scales.per_distance
-                elif feature == _TURN:
-                    for b in range(first, last):
-                        out[b] = sensor[i, TURN, b] / 180.0
-                else:
-                    value = i / n if feature == _SENSOR_ID else j / m
-                    for b in range(first, last):
-                        out[b] = value
+            pair = Pair(
+                i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing
+            )  # fmt: skip
+            for k in range(codes.shape[0]):
+                write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
             if not scales.all_there:
                 for b in range(first, last):
                     mask[b, i, j] = state.working[i, b] & state.present[j, b]
                     if mask[b, i, j] == 0:
-                        for k in range(features.shape[0]):
+                        for k in range(codes.shape[0]):
                             pairs[b, i, j, k] = 0.0
 
 
-@kernel(nogil=True)
-def observe(state, scales, features, pairs, mask, low, high):
-    """Write the features of every pair, and the mask of valid pairs, of the scenes `low` to `high` - 1."""
+@kernel
+def observe(state, scales, codes, pairs, mask, share):
+    """Write the features of `codes` of every pair, and the mask of valid pairs."""
     # One array as argument, since fewer arguments make a call faster; then scalars, since they make the loops faster.
     s = scales[0]
     own = Scales(
-        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.all_there
-    )
-    for block in range(low, high, BLOCK):
-        _observe_scenes(state, own, features, pairs, mask, np.uint64(block), np.uint64(min(block + BLOCK, high)))
-
-
-@kernel(parallel=True)
-def observe_threads(state, scales, features, pairs, mask, bounds):
-    """Run `observe` on several threads."""
-    for chunk in prange(bounds.shape[0] - 1):
-        observe(state, scales, features, pairs, mask, bounds[chunk], bounds[chunk + 1])
+        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
+        s.all_there,
+    )  # fmt: skip
+    for low, high in blocks(pairs.shape[0], share):
+        for first in range(low, high, BLOCK):
+            last = min(first + BLOCK, high)
+            _observe_scenes(state, own, codes, pairs, mask, np.uint64(first), np.uint64(last))

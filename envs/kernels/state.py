@@ -7,15 +7,9 @@ memory for users, each quantity by name and with the scenes along the first axis
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
-
-from envs.scenario import PLACEMENTS, WALKS, Scenario
-
-AREAS, GRID, RANDOM = range(len(PLACEMENTS))
-GOALS, ANYWHERE, BOUNCE, STILL, EVADE = range(len(WALKS))
 
 KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the last move of the targets
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
@@ -29,6 +23,18 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
 ) = range(13)  # fmt: skip
+
+
+class Tracks(NamedTuple):
+    """Recorded positions that the targets of a batch follow instead of walking.
+
+    The kernels are compiled separately for a state with and without tracks: scenes without them, the usual case, run at
+    full speed. The scenes are along the first axis.
+    """
+
+    track_position: np.ndarray  # (B, K, m, 2) positions after the 1st, 2nd, ... move
+    track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
+    track_moves: np.ndarray  # (B,) int64: number of positions followed so far
 
 
 class KernelState(NamedTuple):
@@ -48,8 +54,10 @@ class KernelState(NamedTuple):
     scratch_mask: np.ndarray  # (B,) bool
     scratch: np.ndarray  # (8, B)
     # Fixed by the scenario, for all scenes:
-    areas: np.ndarray  # (a, 4) areas that are dealt to the sensors
+    areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)
+    parameters: np.ndarray  # (1,) of PARAMETERS
+    tracks: Tracks | None = None  # None: all targets walk
 
 
 class State(NamedTuple):
@@ -86,18 +94,6 @@ class State(NamedTuple):
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
 
 
-class Tracks(NamedTuple):
-    """Recorded positions that the targets of a batch follow instead of walking.
-
-    The kernels take tracks or None in addition to the state, and are compiled separately for each: scenes without
-    tracks, the usual case, run at full speed. The scenes are along the first axis.
-    """
-
-    track_position: np.ndarray  # (B, K, m, 2) positions after the 1st, 2nd, ... move
-    track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
-    track_moves: np.ndarray  # (B,) int64: number of positions followed so far
-
-
 PARAMETERS = np.dtype(
     [
         ("arena", float),
@@ -109,11 +105,12 @@ PARAMETERS = np.dtype(
         ("zoom_step", float),  # degrees; 0: no lens zooms
         ("failure_rate", float),
         ("recovery_rate", float),
-        ("placement", int),
+        ("placement", int),  # index in the table
+        ("grid", int),
         ("spacing", float),
         ("start_facing_target", bool),
         ("target_area", float, 4),
-        ("walk", int),
+        ("walk", int),  # index in the table
         ("wander", float),  # radians
         ("time_step", float),
         ("min_speed", float),
@@ -131,68 +128,6 @@ PARAMETERS = np.dtype(
     align=True,
 )
 """Record of the scenario's parameters that the kernels need and :class:`KernelState` does not hold."""
-
-
-def parameters(scenario: Scenario) -> np.ndarray:
-    """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
-    narrowest, widest = scenario.zoom or (0.0, 0.0)
-    changed = {
-        "min_sensors": scenario.min_sensors or scenario.num_sensors,
-        "min_targets": scenario.min_targets or scenario.num_targets,
-        "narrowest": narrowest,
-        "widest": widest,
-        "zoom_step": scenario.zoom_step if scenario.zoom else 0.0,
-        "placement": PLACEMENTS.index(scenario.placement),
-        "start_facing_target": scenario.start_heading == "target",
-        "walk": WALKS.index(scenario.walk),
-        "wander": math.radians(scenario.wander),
-        "fixed_discs": len(scenario.discs),
-    }
-    values = np.zeros(1, PARAMETERS)
-    for name in PARAMETERS.names or ():
-        values[name] = changed[name] if name in changed else getattr(scenario, name)
-    return values
-
-
-def allocate(scenario: Scenario, num_envs: int) -> KernelState:
-    """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
-    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
-    # cache sets.
-    b = 8 * (-(-num_envs // 8) | 1)
-    rows = KernelState(
-        stream=np.zeros((3, b), np.uint64),
-        scene=np.zeros((6, b), np.int64),
-        coverage=np.zeros(b),
-        sensor=np.zeros((n, 13, b)),
-        working=np.zeros((n, b), np.bool_),
-        target=np.zeros((m, 13, b)),
-        present=np.zeros((m, b), np.bool_),
-        disc=np.zeros((k, 3, b)),
-        visible=np.zeros((n, m, b), np.bool_),
-        covered=np.zeros((m, b), np.bool_),
-        scratch_mask=np.zeros(b, np.bool_),
-        scratch=np.zeros((8, b)),
-        areas=_areas(scenario),
-        walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
-    )
-    view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn")
-    rows.sensor[:, START_VIEW] = view[:, None]
-    rows.sensor[:, VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
-    rows.sensor[:, TURN] = turn[:, None]
-    rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
-    rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
-    rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
-    return rows
-
-
-def _areas(scenario: Scenario) -> np.ndarray:
-    """Return the areas (a, 4) that are dealt to the sensors; the area of a grid cell is its middle point."""
-    if scenario.placement != "grid":
-        return np.array(scenario.sensor_areas[: scenario.num_sensors], np.float64).reshape(-1, 4)
-    middles = ((np.arange(scenario.grid) + 0.5) / scenario.grid * 2 - 1) * scenario.arena
-    x, y = np.meshgrid(middles, middles)
-    return np.stack([x.ravel(), x.ravel(), y.ravel(), y.ravel()], -1)
 
 
 def scenes_first(rows: KernelState, num_envs: int) -> State:

@@ -8,8 +8,8 @@ thread.
 
 import numpy as np
 
-from envs.kernels.compiled import compiled, inlined
-from envs.kernels.state import DRAWS, KEY
+from hitmac.envs.kernels.compiled import compiled, inlined
+from hitmac.envs.kernels.state import DRAWS, KEY
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)

@@ -1,5 +1,7 @@
 """Walks of the targets, for many scenes at a time. Compiled by numba.
 
+To add one, write a function with a line that says how the targets move, and put it into the table.
+
 Functions take the scenes ``first`` to ``last - 1`` (uint64, which tells the compiler that no index is negative).
 A loop over scenes writes only one array. Otherwise the compiler could not vectorise it, since it must prove that the
 loop does not write what it reads next.
@@ -9,31 +11,27 @@ import math
 
 import numpy as np
 
-from envs.kernels.compiled import compiled, inlined
-from envs.kernels.episode import take_goal
-from envs.kernels.state import (
-    ANYWHERE,
+from hitmac.envs.kernels.compiled import compiled, inlined, one_of
+from hitmac.envs.kernels.episode import take_goal
+from hitmac.envs.kernels.state import (
     COURSE,
     DIRECTION_X,
     DIRECTION_Y,
     DRAWS,
-    EVADE,
     GOAL_X,
     GOAL_Y,
-    GOALS,
     KEY,
     LAST_X,
     LAST_Y,
     MOVES,
     OLDER_X,
     SPEED,
-    STILL,
     VELOCITY_X,
     VELOCITY_Y,
     X,
     Y,
 )  # fmt: skip
-from envs.kernels.streams import draw_uniform, uniform
+from hitmac.envs.kernels.streams import draw_uniform, uniform
 
 _ONE = np.uint64(1)
 
@@ -97,8 +95,8 @@ def _outside(state, p, b, j):
 
 
 @compiled
-def _walk_to_goals(state, p, first, last):
-    """Move every target of the scenes towards its goal.
+def _to_goals(state, p, first, last):
+    """Walk of HiT-MAC's targets, from goal to goal.
 
     A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
     its previous one.
@@ -130,39 +128,78 @@ def _way_out(state, b, j):
     return math.nan
 
 
+@inlined
+def _advance(target, stream, p, b, j, course):
+    """Move target j of scene b in the direction `course`, radians; the border reflects it."""
+    length = target[j, SPEED, b] * p.time_step
+    if p.speed_noise > 0.0:
+        length *= 1.0 + p.speed_noise * draw_uniform(stream, b)
+    x = target[j, X, b]
+    y = target[j, Y, b]
+    new_x = x + length * math.cos(course)
+    new_y = y + length * math.sin(course)
+    if abs(new_x) > p.arena:
+        new_x = math.copysign(2.0 * p.arena, new_x) - new_x
+        course = math.pi - course
+    if abs(new_y) > p.arena:
+        new_y = math.copysign(2.0 * p.arena, new_y) - new_y
+        course = -course
+    new_x = min(max(new_x, -p.arena), p.arena)  # for a move longer than the arena
+    new_y = min(max(new_y, -p.arena), p.arena)
+    target[j, COURSE, b] = course
+    target[j, X, b] = new_x
+    target[j, Y, b] = new_y
+    target[j, VELOCITY_X, b] = (new_x - x) / p.time_step
+    target[j, VELOCITY_Y, b] = (new_y - y) / p.time_step
+
+
+@inlined
+def _swerved(target, stream, p, b, j):
+    """Return the direction of target j of scene b, radians, changed by up to `wander` to either side."""
+    course = target[j, COURSE, b]
+    if p.wander > 0.0:
+        course += p.wander * (2.0 * draw_uniform(stream, b) - 1.0)
+    return course
+
+
 @compiled
-def _walk_on_course(state, p, first, last):
-    """Move every target of the scenes in its direction (`random`, `bounce`, `evade`); the border reflects it."""
+def _at_random(state, p, first, last):
+    """Every move in a new direction."""
+    target, stream = state.target, state.stream
     for b in range(first, last):
-        for j in range(state.target.shape[0]):
-            course = state.target[j, COURSE, b]
-            if p.walk == ANYWHERE:
-                course = 2.0 * math.pi * draw_uniform(state.stream, b)
-            elif p.wander > 0.0:
-                course += p.wander * (2.0 * draw_uniform(state.stream, b) - 1.0)
-            if p.walk == EVADE:
-                way_out = _way_out(state, b, j)
-                course = course if math.isnan(way_out) else way_out
-            length = state.target[j, SPEED, b] * p.time_step
-            if p.speed_noise > 0.0:
-                length *= 1.0 + p.speed_noise * draw_uniform(state.stream, b)
-            x = state.target[j, X, b]
-            y = state.target[j, Y, b]
-            new_x = x + length * math.cos(course)
-            new_y = y + length * math.sin(course)
-            if abs(new_x) > p.arena:
-                new_x = math.copysign(2.0 * p.arena, new_x) - new_x
-                course = math.pi - course
-            if abs(new_y) > p.arena:
-                new_y = math.copysign(2.0 * p.arena, new_y) - new_y
-                course = -course
-            new_x = min(max(new_x, -p.arena), p.arena)  # for a move longer than the arena
-            new_y = min(max(new_y, -p.arena), p.arena)
-            state.target[j, COURSE, b] = course
-            state.target[j, X, b] = new_x
-            state.target[j, Y, b] = new_y
-            state.target[j, VELOCITY_X, b] = (new_x - x) / p.time_step
-            state.target[j, VELOCITY_Y, b] = (new_y - y) / p.time_step
+        for j in range(target.shape[0]):
+            _advance(target, stream, p, b, j, 2.0 * math.pi * draw_uniform(stream, b))
+
+
+@compiled
+def _bounce(state, p, first, last):
+    """Straight ahead, reflected at the border, swerving by `wander`."""
+    target, stream = state.target, state.stream
+    for b in range(first, last):
+        for j in range(target.shape[0]):
+            _advance(target, stream, p, b, j, _swerved(target, stream, p, b, j))
+
+
+@compiled
+def _stay(state, p, first, last):
+    """No moves."""
+
+
+@compiled
+def _evade(state, p, first, last):
+    """As `bounce`, and out of the view of a sensor that sees the target."""
+    target, stream = state.target, state.stream
+    for b in range(first, last):
+        for j in range(target.shape[0]):
+            course = _swerved(target, stream, p, b, j)
+            way_out = _way_out(state, b, j)
+            _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
+
+
+WALKS = {"goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _stay, "evade": _evade}
+"""The walks of the targets, by name: functions that move every target of some scenes once."""
+
+_walk = one_of(tuple(WALKS.values()))
 
 
 @inlined
@@ -180,23 +217,20 @@ def _follow(state, p, tracks, b):
         tracks.track_moves[b] = move + 1
 
 
-@inlined
-def _walk(state, p, first, last):
-    """Move every target of the scenes once, by the scenario's walk."""
-    if p.walk == GOALS:
-        _walk_to_goals(state, p, first, last)
-    elif p.walk != STILL:
-        _walk_on_course(state, p, first, last)
-
-
 @compiled
-def move_targets(state, p, tracks, first, last):
-    """Move every target of the scenes once: to its next recorded position if the scene has tracks, else by its walk."""
+def _move(state, p, tracks, first, last):
+    """Move the targets; `tracks` is an argument of its own, since numba then compiles only one of the branches."""
     if tracks is None:
-        _walk(state, p, first, last)
+        _walk(p.walk, state, p, first, last)
     else:
         for b in range(first, last):
             if tracks.track_length[b] == 0:
-                _walk(state, p, b, b + _ONE)
+                _walk(p.walk, state, p, b, b + _ONE)
             else:
                 _follow(state, p, tracks, b)
+
+
+@compiled
+def move_targets(state, p, first, last):
+    """Move every target of the scenes once: to its next recorded position if the scene has tracks, else by its walk."""
+    _move(state, p, state.tracks, first, last)

@@ -1,7 +1,16 @@
 """Tasks: observations, actions and rewards, for a whole batch of scenes."""
 
-from envs.tasks.base import (
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
+    IDLE,
     SUB_STEPS,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
@@ -13,15 +22,54 @@ from envs.tasks.base import (
     own_turning_space,
     turning_space,
 )
-from envs.tasks.coordinator import COORDINATOR, CoordinatorTask
-from envs.tasks.coverage import COVERAGE, CoverageTask
-from envs.tasks.executor import EXECUTOR, ExecutorTask
+from hitmac.envs.tasks.coordinator import CoordinatorTask
+from hitmac.envs.tasks.coverage import CoverageTask
+from hitmac.envs.tasks.executor import ExecutorTask
 
-TASKS: dict[str, TaskSpec] = {spec.name: spec for spec in (COVERAGE, EXECUTOR, COORDINATOR)}
-"""The tasks, by name."""
+TASKS: dict[str, type[Task]] = {task.spec.name: task for task in (CoverageTask, ExecutorTask, CoordinatorTask)}
+"""Tasks by name. Ids, shells, training jobs, evaluation, checkpoints and help follow from their specs."""
+
+
+def make_task(
+    task: str | type[Task] | Task,
+    scenario: Scenario | str | Path | None = None,
+    num_envs: int = 1,
+    seed: int | Sequence[int] | None = None,
+    *,
+    num_threads: int | None = None,
+    **options: Any,
+) -> Task:
+    """Make a batch of scenes of a task.
+
+    Args:
+        task: name in :data:`TASKS`, class, or a batch made already, which is returned.
+        scenario: see :class:`Task`, as for `num_envs`, `seed` and `num_threads`; a batch made already has its own.
+        num_envs: B, number of scenes.
+        seed: scene i gets ``seed + i``.
+        num_threads: number of threads.
+        **options: options of the task.
+
+    Raises:
+        ValueError: an unknown name, or an option out of its range.
+        TypeError: `task` is none of these, or a batch made already is given with a scenario, seed or options.
+    """
+    if isinstance(task, Task):
+        given = [name for name, value in (("scenario", scenario), ("seed", seed)) if value is not None] + list(options)
+        if given:
+            raise TypeError(f"{given[0]} is given with a {type(task).__name__} made already; give it to the task")
+        return task
+    if isinstance(task, str):
+        if task not in TASKS:
+            raise ValueError(f"unknown task {task!r}{did_you_mean(task, TASKS)}: known are {', '.join(TASKS)}")
+        task = TASKS[task]
+    if not (isinstance(task, type) and issubclass(task, Task)):
+        raise TypeError(f"task is {task!r}; it must be the name of a task, its class, or a Task")
+    return task(scenario, num_envs, seed, num_threads=num_threads, **options)
+
 
 __all__ = [
     "DECISIONS_PER_EPISODE",
+    "IDLE",
     "SUB_STEPS",
     "SUB_STEPS_PER_DECISION",
     "TASKS",
@@ -33,6 +81,7 @@ __all__ = [
     "TaskSpec",
     "check_cost",
     "check_idle",
+    "make_task",
     "own_observation_space",
     "own_turning_space",
     "turning_space",

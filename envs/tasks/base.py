@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-import sys
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from envs.observation import Observer
-from envs.scenario import Scenario
-from envs.simulator import Simulator
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.observation import Observer
+from hitmac.envs.ranges import Choice, Range
+from hitmac.envs.renames import current_options
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -27,51 +31,75 @@ UNSEEN_PENALTY = -0.1
 """The coordinator's reward for a sub-step in which no sensor sees a target assigned to it."""
 
 
+IDLE = ("random", "hold")
+"""Turns of a sensor without assigned targets: random ones, or none."""
+
+
 class TaskSpec(NamedTuple):
-    """Declaration of a task: all that ids, shells, help and checkpoints need of it."""
+    """Declaration of a task: all that ids, shells, training jobs, evaluation, checkpoints and help need of it."""
 
     name: str
-    """Name in the environments' ids, ``dsn/<name>-v0``."""
-    task: type[Task]
+    """Name in the shells, in the environments' ids, ``dsn/<name>-v0``, and in checkpoints."""
     episode_steps: int
-    """Length of an episode, steps."""
+    """Default length of an episode, steps."""
     summary: str
     """One line of help."""
-    options: dict[str, Any]
-    """Options that a policy of the task must know in use, with the values that they have where none are given."""
+    scenario: str = "hit-mac"
+    """Default scenario."""
+    options: Mapping[str, Any] = MappingProxyType({})
+    """Options that a policy of the task must know in use, with their defaults; a checkpoint holds them."""
+    role: Literal["agent", "executor", "coordinator"] = "agent"
+    """Role of a policy of the task. An ``"agent"`` turns the sensors of a scene (with the option `per_sensor`, one
+    sensor), given the features of all pairs; it is evaluated by its coverage. An ``"executor"`` turns one sensor
+    towards the targets assigned to it (options `padding` and `row_id`); it is evaluated by its reward in
+    ``dsn/Executor-v0``. A ``"coordinator"`` assigns targets to sensors (options `decision` and `idle`); it is evaluated
+    by its coverage with an executor."""
+
+    @property
+    def id(self) -> str:
+        """Id of the environments."""
+        return f"dsn/{self.name}-v0"
 
 
 class Task:
     """Base class of the tasks: a simulator and an observer.
 
+    A task declares itself by its attribute `spec` and joins the others by its line in :data:`hitmac.envs.TASKS`, or by
+    :func:`hitmac.envs.register_task` from a module of your own.
+
     Args:
-        scenario: a :class:`~envs.scenario.Scenario`, a preset's name or a YAML file's path.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
-        features: names out of :data:`envs.observation.FEATURES`.
+        features: names out of :data:`hitmac.envs.observation.FEATURES`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
-        observation_space, action_space: spaces of one scene.
+        spec: the declaration of the task.
+        observation_space, action_space: spaces of one scene. An action is a turn for every sensor (see
+            :func:`turning_space`) or an assignment, ``MultiBinary(n * m)``.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises:
         ValueError, TypeError: an option out of its range; the message names it and what is allowed.
     """
 
+    spec: ClassVar[TaskSpec]
     sub_steps = 1  # length of a step
     action_space: spaces.MultiDiscrete | spaces.MultiBinary
     assigned: np.ndarray | None = None
 
     def __init__(
         self,
-        scenario: Scenario | str | Path,
+        scenario: Scenario | str | Path | None = None,
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
         features: Sequence[str],
         num_threads: int | None = None,
     ) -> None:
+        scenario = self.spec.scenario if scenario is None else scenario
         self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
         self.scenario = self.simulator.scenario
         self.num_envs = self.simulator.num_envs
@@ -100,6 +128,14 @@ class Task:
         """
         raise NotImplementedError
 
+    def sensor_rewards(self) -> np.ndarray | None:
+        """Return the reward of each sensor (B, n) in the last step; None in a task that rewards the scene alone."""
+        return None
+
+    def difference_rewards(self) -> np.ndarray | None:
+        """Return the contribution of each sensor (B, n) to the last reward; None in a task that does not compute it."""
+        return None
+
     def observe(self) -> dict[str, np.ndarray]:
         """Return new arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8."""
         return self.observer.observe(self.simulator)
@@ -118,10 +154,23 @@ class Task:
         """(B,) steps since each scene's reset."""
         return self.simulator.state.time // self.sub_steps
 
+    @property
+    def turning(self) -> bool:
+        """True if an action turns the sensors, False if it assigns targets to them."""
+        return isinstance(self.action_space, spaces.MultiDiscrete)
+
+    @property
+    def sensor_action_space(self) -> spaces.Space:
+        """Action space of one sensor: its turn, with zooming lenses also its zoom, or the targets assigned to it."""
+        return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
+
+    def joint_action(self, actions: np.ndarray) -> np.ndarray:
+        """Return the actions of scenes, all turns before all zooms, from those of their sensors (B, n, k)."""
+        return (actions.swapaxes(1, 2) if self.turning else actions).reshape(len(actions), -1)
+
     def checked(self, action: Any) -> np.ndarray:
         """Return the batch's action as int64; raise an error that names the problem if it is not valid."""
-        turning = isinstance(self.action_space, spaces.MultiDiscrete)
-        highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if turning else (1, "0 or 1")
+        highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if self.turning else (1, "0 or 1")
         array = np.asarray(action)
         shape = (self.num_envs, *self.action_space.shape)
         if array.shape != shape:
@@ -156,18 +205,19 @@ def own_observation_space(space: spaces.Dict) -> spaces.Dict:
 
 def check_cost(turn_cost: float) -> float:
     """Return `turn_cost` as a float; raise ValueError unless it is a number, 0 or more."""
-    return check_number("turn_cost", turn_cost, sys.float_info.max, "0 or more")
+    return check_number("turn_cost", turn_cost, Range(0))
 
 
-def check_number(name: str, value: float, most: float, allowed: str) -> float:
-    """Return `value` as a float; raise ValueError that names what is allowed unless it is a number in [0, `most`]."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= most:
+def check_number(name: str, value: float, allowed: Range) -> float:
+    """Return `value` as a float; raise ValueError unless it is a finite number that is allowed."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value not in allowed or value == math.inf:
         raise ValueError(f"{name} is {value!r}; it must be a number, {allowed}")
     return float(value)
 
 
 def check_idle(idle: str) -> str:
-    """Return `idle`; raise ValueError unless it is ``"random"`` or ``"holds"``."""
-    if idle not in ("random", "holds"):
-        raise ValueError(f"idle is {idle!r}; it must be random or holds")
+    """Return `idle`, ``"hold"`` for its earlier name ``"holds"``; raise ValueError unless it is one of :data:`IDLE`."""
+    idle = current_options({"idle": idle})["idle"]
+    if idle not in IDLE:
+        raise ValueError(f"idle is {idle!r}; it must be {Choice(IDLE)}{did_you_mean(idle, IDLE)}")
     return idle

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
-from envs.kernels import assignment
-from envs.observation import PAPER_FEATURES, Observer
-from envs.scenario import Scenario
-from envs.simulator import positive
-from envs.tasks.base import (
+from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.envs.kernels import assignment
+from hitmac.envs.observation import PAPER_FEATURES, Observer
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
@@ -26,31 +26,73 @@ from envs.tasks.base import (
 
 
 class CoordinatorTask(Task):
-    """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps; an executor turns the sensors.
+    """HiT-MAC's coordinator task, ``dsn/Coordinator-v0``: assign targets to sensors every ten sub-steps.
 
-    A decision lasts ten sub-steps. In each, the executor turns every sensor, the targets move, and the reward of the
-    sub-step is the coverage, or -0.1 if no sensor sees a target assigned to it. The reward of the decision is the mean
-    over its sub-steps. The extra moves of the scenario (`extra_move_every` sub-steps, as in ``dsn/Coverage-v0``)
-    precede the executor's observation: in `hit-mac` the targets move once at the start of a decision, as in the paper.
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v1").
+
+    ## Action: ``MultiBinary(n * m)``
+
+    1 at index i * m + j assigns target j to sensor i, for one decision of ten sub-steps. During the decision an
+    executor turns the sensors, and zooms if it decides on zooms; the scripted executor does not zoom.
+
+    ## Observation: ``Dict``
+
+    `pairs` and `mask` as in ``dsn/Coverage-v0``, after the last sub-step; by default the paper features.
+
+    ## Reward
+
+    The mean over the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
+
+    ## Decision
+
+    Each of the ten sub-steps has three parts: the executor turns every sensor, given the current positions of the
+    targets; the targets move; the sub-step is rewarded. A sensor without assigned targets turns at random. The extra
+    moves of the scenario (`extra_move_every`) precede the executor's observation: in `hit-mac` the targets move once at
+    the start of a decision.
+
+    ## Start and end of an episode
+
+    As in ``dsn/Coverage-v0``; ``gymnasium.make`` truncates after 101 decisions.
+
+    ## Info
+
+    | key | value |
+    |---|---|
+    | `coverage`, `visible` | after the last sub-step, as in ``dsn/Coverage-v0`` |
+    | `turned` | float, number of sensors that turned per sub-step, mean over the decision |
+    | `sub_rewards` | float (10,), rewards of the sub-steps |
+    | `assigned` | bool (n, m), assignment of the decision |
+
+    ## Versions
+
+    * v0: first version.
 
     Args:
-        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`; the default scenario is ``"hit-mac"``.
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
             `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Without zooms, zooming lenses
             keep their field of view; without zooming lenses, zooms are dropped.
         executor_features: features that such a policy observes; `target_id` is the index of the row. None: those of its
-            attribute ``features``, or :data:`envs.PAPER_FEATURES` without one.
+            attribute ``features``, or :data:`hitmac.envs.PAPER_FEATURES` without one.
         padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
             ``padding``, or ``"attended"`` without one.
-        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"holds"``.
+        idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
         decision: sub-steps of a decision; 1 or more.
     """
 
+    spec = TaskSpec(
+        name="Coordinator",
+        episode_steps=DECISIONS_PER_EPISODE,
+        summary="assign targets to sensors for ten sub-steps",
+        options={"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
+        role="coordinator",
+    )
+
     def __init__(
         self,
-        scenario: Scenario | str | Path = "hit-mac",
+        scenario: Scenario | str | Path | None = None,
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
@@ -100,25 +142,18 @@ class CoordinatorTask(Task):
         self.marginal[chosen], self.turned[chosen] = 0.0, 0
         actions = np.zeros((self.num_envs, len(turning_space(self.scenario).nvec)), np.int64)
         scripted = isinstance(self.executor, str)
-        run = self.simulator.run
-        for k in range(self.sub_steps):
-            if not scripted:
-                run(assignment.extra_moves, assignment.extra_moves_threads, chosen)
+        decision = assignment.Decision(
+            scripted, self.idle == "random", UNSEEN_PENALTY,
+            self.assigned, actions, self.sub_rewards, self.marginal, self.turned,
+        )  # fmt: skip
+        run, sub_steps = self.simulator.run, assignment.decision_sub_steps
+        if scripted:
+            run(sub_steps, 0, self.sub_steps, decision, chosen)
+        else:
+            for k in range(self.sub_steps):
+                run(assignment.extra_moves, chosen)
                 actions[...] = self._executed()
-            run(
-                assignment.goal_sub_step,
-                assignment.goal_sub_step_threads,
-                scripted,
-                self.idle == "random",
-                UNSEEN_PENALTY,
-                k,
-                self.assigned,
-                actions,
-                self.sub_rewards,
-                self.marginal,
-                self.turned,
-                chosen,
-            )
+                run(sub_steps, k, k + 1, decision, chosen)
         return self.sub_rewards.mean(-1)
 
     def difference_rewards(self) -> np.ndarray:
@@ -154,12 +189,3 @@ class CoordinatorTask(Task):
             "sub_rewards": self.sub_rewards.copy(),
             "assigned": self.assigned.copy(),
         }
-
-
-COORDINATOR = TaskSpec(
-    "Coordinator",
-    CoordinatorTask,
-    DECISIONS_PER_EPISODE,
-    "assign targets to sensors for ten sub-steps",
-    {"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
-)

@@ -7,27 +7,110 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.observation import DEFAULT_FEATURES
-from envs.scenario import Scenario
-from envs.tasks.base import SUB_STEPS, Task, TaskSpec, check_cost, turning_space
+from hitmac.envs.observation import DEFAULT_FEATURES
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, check_cost, turning_space
 
 
 class CoverageTask(Task):
-    """Coverage task: turn every sensor at every sub-step, to cover many targets with little turning.
+    """Directional sensor coverage, ``dsn/Coverage-v0``: turn every sensor at every sub-step.
 
-    ``reward = coverage - turn_cost * (sensors that turned) / n``, where the coverage is the share of the present
-    targets that at least one sensor sees after the sub-step, and 1 where no target is present.
+    n directional sensors (cameras, radars) at fixed positions in a square arena turn; m targets walk.
+    A sensor sees a target that is within its range (inclusive) and within its field of view (exclusive), unless an
+    obstacle blocks the view. All sensors turn at every sub-step, to cover as many targets with as little turning
+    as possible. The default scene is that of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020). :class:`hitmac.envs.Scenario`
+    documents every parameter, including sensors that differ, zoom, fail and err, obstacles, targets that leave and
+    return and walk in other ways, and numbers of sensors and targets that vary from episode to episode.
 
-    With zooming lenses every sensor also decides on its zoom.
+    ## Action: ``MultiDiscrete([3] * n)``, or ``MultiDiscrete([3] * 2n)`` in a scenario with `zoom`
+
+    | index | value | action |
+    |---|---|---|
+    | i | 0 | sensor i stays |
+    | i | 1 | sensor i turns left (counter-clockwise) by `turn_angle` (5 deg) |
+    | i | 2 | sensor i turns right (clockwise) by `turn_angle` |
+    | n + i | 0 | sensor i keeps its field of view |
+    | n + i | 1 | sensor i narrows it by `zoom_step`; range^2 x field of view stays constant |
+    | n + i | 2 | sensor i widens it by `zoom_step` |
+
+    A failed sensor does nothing.
+
+    ## Observation: ``Dict``
+
+    | key | space | meaning |
+    |---|---|---|
+    | `pairs` | Box, float32 (n, m, d) | d features of every pair of a sensor and a target |
+    | `mask` | MultiBinary (n, m) | 1 where both are part of the episode, the sensor works and the target is present |
+
+    Where the mask is 0, the features are 0. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
+
+    | feature | range | meaning |
+    |---|---|---|
+    | `sensor_id` | 0 to 1 | i / n, the paper's |
+    | `target_id` | 0 to 1 | j / m, the paper's |
+    | `bearing` | -1 to 1 | bearing / 180 deg, the paper's |
+    | `distance` | 0 up | distance / `distance_scale` (2000), the paper's |
+    | `bearing_sin`, `bearing_cos` | -1 to 1 | sine and cosine of the bearing |
+    | `in_range` | 0 or 1 | the target is within the sensing range |
+    | `visible` | 0 or 1 | the sensor sees the target |
+    | `others_seeing` | 0 to n - 1 | number of other sensors that see the target |
+    | `radial_velocity` | -1 to 1 | the target's speed away from the sensor / top speed, in its last move (0 before) |
+    | `tangential_velocity` | -1 to 1 | the same around the sensor, counter-clockwise |
+    | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
+    | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
+    | `turn` | 0 to 1 | angle that the sensor turns in a sub-step / 180 deg |
+
+    A scenario's `position_noise` affects all features that depend on the target's position, `missed_detections` affects
+    `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
+    again. With `position_noise` a velocity is the difference of the two positions observed immediately before and after
+    the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
+    range is wider by ``18 * position_noise / (time_step * top speed)``.
+
+    The top speed is the scenario's, ``max_speed * (1 + speed_noise)``. A target that follows recorded tracks may be
+    faster: velocities out of range are clipped.
+
+    ## Reward
+
+    ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where coverage is the share of the present
+    targets that at least one sensor sees (1 if no target is present), and n is the number of sensors of the episode.
+
+    ## Start and end of an episode
+
+    The scenario's `placement` distributes the sensors at random over its areas, over a grid, or over the arena. Their
+    headings are random. Targets start at random positions.
+    An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
+    10 sub-steps of HiT-MAC (``max_episode_steps=``). ``reset(options=...)`` sets other positions and headings
+    (:class:`hitmac.envs.apis.gym_env.DirectionalSensorEnv`). In the `hit-mac` scenario the targets make one extra move
+    before the first of every ten sub-steps, as in the paper's decisions.
+
+    ## Info
+
+    | key | value |
+    |---|---|
+    | `coverage` | float, share of the present targets that are seen |
+    | `turned` | int, number of sensors that turned in this sub-step |
+    | `visible` | bool (m,), True for targets that are seen |
+
+    ## Versions
+
+    * v0: first version.
 
     Args:
-        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
-        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more.
+        scenario, num_envs, seed, num_threads: see :class:`Task`; the default scenario is ``"hit-mac"``.
+        features: names from the table above; default :data:`hitmac.envs.DEFAULT_FEATURES`.
+        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
     """
+
+    spec = TaskSpec(
+        name="Coverage",
+        episode_steps=SUB_STEPS,
+        summary="turn every sensor at every sub-step, to cover the targets",
+        options={"per_sensor": False},
+    )
 
     def __init__(
         self,
-        scenario: Scenario | str | Path = "hit-mac",
+        scenario: Scenario | str | Path | None = None,
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
@@ -43,12 +126,3 @@ class CoverageTask(Task):
         """Advance by one sub-step; see :meth:`Task.step`."""
         self.simulator.step(self.checked(action), mask)
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
-
-
-COVERAGE = TaskSpec(
-    "Coverage",
-    CoverageTask,
-    SUB_STEPS,
-    "turn every sensor at every sub-step, to cover the targets",
-    {"per_sensor": False},
-)

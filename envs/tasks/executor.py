@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 
-from envs.assigned_observation import check_padding, goals_space, mask_unassigned, place_of_row_id
-from envs.kernels import assignment
-from envs.observation import PAPER_FEATURES
-from envs.scenario import Scenario
-from envs.simulator import positive
-from envs.tasks.base import (
+from hitmac.envs.assigned_observation import check_padding, goals_space, mask_unassigned, place_of_row_id
+from hitmac.envs.kernels import assignment
+from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.ranges import Range
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,
     Task,
@@ -24,17 +25,50 @@ from envs.tasks.base import (
 
 
 class ExecutorTask(Task):
-    """HiT-MAC's executor task: turn every sensor so that its own goal targets stay in the middle of its view.
+    """HiT-MAC's executor task, ``dsn/Executor-v0``: every sensor keeps its own goal targets in view.
 
-    At a reset all targets are goals of every sensor. After every tenth step (`goals_every`), once its reward is taken,
-    the goals of a sensor become the targets within its range (or some of them, see `goal_share`). The reward of a
-    sensor is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it sees the target,
-    else -1; 0 without a goal; less `turn_cost` if it turned. The task's reward is the mean over the sensors.
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v0").
 
-    Each sensor observes only its goals, packed to the front of its m rows (see `padding`).
+    ## Action: ``MultiDiscrete([3] * n)``
+
+    0 stay, 1 left, 2 right, and zooms in a scenario with `zoom`, as in ``dsn/Coverage-v0``.
+
+    ## Observation: ``Dict``
+
+    | key | space | meaning |
+    |---|---|---|
+    | `pairs` | Box, float32 (n, m, d) | each sensor's goal targets, packed to the front of its m rows, then zeros |
+    | `mask` | MultiBinary (n, m) | 1 throughout; with `padding="masked"`, 1 for the packed rows |
+
+    The features are those of ``dsn/Coverage-v0``; by default the paper features.
+
+    ## Reward
+
+    The reward of sensor i is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it
+    sees the target, else -1; 0 if it has no goal or has failed; less `turn_cost` if it turned. The environment's reward
+    is the mean over the sensors of the episode; ``info["rewards"]`` holds the reward of each sensor.
+
+    ## Start and end of an episode
+
+    Targets start in the middle of the arena and sensor i faces target i. At first every target is a goal of
+    every sensor. After every tenth step, once its reward is taken, the goals become the targets in range.
+    ``gymnasium.make`` truncates after 101 steps.
+
+    ## Info
+
+    | key | value |
+    |---|---|
+    | `coverage`, `turned`, `visible` | as in ``dsn/Coverage-v0`` |
+    | `rewards` | float (n,), reward of each sensor |
+    | `assigned` | bool (n, m), goals of each sensor |
+
+    ## Versions
+
+    * v0: first version.
 
     Args:
-        scenario, num_envs, seed, features, num_threads: see :class:`Task`.
+        scenario, num_envs, seed, features, num_threads: see :class:`Task`; the default scenario is
+            ``"hit-mac-executor"``.
         turn_cost: cost of a turn for the sensor; 0 or more.
         centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
             goals seen at the edges are worth no more than one in the middle.
@@ -42,15 +76,24 @@ class ExecutorTask(Task):
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
         padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
-            :func:`envs.assigned_observation.mask_unassigned`.
+            :func:`hitmac.envs.assigned_observation.mask_unassigned`.
         row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
             target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
             indices.
     """
 
+    spec = TaskSpec(
+        name="Executor",
+        episode_steps=DECISIONS_PER_EPISODE,
+        summary="turn every sensor towards its own goal targets",
+        scenario="hit-mac-executor",
+        options={"padding": "masked", "row_id": False},
+        role="executor",
+    )
+
     def __init__(
         self,
-        scenario: Scenario | str | Path = "hit-mac-executor",
+        scenario: Scenario | str | Path | None = None,
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
@@ -64,8 +107,8 @@ class ExecutorTask(Task):
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
-        self.centring = check_number("centring", centring, 1.0, "0 to 1")
-        self.goal_share = check_number("goal_share", goal_share, 1.0, "0 to 1")
+        self.centring = check_number("centring", centring, Range(0, 1))
+        self.goal_share = check_number("goal_share", goal_share, Range(0, 1))
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
         super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
@@ -85,19 +128,14 @@ class ExecutorTask(Task):
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
-        self.simulator.run(
-            assignment.executor_step,
-            assignment.executor_step_threads,
-            self.turn_cost,
-            self.centring,
-            self.goals_every,
-            self.goal_share,
-            self.checked(action),
-            self.assigned,
-            self.rewards,
-            self.simulator.chosen(mask),
-        )
+        rules = assignment.ExecutorRules(self.turn_cost, self.centring, self.goals_every, self.goal_share)
+        chosen = self.simulator.chosen(mask)
+        self.simulator.run(assignment.executor_step, rules, self.checked(action), self.assigned, self.rewards, chosen)
         return self.rewards.sum(-1) / self.simulator.state.num_sensors
+
+    def sensor_rewards(self) -> np.ndarray:
+        """Return the reward of each sensor (B, n) in the last step, as a new array."""
+        return self.rewards.copy()
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
@@ -106,12 +144,3 @@ class ExecutorTask(Task):
     def info(self) -> dict[str, np.ndarray]:
         """Return those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
         return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
-
-
-EXECUTOR = TaskSpec(
-    "Executor",
-    ExecutorTask,
-    DECISIONS_PER_EPISODE,
-    "turn every sensor towards its own goal targets",
-    {"padding": "masked", "row_id": False},
-)

@@ -1,0 +1,41 @@
+"""Error messages: hints for misspelt names, and several errors in one message."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+
+
+class CombinedError(ValueError, TypeError):
+    """Several errors of one input, such as a file; the message has a line for each."""
+
+    def __init__(self, message: str, errors: Sequence[Exception] = ()) -> None:
+        super().__init__(message)
+        self.errors = tuple(errors)
+
+
+def did_you_mean(name: object, known: Iterable[str]) -> str:
+    """Return the hint `` (did you mean X?)`` for the known name closest to `name`, or ``""`` if none is close."""
+    close = difflib.get_close_matches(str(name), list(known), 1)
+    return f" (did you mean {close[0]}?)" if close else ""
+
+
+@contextmanager
+def collect(errors: list[Exception]) -> Iterator[None]:
+    """Append every ValueError and TypeError of the block to `errors`, instead of raising it."""
+    try:
+        yield
+    except CombinedError as combined:
+        errors += combined.errors or (combined,)
+    except (ValueError, TypeError) as error:
+        errors.append(error)
+
+
+def raise_together(errors: Sequence[Exception]) -> None:
+    """Raise the errors, if there are any: a single one as it is, several as one :class:`CombinedError`."""
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        lines = "".join(f"\n  {error}" for error in errors)
+        raise CombinedError(f"{len(errors)} errors:{lines}", errors)

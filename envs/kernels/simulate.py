@@ -1,0 +1,37 @@
+"""Kernels of the simulator: begin episodes, advance, look again after a change. Compiled by numba."""
+
+from hitmac.envs.kernels import episode, physics
+from hitmac.envs.kernels.compiled import kernel
+from hitmac.envs.kernels.physics import runs
+from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING
+
+
+@kernel
+def begin(state, chosen, share):
+    """Start an episode in the chosen scenes."""
+    p = state.parameters[0]
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            episode.begin(state, p, b)
+        physics.see(state, first, last)
+
+
+@kernel
+def sub_step(state, action, chosen, share):
+    """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
+    p = state.parameters[0]
+    for first, last in runs(chosen, share):
+        physics.extra_moves(state, p, first, last)
+        physics.about_to_move(state, first, last)
+        physics.sub_step(state, p, action, first, last)
+
+
+@kernel
+def look(state, chosen, share):
+    """Let the sensors of the chosen scenes see again, after a change of positions, headings or fields of view."""
+    for first, last in runs(chosen, share):
+        for b in range(first, last):
+            for i in range(state.sensor.shape[0]):
+                episode.set_heading(state, b, i, state.sensor[i, HEADING, b])
+                episode.set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
+        physics.see(state, first, last)

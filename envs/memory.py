@@ -1,0 +1,103 @@
+"""Arrays of the kernels for a scenario, and checks of saved ones."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+
+from hitmac.envs.kernels.placements import PLACEMENTS
+from hitmac.envs.kernels.state import (
+    COS_TURN,
+    PARAMETERS,
+    SIN_TURN,
+    START_VIEW,
+    TURN,
+    VIEW_AREA,
+    KernelState,
+)  # fmt: skip
+from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.scenario import Scenario
+
+
+def allocate(scenario: Scenario, num_envs: int) -> KernelState:
+    """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
+    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
+    # cache sets.
+    b = 8 * (-(-num_envs // 8) | 1)
+    rows = KernelState(
+        stream=np.zeros((3, b), np.uint64),
+        scene=np.zeros((6, b), np.int64),
+        coverage=np.zeros(b),
+        sensor=np.zeros((n, 13, b)),
+        working=np.zeros((n, b), np.bool_),
+        target=np.zeros((m, 13, b)),
+        present=np.zeros((m, b), np.bool_),
+        disc=np.zeros((k, 3, b)),
+        visible=np.zeros((n, m, b), np.bool_),
+        covered=np.zeros((m, b), np.bool_),
+        scratch_mask=np.zeros(b, np.bool_),
+        scratch=np.zeros((8, b)),
+        areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
+        walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
+        parameters=_parameters(scenario),
+    )
+    view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
+    rows.sensor[:, START_VIEW] = view[:, None]
+    rows.sensor[:, VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
+    rows.sensor[:, TURN] = turn[:, None]
+    rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
+    rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
+    return rows
+
+
+def _parameters(scenario: Scenario) -> np.ndarray:
+    """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
+    narrowest, widest = scenario.zoom or (0.0, 0.0)
+    changed = {
+        "min_sensors": scenario.min_sensors or scenario.num_sensors,
+        "min_targets": scenario.min_targets or scenario.num_targets,
+        "narrowest": narrowest,
+        "widest": widest,
+        "zoom_step": scenario.zoom_step if scenario.zoom else 0.0,
+        "placement": list(PLACEMENTS).index(scenario.placement),
+        "start_facing_target": scenario.start_heading == "target",
+        "walk": list(WALKS).index(scenario.walk),
+        "wander": math.radians(scenario.wander),
+        "fixed_discs": len(scenario.discs),
+    }
+    values = np.zeros(1, PARAMETERS)
+    for name in PARAMETERS.names or ():
+        values[name] = changed[name] if name in changed else getattr(scenario, name)
+    return values
+
+
+def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
+    """Raise ValueError unless `state` can replace `own`, the whole state of a simulator."""
+    if set(state) != set(own):
+        raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
+    for name, array in own.items():
+        given, shape = np.shape(state[name]), array.shape
+        if name == "track_position" and len(given) == 4:  # of any length
+            shape = (shape[0], given[1], *shape[2:])
+        if given != shape:
+            raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
+        if np.asarray(state[name]).dtype != array.dtype:
+            raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
+        if name != "places" and not np.isfinite(state[name]).all():
+            raise ValueError(f"state {name!r} holds a number that is not finite")
+    _, n, m = own["visible"].shape
+    length = np.shape(state["track_position"])[1]
+    limits = {
+        "num_sensors": (1, n),
+        "num_targets": (1, m),
+        "field_of_view": (1e-9, 360),
+        "track_length": (0, length),
+        "track_moves": (0, length),
+    }
+    for name, (low, high) in limits.items():
+        if ((state[name] < low) | (state[name] > high)).any():
+            raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")

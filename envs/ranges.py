@@ -1,0 +1,220 @@
+"""Ranges of parameters, declared once, in the type annotation of a dataclass field.
+
+``gamma: Annotated[float, Range(0, 1)]`` checks the value (:func:`invalid_fields`), and says what is allowed
+(:func:`allowed`) in error messages, in the help of a command line and in the documentation.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import sys
+from collections.abc import Callable, Collection
+from types import NoneType, UnionType
+from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from hitmac.envs.errors import did_you_mean
+
+
+@dataclasses.dataclass(frozen=True)
+class Range:
+    """Interval of numbers, closed at its high end, and at its low end unless `open_low`.
+
+    On a list, it is the range of each number.
+    """
+
+    low: float
+    high: float | None = None
+    """None: no upper limit."""
+    unit: str = ""
+    open_low: bool = False
+
+    def __contains__(self, number: float) -> bool:
+        enough = self.low < number if self.open_low else self.low <= number
+        return enough and (self.high is None or number <= self.high)
+
+    def __str__(self) -> str:
+        if self.high is None:
+            words = f"over {self.low}" if self.open_low else f"{self.low} or more"
+        else:
+            words = f"over {self.low} and at most {self.high}" if self.open_low else f"{self.low} to {self.high}"
+        return f"{words} {self.unit}".rstrip()
+
+
+def over(low: float, high: float | None = None, unit: str = "") -> Range:
+    """Return the range of numbers over `low`, and at most `high`."""
+    return Range(low, high, unit, open_low=True)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, since a table has no hash
+class Choice:
+    """Choice of one of several names: the keys of a table, or a tuple."""
+
+    names: Collection[str]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __str__(self) -> str:
+        return " or ".join(self.names) if len(self.names) == 2 else f"one of {', '.join(self.names)}"
+
+
+class Row(tuple[str, ...]):
+    """Names of the numbers of a tuple, such as ``Row(("x", "y", "radius"))``."""
+
+    def __str__(self) -> str:
+        return f"[{', '.join(self)}]"
+
+
+Count = Annotated[int, Range(1)]
+Natural = Annotated[int, Range(0)]
+Positive = Annotated[float, over(0)]
+NotNegative = Annotated[float, Range(0)]
+Fraction = Annotated[float, Range(0, 1)]
+
+
+@functools.cache
+def field_types(kind: Any) -> dict[str, Any]:
+    """Return the annotated types of a dataclass's fields, by name.
+
+    A field that a subclass declares again without a range, for another default, keeps the range of its base.
+    """
+    types: dict[str, Any] = {}
+    for base in reversed(kind.__mro__):
+        for name, hint in get_type_hints(base, include_extras=True).items():
+            if name not in types or _parts(hint)[0] is not None:
+                types[name] = hint
+    return {field.name: types[field.name] for field in dataclasses.fields(kind)}
+
+
+def allowed(hint: Any) -> str:
+    """Return the values that an annotated type allows, in words; ``""`` if it declares no range.
+
+    None, where the type allows it, is left to the field's documentation.
+    """
+    limit, kinds, _ = _parts(hint)
+    if limit is not None:
+        return str(limit)
+    rows = [allowed(get_args(kind)[0]) for kind in kinds if _is_list(kind)]
+    return f"list of {rows[0]}" if rows and rows[0] else ""
+
+
+def convert(name: str, hint: Any, value: Any, show: Callable[[Any], str] = repr) -> Any:
+    """Return `value` in the annotated type, tuples for lists and Python's numbers for NumPy's.
+
+    Types other than numbers, bools, strings and tuples of numbers are not checked.
+
+    Args:
+        name: what the messages call the value.
+        hint: a type, such as ``Annotated[float, Range(0, 1)] | None``.
+        value: the value to check.
+        show: how the messages write the value.
+
+    Raises:
+        TypeError: the value is of another type, or no finite number.
+        ValueError: the value is out of its range.
+    """
+    return _Check(name, show).convert(hint, value, None, "is")
+
+
+def invalid_fields(
+    values: Any, label: Callable[[str], str] = str, show: Callable[[Any], str] = repr
+) -> tuple[dict[str, Any], dict[str, Exception]]:
+    """Check all fields of a dataclass by their annotations.
+
+    Args:
+        values: an instance.
+        label: what the messages call a field, given its name.
+        show: how the messages write a value.
+
+    Returns:
+        The converted values of the valid fields, and the errors of the others, by name.
+    """
+    converted: dict[str, Any] = {}
+    errors: dict[str, Exception] = {}
+    for name, hint in field_types(values.__class__).items():
+        try:
+            converted[name] = convert(label(name), hint, getattr(values, name), show)
+        except (TypeError, ValueError) as error:
+            errors[name] = error
+    return converted, errors
+
+
+def plain(value: Any) -> Any:
+    """Return `value` with tuples, also nested ones, as lists."""
+    return [plain(one) for one in value] if isinstance(value, tuple) else value
+
+
+@functools.cache
+def _parts(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
+    """Return the limit of an annotated type, its kinds without None, and whether None is allowed."""
+    limits, optional = [], False
+    if get_origin(hint) is Annotated:
+        limits += [limit for limit in hint.__metadata__ if isinstance(limit, Range | Choice | Row)]
+        hint = hint.__origin__
+    kinds: tuple[Any, ...] = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
+    if NoneType in kinds:
+        kinds, optional = tuple(kind for kind in kinds if kind is not NoneType), True
+    if len(kinds) == 1 and get_origin(kinds[0]) is Annotated:
+        limit, kinds, _ = _parts(kinds[0])
+        limits.append(limit)
+    return next(iter(limits), None), kinds, optional
+
+
+def _is_list(kind: Any) -> bool:
+    """Return whether a type is a tuple of any length of numbers or rows."""
+    return get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis and get_args(kind)[0] is not str
+
+
+@dataclasses.dataclass(frozen=True)
+class _Check:
+    name: str
+    show: Callable[[Any], str]
+
+    def convert(self, hint: Any, value: Any, limit: Any, verb: str) -> Any:
+        own, kinds, optional = _parts(hint)
+        limit = limit if own is None else own
+        if value is None and optional:
+            return None
+        several = isinstance(value, list | tuple | np.ndarray) and getattr(value, "ndim", 1) > 0
+        kind = next((kind for kind in kinds if several == (get_origin(kind) is tuple)), kinds[0])
+        if _is_list(kind):
+            one = get_args(kind)[0]
+            if not several:
+                raise self.wrong(TypeError, verb, value, f"a list of {allowed(one) or 'numbers'}")
+            return tuple(self.convert(one, row, limit, "holds") for row in value)
+        if isinstance(limit, Row):
+            if not several or len(value) != len(limit):
+                raise self.wrong(TypeError, verb, value, str(limit))
+            return tuple(self.convert(float, number, None, "holds") for number in value)
+        return self.single(kind, value, limit, verb)
+
+    def single(self, kind: Any, value: Any, limit: Any, verb: str) -> Any:
+        if kind is bool:
+            if not isinstance(value, bool | np.bool_):
+                raise self.wrong(TypeError, verb, value, "true or false")
+            return bool(value)
+        if kind is str:
+            if not isinstance(value, str):
+                raise self.wrong(TypeError, verb, value, "a string" if limit is None else str(limit))
+        elif kind in (int, float):
+            value = self.number(kind, value, limit, verb)
+        if limit is not None and value not in limit:
+            hint = did_you_mean(value, limit.names) if isinstance(limit, Choice) else ""
+            raise self.wrong(ValueError, verb, value, f"{limit}{hint}")
+        return value
+
+    def number(self, kind: Any, value: Any, limit: Any, verb: str) -> Any:
+        words = "a whole number" if kind is int else "a finite number"
+        words = words if limit is None else f"{words}, {limit}"
+        number = value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise self.wrong(TypeError, verb, value, words)
+        if not abs(number) <= sys.float_info.max or (kind is int and number != int(number)):
+            raise self.wrong(TypeError, verb, value, words)
+        return kind(number)
+
+    def wrong(self, error: type[Exception], verb: str, value: Any, words: str) -> Exception:
+        return error(f"{self.name} {verb} {self.show(value)}; it must be {words}")

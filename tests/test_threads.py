@@ -1,0 +1,150 @@
+"""Calls of kernels that several threads share: the same numbers on any of them, errors, forks."""
+
+import multiprocessing
+import threading
+import time
+
+import numpy as np
+import pytest
+
+from hitmac.envs import FEATURES, Simulator
+from hitmac.envs.kernels import threads
+from hitmac.envs.kernels.compiled import kernel
+from hitmac.envs.kernels.threads import Share, Threads, blocks
+from hitmac.envs.observation import Observer
+
+
+@pytest.fixture(autouse=True)
+def _cores(monkeypatch):
+    """Let there be several threads on any machine."""
+    monkeypatch.setattr(threads, "cores", lambda: 3)
+
+
+@kernel
+def count(seen, share):
+    for low, high in blocks(seen.shape[0], share):
+        for b in range(low, high):
+            seen[b] += 1
+
+
+@kernel
+def fail_at(place, done, share):
+    for low, high in blocks(done.shape[0], share):
+        for b in range(low, high):
+            done[b] = True
+            if b == place:
+                raise ZeroDivisionError("on purpose")
+
+
+@pytest.mark.parametrize("block", [1, 8, 24, 1000])
+@pytest.mark.parametrize("number", [1, 2, 3, 5])
+def test_every_scene_is_computed_once(block, number):
+    for scenes in (1, 7, 8, 9, 63, 64, 65, 257, 1000, 1001):
+        seen, shared = np.zeros(scenes, np.int64), Threads(scenes, number, block)
+        for _ in range(20):
+            shared.run(count, seen)
+        assert (seen == 20).all()
+
+
+@pytest.mark.parametrize("number", [2, 3, 5])
+@pytest.mark.parametrize("scenes", [17, 64, 100, 1001])
+def test_the_blocks_of_all_threads_are_the_batch_in_any_order(scenes, number, monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 8)
+    rng = np.random.default_rng(scenes)
+    for order in (np.zeros(500, int), np.full(500, number - 1), *rng.integers(0, number, (20, 500))):
+        counters = Threads(scenes, number, 8)._counters.copy()
+        taken = [threads._take(Share(counters, np.zeros(1, np.int64), thread)) for thread in order]
+        taken = sorted((low, high) for low, high in taken if low < high)
+        assert taken == [(low, min(low + 8, scenes)) for low in range(0, scenes, 8)]
+
+
+def test_two_threads_begin_at_both_ends():
+    counters = Threads(100, 2, 8)._counters
+    taken = [threads._take(Share(counters, np.zeros(1, np.int64), thread)) for thread in (0, 1, 1, 0)]
+    assert taken == [(0, 8), (96, 100), (88, 96), (8, 16)]
+
+
+@pytest.mark.parametrize("scenes", [1, 7, 127, 128, 129, 255, 257, 385, 1025])
+def test_batches_of_any_size_are_the_same_on_any_number_of_threads(scenes):
+    results = []
+    for number in (None, 1, 2, 3, 16):
+        simulator = Simulator("hit-mac", scenes, 9, num_threads=number)
+        observer, rng = Observer(simulator.scenario, tuple(FEATURES)), np.random.default_rng(1)
+        for _ in range(6):
+            simulator.step(rng.integers(0, 3, (scenes, 4)), rng.random(scenes) < 0.8)
+            simulator.reset(mask=rng.random(scenes) < 0.1)
+        results.append({**simulator.get_state(), **observer.observe(simulator)})
+    for other in results[1:]:
+        assert all(np.array_equal(results[0][name], other[name]) for name in other)
+
+
+@pytest.mark.parametrize("number", [1, 3])
+@pytest.mark.parametrize("place", [0, 40, 99])
+def test_an_error_on_any_thread_reaches_the_caller(number, place):
+    shared = Threads(100, number, 1)
+    for _ in range(30):
+        with pytest.raises(ZeroDivisionError, match="on purpose"):
+            shared.run(fail_at, place, np.zeros(100, bool))
+    seen = np.zeros(100, np.int64)
+    shared.run(count, seen)
+    assert (seen == 1).all()
+
+
+def test_the_caller_waits_for_no_helper_that_has_not_begun(monkeypatch):
+    """A helper that never comes: the caller computes its blocks too, and offers it no second call."""
+    Threads(64, 2, 8).run(count, np.zeros(64, np.int64))
+    absent = threads.queue.SimpleQueue()
+    monkeypatch.setattr(threads, "_helpers", [absent] * 2)
+    seen, shared = np.zeros(640, np.int64), Threads(640, 3, 8)
+    for _ in range(50):
+        shared.run(count, seen)
+    assert (seen == 50).all()
+    assert absent.qsize() == 1
+    absent.get().help(1)  # too late: the call is over
+    assert (seen == 50).all()
+
+
+def test_several_callers_share_the_helpers():
+    seen = np.zeros((4, 1000), np.int64)
+
+    def call(row):
+        shared = Threads(1000, 3, 8)
+        for _ in range(200):
+            shared.run(count, row)
+
+    callers = [threading.Thread(target=call, args=(row,)) for row in seen]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert (seen == 200).all()
+
+
+def _in_a_child(answers):
+    simulator = Simulator("hit-mac", 600, 3, num_threads=3)
+    simulator.step(np.ones((600, 4), np.int64))
+    alive = sum(thread.name == "envs-kernels" for thread in threading.enumerate())
+    answers.put((alive, simulator.get_state()["target_position"].tobytes()))
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
+def test_a_fork_has_helpers_of_its_own():
+    simulator = Simulator("hit-mac", 600, 3, num_threads=3)
+    simulator.step(np.ones((600, 4), np.int64))
+    assert threads._helpers
+    context = multiprocessing.get_context("fork")
+    answers = context.Queue()
+    child = context.Process(target=_in_a_child, args=(answers,))
+    child.start()
+    helpers, positions = answers.get(timeout=60)
+    child.join(60)
+    assert (child.exitcode, helpers) == (0, 2)
+    assert positions == simulator.get_state()["target_position"].tobytes()
+
+
+def test_helpers_sleep_between_calls():
+    Threads(64, 3, 8).run(count, np.zeros(64, np.int64))
+    time.sleep(0.05)
+    began = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - began < 0.05
