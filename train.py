@@ -1,6 +1,7 @@
 """Train agents for directional sensor coverage, evaluate them and show what they learned.
 
-``python train.py coverage`` trains a policy that turns the sensors directly (so does ``python train.py`` alone),
+``python train.py coverage`` trains a policy that turns the sensors directly, to imitate a planner (so does ``python
+train.py`` alone), ``coverage-ppo`` trains it from reward alone,
 ``executor`` and ``coordinator`` train the two levels of HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of
 them explains every option. A run leaves its results in ``runs/<name>/``.
 """

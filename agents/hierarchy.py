@@ -13,8 +13,9 @@ from hitmac.agents.custom import declared
 from hitmac.agents.policy import Policy, started
 from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS_PER_DECISION, check_idle
 

@@ -9,16 +9,18 @@ from typing import Any, NamedTuple
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
-from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.baselines.planner import FastPlannerAgent, PlannerAgent
 from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from hitmac.agents.custom import declared, has_learned, import_policy, is_import
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.policy import PerSensor, Policy, ReleasedPolicy
+from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.errors import did_you_mean
+from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
 SCRIPTED: dict[str, type[RulePolicy]] = {
@@ -28,6 +30,7 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "greedy": GreedyAgent,
     "exact": ExactAgent,
     "planner": PlannerAgent,
+    "planner-fast": FastPlannerAgent,
 }
 """Agents that decide by rule, by name."""
 
@@ -69,6 +72,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``assign-all``                 a scripted coordinator with the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
     ``runs/x:scripted``            a trained coordinator with another executor
+    ``pretrained:flat``            a trained policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
     ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.custom.import_policy`
@@ -224,6 +228,8 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     if Path(name).is_dir():
         return load_run(name, scenario, executor=executor)
     if executor is None:
+        if name.startswith(PREFIX):
+            return load_run(pretrained_folder(rest), scenario, name=name)
         if first == "released" and (files := _halves(rest, _is_net, _is_net) or _only(rest)):
             return _released(name, scenario, *files)
         if two := _halves(name, lambda half: Path(half).is_dir(), _is_executor):
@@ -233,7 +239,7 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     known = (*SCRIPTED, *COORDINATORS)
     raise ValueError(
         f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
-        "runs, COORDINATOR:EXECUTOR, released:FILE:FILE and MODULE:CLASS"
+        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE and MODULE:CLASS"
     )
 
 

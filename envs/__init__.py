@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+from hitmac.envs.load import load_scenario, presets
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
-from hitmac.envs.scenario import Scenario, load_scenario, presets
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
 

@@ -13,8 +13,9 @@ from hitmac.envs.kernels import simulate
 from hitmac.envs.kernels.state import Tracks, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, default_threads
+from hitmac.envs.load import load_scenario
 from hitmac.envs.memory import allocate, check_state
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import Scenario
 
 PAIRS_PER_BLOCK = 2560
 """Pairs of a sensor and a target that a thread takes at a time; see :mod:`hitmac.envs.kernels.threads`."""

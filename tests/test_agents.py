@@ -223,7 +223,7 @@ def test_the_command_line(tmp_path, capsys):
     [
         (
             ["--agents", "genius"],
-            "unknown agent 'genius': known are random, still, nearest, greedy, exact, planner, assign-all",
+            "unknown agent 'genius': known are random, still, nearest, greedy, exact, planner, planner-fast, ",
         ),
         (["--agents", ""], "agents is ''; give one or more"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),

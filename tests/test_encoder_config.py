@@ -48,11 +48,11 @@ def test_every_option_goes_from_the_command_line_through_the_checkpoint_to_the_e
     """A new field of the configuration needs no other line to get there."""
     value = OTHER[name]
     flag = "--" + name.replace("_", "-")
-    arguments = [flag] if value is True else [flag, str(value)]
+    arguments = [*([flag] if value is True else [flag, str(value)]), "--algorithm", "ppo"]
     options = parse(JOBS["coverage"], "train.py", [*arguments, "--num-envs", "2", "--scenario", "hit-mac-2x2"])
     options.check()
     assert getattr(options, name) == value
-    expected = EncoderConfig(**{name: value})
+    expected = dataclasses.replace(JOBS["coverage"]().encoder_config, **{name: value})
     assert options.encoder_config == expected
     model, _, written = build(options, load_scenario("hit-mac-2x2"))
     assert model.policy.features_extractor.encoder.config == expected

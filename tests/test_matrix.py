@@ -157,8 +157,15 @@ VALUES = {
     "entropy": (0.0, 0.01),
     "scene": ("hit-mac-3x2", "obstacles", "random", "hit-mac-1x1"),
 }
+COVERAGE = {
+    "per_sensor": (False, True),
+    "turn_cost": (0.0, 0.5),
+    "planner_turn_cost": (0.0, 1.0),
+    "temperature": (0.1, 1.0),
+}
 OWN = {
-    "coverage": {"per_sensor": (False, True), "turn_cost": (0.0, 0.5)},
+    "coverage": COVERAGE | {"algorithm": ("imitation", "ppo", "a2c"), "teacher": ("planner", "planner-fast")},
+    "coverage-ppo": COVERAGE | {"teacher": ("planner",)},
     "executor": {
         "padding": ("masked", "attended", "unfiltered"),
         "row_id": (True, False),
@@ -177,7 +184,7 @@ OWN = {
 
 
 def pairwise(values, seed=0):
-    """KernelState of one value for every option, so that every pair of values of two options stands in one of them."""
+    """Rows with one value for every option, so that every pair of values of two options stands in one of them."""
     names = list(values)
     open_pairs = {
         (one, a, other, b)

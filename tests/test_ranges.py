@@ -11,7 +11,14 @@ import yaml
 
 from hitmac.agents import PolicyConfig, load_policy, save_policy
 from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.training.jobs import JOBS, CoordinatorOptions, CoverageOptions, ExecutorOptions, HitMacOptions
+from hitmac.agents.training.jobs import (
+    JOBS,
+    CoordinatorOptions,
+    CoverageOptions,
+    CoverageRewardOptions,
+    ExecutorOptions,
+    HitMacOptions,
+)
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import Scenario, load_scenario, parallel_env
@@ -100,8 +107,15 @@ OPTIONS = {
     "curve_points": NATURAL,
     "episodes": COUNT,
 }
+COVERAGE = {
+    "turn_cost": NOT_NEGATIVE,
+    "teacher": (["planner", "planner-fast"], ["greedy", None]),
+    "planner_turn_cost": NOT_NEGATIVE,
+    "temperature": POSITIVE,
+}
 OF_JOB = {
-    CoverageOptions: {"turn_cost": NOT_NEGATIVE},
+    CoverageOptions: COVERAGE | {"algorithm": (["imitation", "ppo", "a2c"], ["imitate", None])},
+    CoverageRewardOptions: COVERAGE | {"algorithm": (["imitation", "ppo", "a2c"], ["imitate", None])},
     ExecutorOptions: {
         "turn_cost": NOT_NEGATIVE,
         "centring": FRACTION,

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.apis.gym_env import CoverageEnv
 from hitmac.envs.kernels.compiled import compiled, one_of
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
@@ -49,7 +48,7 @@ def test_every_placement_puts_different_sensors_into_the_arena(name):
 @pytest.mark.parametrize("name", FEATURES)
 def test_every_feature_keeps_to_its_range(name):
     assert len(FEATURES[name].meaning) > 8
-    assert f"`{name}`" in CoverageEnv.__doc__
+    assert f"`{name}`" in CoverageTask.__doc__
     scenario = Scenario(walk="bounce", position_noise=40, missed_detections=0.2, zoom=(40, 120), failure_rate=0.1)
     simulator, observer = Simulator(scenario, 50, 0), Observer(scenario, (name,))
     values = []

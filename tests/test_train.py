@@ -321,7 +321,7 @@ def test_help_names_every_job(here, capsys):
             here(*arguments)
         assert not end.value.code
         shown = capsys.readouterr().out
-        for job in ("coverage", "executor", "coordinator", "hit-mac"):
+        for job in ("coverage", "coverage-ppo", "executor", "coordinator", "hit-mac"):
             assert f"\n  {job} " in shown
         assert "--total-steps" in shown
 
@@ -418,7 +418,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
     ("arguments", "says"),
     [
         (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
-        (["chess"], "unknown job 'chess': known are coverage, executor, coordinator, hit-mac"),
+        (["chess"], "unknown job 'chess': known are coverage, coverage-ppo, executor, coordinator, hit-mac"),
         (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
         (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
         (
@@ -467,23 +467,18 @@ def test_a_foreign_configuration_is_refused(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.slow
-def test_it_learns(tmp_path):
-    """100,000 steps are enough to leave the agents without learning far behind standing still."""
-    result = run(
-        "--run-dir",
-        "run",
-        "--total-steps",
-        100_000,
-        "--num-envs",
-        256,
-        "--episodes",
-        10,
-        "--curve-points",
-        0,
-        cwd=tmp_path,
-    )
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("coverage", "--num-envs", 64, "--teacher", "planner-fast", "--total-steps", 8192),
+        ("coverage-ppo", "--num-envs", 256, "--total-steps", 100_000),
+    ],
+)
+def test_it_learns(arguments, tmp_path):
+    """It soon covers far more than random agents, from a planner's values or from reward alone."""
+    result = run(*arguments, "--run-dir", "run", "--episodes", 10, "--curve-points", 0, cwd=tmp_path)
     assert result.returncode == 0, result.stderr
     agents = json.loads((tmp_path / "run" / "evaluation.json").read_text())["agents"]
     assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.2
     options = yaml.safe_load((tmp_path / "run" / "config.yaml").read_text())["options"]
-    assert options["total_steps"] == 100_000
+    assert options["total_steps"] == arguments[-1]

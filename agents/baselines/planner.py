@@ -1,41 +1,63 @@
-"""Receding-horizon planner: every sensor turns towards the best predicted joint coverage."""
+"""Receding-horizon planner: sequences of headings with the best predicted joint coverage."""
 
 from __future__ import annotations
 
 import math
-from typing import ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hitmac.agents.baselines.forecast import Walk
+from hitmac.agents.baselines.planner_kernels import Search, plan
 from hitmac.agents.baselines.rule import RulePolicy
-from hitmac.envs.kernels.compiled import inlined, kernel
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.kernels.threads import Threads, blocks, default_threads
+from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import check_cost
 
-_SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _VIEW, _RANGE, _TURN = range(8)
+_COURSES = 6  # later courses of a sampled future, after which its draws repeat
+
+
+class PlannerState(NamedTuple):
+    """Memory of the planner for B scenes, between two calls of ``predict``."""
+
+    pairs: np.ndarray  # (B, n, m, 8) last observation
+    mask: np.ndarray  # (B, n, m) bool
+    targets: np.ndarray  # (B, m, 4) moves since the last turn, observations since then, mean and last speed
+    clock: np.ndarray  # (B,) int64: sub-steps since the last extra move of the targets; -1: unknown
+    steps: np.ndarray  # (B,) int64: calls since the start
+    plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
 
 
 class PlannerAgent(RulePolicy):
-    """Agent that replans at every sub-step, under the assumption that targets keep their velocity.
+    """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
 
-    A plan of a sensor is to turn by k steps, left or right, and then to hold. Its value is the number of targets that
-    it covers and no other sensor's plan covers, summed over the sub-steps of the horizon, less a cost of turning. For
-    some rounds, each sensor in order takes its best plan given those of the others. Then each sensor makes the first
-    step of its plan. The planner does not take into account obstacles, zooming, or anything beyond its horizon,
-    including headings too far to reach. It uses only the observation, so it plays any scenario.
+    A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
+
+        sum over sub-steps h of discount^(h - 1) * (expected number of targets covered - turn_cost * sensors that turn),
+
+    where only the coverage is discounted. Sensor after sensor takes the plan that is best given the plans of the
+    others, found by dynamic programming over sub-steps and headings, until no plan changes. The first start of this
+    ascent is the plan of the last sub-step; in the others, sensors plan one after the other from nothing, in another
+    order each time. The best of all results is kept.
+
+    The planner sees the observation only, so it plays any scenario. It expects targets to follow the scenario's walk,
+    and plans for several sampled futures of each. A target that walks to goals turns when it reaches a goal, drawn from
+    all that are left given how far it has walked, or when it runs out of patience. Other targets swerve at random.
+    ``predict`` remembers in its state the plans, when targets turned, their mean speeds, and the sub-step of the extra
+    moves; ``act`` and ``values`` plan without a memory, and cover less. Obstacles, the arena's border, departures of
+    targets and evasion are not foreseen, and zooming lenses keep their fields of view.
 
     Args:
         scenario: the scenario to play.
-        seed: unused; part of the agents' common interface.
-        horizon: sub-steps to look ahead; 1 or more; default 30.
-        stride: evaluate every `stride`-th sub-step of the horizon; 1 or more; default 1.
-        rounds: number of times that each sensor revises its plan; 1 or more; default 3.
-        turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more; default 0.05.
-        discount: weight of a sub-step relative to the one before, since later predictions are less certain; over 0, to
-            1; default 0.94.
+        seed: seed of the sampled futures. They are drawn once, and the same in all scenes and sub-steps.
+        horizon: sub-steps to look ahead; 1 or more; default 60.
+        samples: futures of each target; 1: the mean velocity, without turns; 1 to 64; default 12.
+        restarts: starts of the ascent in addition to the first; 0 or more; default 1.
+        rounds: number of times that each sensor may revise its plan in an ascent; 1 or more; default 2.
+        turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more; default 0.25.
+        discount: weight of a sub-step relative to the one before, since later forecasts are less certain; over 0, to 1;
+            default 0.99.
 
     Raises:
         ValueError: an option out of its range.
@@ -57,119 +79,139 @@ class PlannerAgent(RulePolicy):
         scenario: Scenario,
         seed: int = 0,
         *,
-        horizon: int = 30,
-        stride: int = 1,
-        rounds: int = 3,
-        turn_cost: float = 0.05,
-        discount: float = 0.94,
+        horizon: int = 60,
+        samples: int = 12,
+        restarts: int = 1,
+        rounds: int = 2,
+        turn_cost: float = 0.25,
+        discount: float = 0.99,
     ) -> None:
         super().__init__(scenario, seed)
-        self.horizon, self.stride = positive("horizon", horizon), positive("stride", stride)
-        self.rounds = positive("rounds", rounds)
+        self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
+        if samples > 64:
+            raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64")
+        if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
+            raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
+        self.restarts, self.rounds = restarts, positive("rounds", rounds)
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        # Distance that a target of relative speed 1 moves in a sub-step, in units of the feature `distance`.
-        moves = 1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)
-        self._step = scenario.top_speed * scenario.time_step * moves / scenario.distance_scale
+        self._walk = _walk_of(self.scenario)
+        turn = self.scenario.of_each_sensor("turn_angle").min()
+        farthest = min(self.horizon, math.ceil(180.0 / turn))
+        self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost)
+        ages = np.arange(-1, self.horizon)
+        self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
+        rng = np.random.default_rng(seed)
+        first = _stratified(rng, self.samples, 3)
+        later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
+        radius, angle = np.sqrt(later[..., 0]), 2 * np.pi * later[..., 1]  # goals, uniform in the unit disc
+        later[..., 0], later[..., 1] = radius * np.cos(angle), radius * np.sin(angle)
+        wandering = _wander(rng, self.samples, 2 * self.horizon, _swerve(self.scenario))
+        self._futures = first, later, wandering
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turn (B, n) of every sensor's plan."""
-        actions = np.zeros(pairs.shape[:2], np.int64)
-        options = (self._step, self.horizon, self.stride, self.rounds, self.turn_cost, self.discount, actions)
-        Threads(len(pairs), default_threads(len(pairs)), block=8).run(_plan, pairs, mask, *options)
-        return actions
+        """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
+        return self.values(pairs, mask).argmax(-1)
+
+    def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the values (B, n, 3) of staying, turning left and turning right, planned without a memory.
+
+        The value of a turn is that of the sensor's best plan that begins with it: the discounted coverage that the
+        others' plans do not give, less the cost of turning. The others' plans are those of the sensor's last revision.
+        """
+        return self.plan(pairs, mask)[0]
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, PlannerState]:
+        """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
+
+        Args:
+            pairs: (B, n, m, 8) features of the observation.
+            mask: (B, n, m) bool, the valid pairs.
+            state: state returned by the last call; None at first.
+            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
+        """
+        new = self._nothing(pairs) if state is None else PlannerState(*(array.copy() for array in state))
+        if episode_start is not None:
+            new.mask[episode_start] = False
+            new.clock[episode_start] = 0 if self._walk.every else -1
+            new.steps[episode_start] = 0
+        values = np.zeros((*pairs.shape[:2], 3), np.float32)
+        arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values)
+        Threads(len(pairs), default_threads(len(pairs)), block=8).run(plan, *arguments)
+        return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, PlannerState]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies, with a memory."""
+        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        return self.with_zoom(values.argmax(-1)), new
+
+    def _nothing(self, pairs: np.ndarray) -> PlannerState:
+        """Return the state before the first call."""
+        b, n, m, _ = pairs.shape
+        return PlannerState(
+            np.zeros_like(pairs),
+            np.zeros((b, n, m), np.bool_),
+            np.zeros((b, m, 4)),
+            np.full(b, -1),
+            np.zeros(b, np.int64),
+            np.zeros((b, n, self.horizon + 1), np.int64),
+        )
 
 
-@inlined
-def _foresee(pairs, mask, b, i, j, moved):
-    """Predict the bearing of target j from sensor i, degrees; NaN if the target is out of range or masked.
+class FastPlannerAgent(PlannerAgent):
+    """The planner with one future of each target, a shorter horizon and fewer revisions; see :class:`PlannerAgent`."""
 
-    `moved` is the distance that a target of relative speed 1 has moved.
-    """
-    seen = pairs[b, i, j]
-    ahead = seen[_COS] * seen[_DISTANCE] + (seen[_COS] * seen[_RADIAL] - seen[_SIN] * seen[_TANGENTIAL]) * moved
-    aside = seen[_SIN] * seen[_DISTANCE] + (seen[_SIN] * seen[_RADIAL] + seen[_COS] * seen[_TANGENTIAL]) * moved
-    there = mask[b, i, j] != 0 and ahead * ahead + aside * aside <= seen[_RANGE] * seen[_RANGE]
-    return math.degrees(math.atan2(aside, ahead)) if there else math.nan
+    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
+        fast = {"horizon": 45, "samples": 1, "rounds": 1, "turn_cost": 0.2, "discount": 0.98}
+        super().__init__(scenario, seed, **fast | options)
 
 
-@inlined
-def _count(bearing, covering, plan, half_view, turn, stride, change):
-    """Add `change` to the number of plans that cover a target at a time, wherever this plan covers it."""
-    for t in range(bearing.shape[0]):
-        steps = min((t + 1) * stride, abs(plan))
-        turned = steps * turn if plan > 0 else -steps * turn
-        for j in range(bearing.shape[1]):
-            off = bearing[t, j] - turned  # NaN is never in view
-            off -= 360.0 * math.floor((off + 180.0) / 360.0)
-            if abs(off) < half_view:
-                covering[t, j] += change
+def _walk_of(scenario: Scenario) -> Walk:
+    """Return the rule of the scenario's walk, in the units of the observation."""
+    step = scenario.top_speed * scenario.time_step
+    return Walk(
+        goals=scenario.walk == "goals",
+        arena=2.0 * scenario.arena / math.sqrt(math.pi) / scenario.distance_scale,
+        step=step / scenario.distance_scale,
+        slowest=scenario.min_speed / scenario.top_speed,
+        fastest=scenario.max_speed / scenario.top_speed,
+        noise=scenario.speed_noise,
+        stuck=scenario.stuck_distance / scenario.distance_scale,
+        patience=float(scenario.goal_patience),
+        every=scenario.extra_move_every,
+        exact=scenario.position_noise == 0.0,
+    )
 
 
-@inlined
-def _best_plan(bearing, covering, worth, half_view, turn, stride, turn_cost, discount):
-    """Return the plan with the highest value, given the targets that other plans cover; ties go to the shortest."""
-    farthest = min((worth.shape[0] - 2) // 2, math.ceil(180.0 / turn)) if turn > 0.0 else 0
-    worth[:] = 0.0
-    for t in range(bearing.shape[0]):
-        most = min((t + 1) * stride, farthest)
-        value = stride * discount ** (t * stride)
-        for j in range(bearing.shape[1]):
-            if covering[t, j] > 0 or math.isnan(bearing[t, j]):
-                continue
-            for whole_turn in range(-1, 2):
-                # The target is in view after `first` to `last` steps, within [-most, most], ...
-                middle = bearing[t, j] + 360.0 * whole_turn
-                first = max(math.floor((middle - half_view) / turn) + 1, -most)
-                last = min(math.ceil((middle + half_view) / turn) - 1, most)
-                if first <= last:
-                    # ... and for all plans that have made that many steps by then; `worth` holds the differences.
-                    first = -farthest if first == -most else first
-                    last = farthest if last == most else last
-                    worth[farthest + first] += value
-                    worth[farthest + last + 1] -= value
-    for k in range(2 * farthest):
-        worth[k + 1] += worth[k]
-    best = 0
-    highest = worth[farthest]
-    for steps in range(1, farthest + 1):
-        for plan in (steps, -steps):
-            value = worth[farthest + plan] - turn_cost * steps
-            if value > highest:
-                best = plan
-                highest = value
-    return best
+def _swerve(scenario: Scenario) -> float:
+    """Return the largest swerve of a target in a move, radians."""
+    return math.radians({"random": 180.0, "goals": 0.0}.get(scenario.walk, scenario.wander))
 
 
-@kernel
-def _plan(pairs, mask, step, horizon, stride, rounds, turn_cost, discount, actions, share):
-    """Write the first turns of the plans."""
-    n, m = pairs.shape[1], pairs.shape[2]
-    times = (horizon + stride - 1) // stride
-    bearing = np.empty((n, times, m))
-    covering = np.empty((times, m), np.int64)  # number of plans that cover a target at a time
-    plan = np.empty(n, np.int64)
-    half_view = np.empty(n)
-    turn = np.empty(n)
-    worth = np.empty(2 * horizon + 2)
-    for low, high in blocks(pairs.shape[0], share):
-        for b in range(low, high):
-            covering[:] = 0
-            for i in range(n):
-                plan[i] = 0
-                half_view[i] = pairs[b, i, :, _VIEW].max() * 180.0
-                turn[i] = pairs[b, i, :, _TURN].max() * 180.0
-                for t in range(times):
-                    for j in range(m):
-                        bearing[i, t, j] = _foresee(pairs, mask, b, i, j, step * (t + 1) * stride)
-                _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, 1)
-            for _ in range(rounds):
-                for i in range(n):
-                    _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, -1)
-                    plan[i] = _best_plan(
-                        bearing[i], covering, worth, half_view[i], turn[i], stride, turn_cost, discount
-                    )
-                    _count(bearing[i], covering, plan[i], half_view[i], turn[i], stride, 1)
-            for i in range(n):
-                actions[b, i] = LEFT if plan[i] > 0 else (RIGHT if plan[i] < 0 else STAY)
+def _wander(rng: np.random.Generator, samples: int, moves: int, swerve: float) -> np.ndarray:
+    """Return places (samples, moves + 1, 2) of targets that swerve in every move of length 1; one sample: the mean."""
+    if samples == 1:
+        ahead = np.cumsum(np.append(0.0, np.sinc(swerve / np.pi) ** np.arange(1, moves + 1)))
+        return np.stack((ahead, np.zeros_like(ahead)), -1)[None]
+    course = np.cumsum(swerve * rng.uniform(-1, 1, (samples, moves)), 1)
+    path = np.cumsum(np.stack((np.cos(course), np.sin(course)), -1), 1)
+    return np.concatenate((np.zeros((samples, 1, 2)), path), 1)
+
+
+def _stratified(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
+    """Draw numbers (rows, columns) in (0, 1) whose columns each have one number in every 1 / rows."""
+    order = rng.permuted(np.tile(np.arange(rows), (columns, 1)), axis=1).T
+    return (order + rng.uniform(1e-6, 1.0, (rows, columns))) / rows

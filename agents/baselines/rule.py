@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
 
 
 class BatchRandom(NamedTuple):

@@ -14,6 +14,7 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
 from hitmac.agents.evaluate.tables import table
+from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
@@ -49,7 +50,8 @@ class Options:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     program = "python -m agents.evaluate"
-    names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}."
+    names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
+    names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)

@@ -26,7 +26,8 @@ from hitmac.agents.provenance import provenance
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
 from hitmac.envs.files import write_text
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
 
@@ -34,7 +35,7 @@ METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_cov
 SCENES_AT_ONCE = 256
 
 Executing = LevelPolicy | Policy | str | Path
-"""What :func:`hitmac.agents.registry.load_executor` takes."""
+"""Argument of :func:`hitmac.agents.registry.load_executor`."""
 
 
 def evaluate(

@@ -13,28 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hitmac.agents.evaluate import style
 from hitmac.agents.evaluate.labels import Value, name_points, spread
-from hitmac.agents.evaluate.style import (
-    GREY,
-    INK,
-    colours_of,
-    is_reference,
-    label_of,
-    new_figure,
-    plain_axis,
-    write_figure,
-)
+from hitmac.agents.evaluate.style import colours_of, is_reference, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.tables import one_seed
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_PANELS = {
-    "coverage": "coverage",
-    "decision_reward": "decision reward",
-    "rotation": "rotation (less is better)",
-    "least_covered": "least covered",
-}
+_PANELS = {metric: metric.replace("_", " ") for metric in ("coverage", "decision_reward", "rotation", "least_covered")}
+_PANELS["rotation"] += " (less is better)"
 
 
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
@@ -63,13 +51,13 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         for row, name in enumerate(ranked):
             value, reference = _value(agents[name], metric), is_reference(agents[name])
             if value is None:
-                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=GREY)
+                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=style.GREY)
                 continue
             look = (
                 {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"} if reference else {"color": colours[name]}
             )
             axis.barh(row, value.mean, height=0.66, lw=0, **look)
-            axis.plot((value.low, value.high), (row, row), color=INK, lw=1.1, marker="|", ms=5)
+            axis.plot((value.low, value.high), (row, row), color=style.INK, lw=1.1, marker="|", ms=5)
             ends += [value.mean, value.low, value.high]
             axis.annotate(
                 f"{value.mean:.3f}",
@@ -78,7 +66,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
                 textcoords="offset points",
                 va="center",
                 fontsize=8.5,
-                color=INK,
+                color=style.INK,
             )
         width = (max(ends) - min(ends)) or 1.0
         axis.set_xlim(min(ends) - 0.06 * width * (min(ends) < 0), max(ends) + 0.34 * width)  # room for the numbers
@@ -139,7 +127,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     right = axis.get_xlim()[1]
     steps = np.array([(points[name][0].mean, points[name][1].mean) for name in front]).reshape(-1, 2)
     stairs = np.concatenate((steps, [(right, steps[-1, 1])])) if len(steps) else steps
-    axis.step(*stairs.T, where="post", color=INK, lw=1.1, alpha=0.5, zorder=2)
+    axis.step(*stairs.T, where="post", color=style.INK, lw=1.1, alpha=0.5, zorder=2)
     axis.set_xlabel("rotation: mean share of sensors that turn (less is better)")
     axis.set_ylabel("coverage")
     plain_axis(axis, "both")
@@ -248,7 +236,7 @@ def save_heat_maps(
         for (i, j), number in np.ndenumerate(values):
             if np.isnan(number):
                 continue
-            ink = "white" if image.norm(number) > 0.55 else INK
+            ink = "white" if image.norm(number) > 0.55 else style.INK
             size = rows[i], columns[j]
             other = None if reference is None else reference.get(size)
             axis.text(j, i - (0.15 if other is not None else 0), f"{number:.3f}", ha="center", va="center", color=ink)
@@ -297,7 +285,7 @@ def _title(figure: Figure, evaluation: Mapping[str, Any], legend: str) -> None:
     scenario = str(evaluation["scenario"]).replace("$", r"\$")
     first, last = evaluation["seeds"]
     text = f"{scenario}: {evaluation['episodes']} episodes, seeds {first} to {last}; {legend}"
-    figure.suptitle(text, fontsize=10, x=0.01, ha="left", color=INK)
+    figure.suptitle(text, fontsize=10, x=0.01, ha="left", color=style.INK)
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -11,8 +11,9 @@ from hitmac.agents.hierarchy import assignment_of
 from hitmac.agents.policy import Policy, started
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.files import check_ending
+from hitmac.envs.load import load_scenario
 from hitmac.envs.render import Picture, save_gif
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS, CoverageTask
 
 _RELEASED = {

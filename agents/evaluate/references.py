@@ -16,7 +16,8 @@ import numpy as np
 from hitmac.agents.baselines.exact import choose, need_scipy, undominated
 from hitmac.agents.evaluate.reference_kernels import ascend, cover_freely, see_from_everywhere
 from hitmac.envs.kernels.threads import Threads, cores
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator, positive
 from hitmac.envs.tasks import check_cost
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from hitmac.agents.registry import Agent, load_agent
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
 
 
 def scenarios(names: str, sizes: str) -> list[Scenario]:

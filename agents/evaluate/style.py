@@ -24,6 +24,7 @@ _WITHOUT_LEARNING = {
     "greedy": "#2aa3a3",
     "exact": "#4f6d7a",
     "planner": "#228b4a",
+    "planner-fast": "#8fc66b",
 }
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 GREY = "#7d7d7d"

@@ -118,6 +118,11 @@ class AttentionPolicy(ActorCriticPolicy):
         acting = torch.ones_like(values, dtype=torch.bool) if mask is None else acting_or_all(mask.any(-1))
         return values[acting], log_prob[acting], entropy[acting]  # type: ignore[index]
 
+    def logits(self, obs: Any) -> Tensor:
+        """Return the logits (B, j, n, k) of the turns, and with zooming lenses of the zooms, of every sensor."""
+        features, mask = self._encode(obs)
+        return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
+
     def get_distribution(self, obs: Any) -> Distribution:
         """Return the distribution of the actions."""
         return self._distribution(*self._encode(obs))

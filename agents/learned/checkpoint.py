@@ -22,9 +22,10 @@ from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import whole_file, write_text
+from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.renames import current_options
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space, turning_space
 from hitmac.perception import EncoderConfig
 from hitmac.perception.encoder import ENCODERS, take_encoder_config

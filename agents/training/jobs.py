@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 from hitmac.agents.baselines.levels import EXECUTORS
-from hitmac.agents.registry import load_executor
+from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.registry import SCRIPTED, load_executor
 from hitmac.agents.training.options import NumEnvs, Seed, invalid_options
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
 from hitmac.envs.assigned_observation import PADDINGS
@@ -32,13 +33,34 @@ HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
 """Options of the executor's task in `hit-mac` that differ from the paper's."""
 
 
+TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlannerAgent))
+"""Agents that a policy can imitate, by name."""
+
+
 @dataclass(frozen=True)
 class CoverageOptions(AgentJob):
-    """Train a policy that turns all sensors directly."""
+    """Train a policy that turns all sensors directly, to imitate a planner's values of its actions."""
 
     job = "coverage"
     task = CoverageTask
+    default_limit = {"minutes": 3.0}
 
+    algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "imitation"
+    """Learning algorithm: imitation of a planner, or from reward alone: ppo, or a2c, the synchronous form of the
+    paper's A3C, which knows no batch_size and no epochs."""
+    teacher: Annotated[str, Choice(TEACHERS)] = "planner"
+    """Planner to imitate."""
+    planner_turn_cost: NotNegative = 0.1
+    """Cost of a sub-step of turning in the planner's plans, in targets covered for a sub-step: the higher, the less the
+    policy turns."""
+    temperature: Positive = 0.1
+    """Temperature of the distribution over actions that the planner's values are turned into, in targets covered for a
+    sub-step."""
+    num_envs: int = 256
+    batch_size: int = 128
+    learning_rate: float = 2e-3
+    max_grad_norm: float = 5.0
+    embed_layers: int = 2
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
@@ -48,6 +70,21 @@ class CoverageOptions(AgentJob):
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:
         """See :meth:`Options.environment_options`."""
         return super().environment_options(scenario) | {"turn_cost": self.turn_cost}
+
+
+@dataclass(frozen=True)
+class CoverageRewardOptions(CoverageOptions):
+    """Train a policy that turns all sensors directly, by PPO from its reward alone."""
+
+    job = "coverage-ppo"
+    default_limit = {"minutes": 9.0}
+
+    algorithm: str = "ppo"
+    num_envs: int = 512
+    batch_size: int = 512
+    learning_rate: float = 1e-3
+    max_grad_norm: float = 0.5
+    embed_layers: int = 1
 
 
 @dataclass(frozen=True)
@@ -174,7 +211,7 @@ class HitMacOptions:
     seed: Seed = 0
     """Seed of networks and scenes."""
     run_dir: Path | None = None
-    """Where the results go; a new directory. None: runs/ and the date and time."""
+    """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False
     """Go on with the run in run_dir."""
     features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
@@ -246,7 +283,7 @@ def default_job(task: type[Task]) -> type[Job]:
     )
 
 
-_OWN: tuple[type[Job], ...] = (CoverageOptions, ExecutorOptions, CoordinatorOptions)
+_OWN: tuple[type[Job], ...] = (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions)
 
 JOBS: dict[str, type[Job]] = {job.job: job for job in _OWN} | {
     task.spec.name.lower(): default_job(task) for task in TASKS.values() if task not in [job.task for job in _OWN]

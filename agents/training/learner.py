@@ -1,4 +1,4 @@
-"""Learners: Stable-Baselines3's PPO and A2C with the attention policy."""
+"""Learners with the attention policy: imitation of a planner, and Stable-Baselines3's PPO and A2C."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from typing import Any
 
 from stable_baselines3 import A2C, PPO
 
+from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
+from hitmac.agents.registry import scripted_agent
+from hitmac.agents.training.imitation import Imitation
+from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.observation import check_features
 from hitmac.envs.scenario import Scenario
 
-Learner = PPO | A2C
+Learner = PPO | A2C | Imitation
 
 
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
@@ -45,7 +49,24 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "rollout_buffer_kwargs": {"acting": venv.acting},
     }
     model: Learner
-    if options.algorithm == "a2c":
+    if options.algorithm == "imitation":
+        assert isinstance(options, CoverageOptions)
+        teacher = scripted_agent(options.teacher, scenario, turn_cost=options.planner_turn_cost)
+        assert isinstance(teacher, PlannerAgent)
+        model = Imitation(
+            AttentionPolicy,
+            venv,
+            teacher=teacher,
+            learning_rate=options.learning_rate,
+            n_steps=options.rollout_steps,
+            batch_size=options.batch_size,
+            n_epochs=options.epochs,
+            temperature=options.temperature,
+            max_grad_norm=options.max_grad_norm,
+            policy_kwargs=dict(network),
+            seed=options.seed,
+        )
+    elif options.algorithm == "a2c":
         model = A2C(AttentionPolicy, venv, **shared)
     else:
         batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)

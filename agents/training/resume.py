@@ -1,6 +1,7 @@
 """State of a training run as one file, from which it goes on as if never interrupted.
 
-The file holds tensors only (safetensors): policy, optimizer, simulator, both random generators, progress.
+The file holds tensors only (safetensors): policy, optimizer, simulator, both random generators, progress,
+and the scenes that the learner remembers.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
-from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.base_class import BaseAlgorithm
 
 from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
+from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.files import whole_file
 
@@ -34,7 +36,7 @@ class Progress:
     """The same of the deterministic policy, from time to time."""
 
 
-def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
+def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
     """Write everything that the rest of the run depends on; call it between two rollouts."""
     arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(model.policy).items()}
     for number, moments in model.policy.optimizer.state_dict()["state"].items():
@@ -42,6 +44,8 @@ def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
     arrays |= {f"simulator/{name}": array for name, array in venv.task.simulator.get_state().items()}
     if venv.task.assigned is not None:
         arrays["venv/assigned"] = venv.task.assigned
+    if isinstance(model, Imitation):
+        arrays |= {f"buffer/{name}": array for name, array in model.get_state().items()}
     words, position = np.random.get_state(legacy=True)[1:3]  # type: ignore[index]  # noqa: NPY002 - what Stable-Baselines3 shuffles with
     arrays |= {
         "random/torch": torch.get_rng_state().numpy(),
@@ -58,7 +62,7 @@ def save_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
 
 
-def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
+def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
     """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`.
 
     Raises:
@@ -89,6 +93,8 @@ def load_training(path: Path, model: OnPolicyAlgorithm, venv: DirectionalSensorV
         torch.set_rng_state(torch.from_numpy(groups["random"]["torch"]))
         progress = groups["progress"]
         model.num_timesteps = int(progress["steps"][0])
+        if isinstance(model, Imitation):
+            model.set_state(groups["buffer"])
         model._n_updates = int(progress["updates"][0])
         curves = (
             [tuple(point) for point in progress.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]

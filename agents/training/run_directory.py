@@ -20,7 +20,8 @@ from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.files import parse_yaml, write_text
-from hitmac.envs.scenario import Scenario, load_scenario
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
 
 # Options that may change when a run is resumed.
 LIMITS = {

@@ -28,10 +28,10 @@ inlined = njit(forceinline=True, **_OPTIONS, **_NO_COUNTS)
 """Decorator of a function that is inlined wherever a kernel calls it."""
 
 
-def _sources() -> str:
-    """Return a digest of every source file of the package."""
+def _sources(folder: Path | None = None) -> str:
+    """Return a digest of every source file of a folder; None: of the package."""
     digest = hashlib.sha256()
-    for path in sorted(Path(__file__).parents[1].rglob("*.py")):
+    for path in sorted((folder or Path(__file__).parents[1]).rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -42,13 +42,16 @@ SOURCES = _sources()
 def kernel(function: Callable) -> Callable:
     """Compile `function`, to run without the interpreter's lock, with a disk cache for every version of the sources.
 
+    They are those of this package and of the function's folder.
+
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
     that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
     dispatcher = njit(cache=True, nogil=True, **_OPTIONS)(function)
     cache = dispatcher._cache
+    sources = SOURCES[:16] + _sources(Path(function.__code__.co_filename).parent)[:16]
     cache._cache_file = IndexDataCacheFile(
-        cache._cache_path, f"{cache._impl.filename_base}.{SOURCES[:16]}", cache._impl.locator.get_source_stamp()
+        cache._cache_path, f"{cache._impl.filename_base}.{sources}", cache._impl.locator.get_source_stamp()
     )
     return dispatcher
 

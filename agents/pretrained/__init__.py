@@ -1,0 +1,28 @@
+"""Trained policies that come with the package, by name: ``load_agent("pretrained:flat")``.
+
+Each is a checkpoint, safetensors and JSON, with a card that says how it was trained and what it reaches.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hitmac.envs.errors import did_you_mean
+
+PREFIX = "pretrained:"
+"""Beginning of the names of pretrained agents."""
+
+_FOLDER = Path(__file__).parent
+
+
+def pretrained() -> list[str]:
+    """Return the names of the pretrained policies."""
+    return sorted(path.parent.name for path in _FOLDER.glob("*/config.json"))
+
+
+def pretrained_folder(name: str) -> Path:
+    """Return the folder of the checkpoint of a name; raise ValueError, which lists the known, for another name."""
+    if name not in pretrained():
+        known = ", ".join(pretrained())
+        raise ValueError(f"unknown pretrained policy {name!r}{did_you_mean(name, pretrained())}: known are {known}")
+    return _FOLDER / name

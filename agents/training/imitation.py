@@ -1,0 +1,275 @@
+"""Imitation of a planner's action values, as a learner of Stable-Baselines3's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, ClassVar, NamedTuple, Protocol, Self
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
+from torch import Tensor, nn
+
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.observation import Observer
+
+BUFFER_SCENES = 25_600
+"""Most scenes that the learner remembers; of large scenes it remembers fewer."""
+
+_BUFFER_BYTES = 2**28
+_MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
+_ZOOM_REGRET = 1.0  # of a zoom, since the teacher keeps all fields of view
+
+
+class Teacher(Protocol):
+    """Agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`."""
+
+    features: ClassVar[tuple[str, ...]]
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call."""
+        ...
+
+
+class Scenes(NamedTuple):
+    """Observations with the teacher's values of the actions in them."""
+
+    pairs: np.ndarray  # (K, n, m, d) float32
+    mask: np.ndarray  # (K, n, m) int8
+    values: np.ndarray  # (K, n, 3) float32
+
+
+class Imitation(BaseAlgorithm):
+    r"""Learner that imitates a teacher's values of the actions, in the scenes that the policy itself comes to.
+
+    At every step the teacher values the actions of every sensor, :math:`Q(a)`, and the policy acts by its own
+    distribution :math:`\pi` (in the first hundred steps, in some of the scenes the teacher does). After the step the
+    policy is updated on scenes drawn from those of the recent past, by the gradient of
+
+    .. math:: \sum_a -\mathrm{softmax}(Q / \tau)(a) \log \pi(a) + \sum_a \pi(a) (\max_b Q(b) - Q(a)),
+
+    the cross-entropy to the teacher's distribution and the expected regret, averaged over the sensors that act. Values
+    tell a mistake that matters from one that does not, which the best actions alone do not. Actions are those of the
+    policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
+    no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
+    and imitation learning via interactive no-regret learning", 2014). The policy never sees what the teacher sees
+    beyond its own observation.
+
+    The teacher computes on a thread of its own while the policy is updated; the result does not depend on it.
+
+    Args:
+        policy: class of the policy.
+        env: environments of a task of turns.
+        teacher: the teacher; it observes the same scenes, by its own features.
+        learning_rate: learning rate of Adam, or its schedule.
+        n_steps: steps of each scene in a rollout.
+        batch_size: scenes in a gradient step.
+        n_epochs: times that a scene is drawn, on average, in the step after it comes; the rest of the draws are of
+            older scenes.
+        temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; over 0.
+        max_grad_norm: norm at which the gradient is clipped.
+        policy_kwargs: further arguments of the policy.
+        seed: seed of the network and of all draws.
+        device: device of the network.
+    """
+
+    policy: AttentionPolicy
+    env: DirectionalSensorVecEnv
+
+    def __init__(
+        self,
+        policy: type[AttentionPolicy],
+        env: DirectionalSensorVecEnv,
+        *,
+        teacher: Teacher,
+        learning_rate: float | Schedule = 2e-3,
+        n_steps: int = 32,
+        batch_size: int = 128,
+        n_epochs: int = 2,
+        temperature: float = 0.1,
+        max_grad_norm: float = 5.0,
+        policy_kwargs: dict[str, Any] | None = None,
+        seed: int | None = None,
+        device: str = "cpu",
+    ) -> None:
+        super().__init__(
+            policy,
+            env,
+            learning_rate,
+            policy_kwargs=policy_kwargs,
+            seed=seed,
+            device=device,
+            support_multi_env=True,
+            supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete),
+        )
+        self.teacher, self.n_steps, self.temperature = teacher, n_steps, temperature
+        self.max_grad_norm = max_grad_norm
+        self.batch_size = min(batch_size, env.num_envs)
+        self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
+        self.ent_coef = 0.0  # none; a training's schedule sets it
+        self._observer = Observer(env.scenario, teacher.features)
+        self._setup_model()
+
+    def _setup_model(self) -> None:
+        self._setup_lr_schedule()
+        self.set_random_seed(self.seed)
+        self.policy = self.policy_class(  # type: ignore[assignment]
+            self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
+        ).to(self.device)
+        seen = self._observer.observe(self.env.task.simulator)
+        self.teacher.plan(seen["pairs"][:1], seen["mask"][:1] != 0)  # compiled before any clock starts
+        self._memory: tuple[np.ndarray, ...] | None = None  # of the teacher
+        space = self.observation_space
+        assert isinstance(space, spaces.Dict)
+        pairs, mask = space["pairs"].shape, space["mask"].shape
+        assert pairs is not None
+        assert mask is not None
+        sensors = pairs[:-2] or (1,)
+        scene_bytes = 4 * int(np.prod(pairs)) + int(np.prod(mask)) + 12 * int(np.prod(sensors))
+        size = max(self.n_envs, min(BUFFER_SCENES, _BUFFER_BYTES // scene_bytes))
+        size = -(-size // self.n_envs) * self.n_envs
+        self.buffer = Scenes(
+            np.zeros((size, *pairs), np.float32),
+            np.zeros((size, *mask), np.int8),
+            np.zeros((size, *sensors, 3), np.float32),
+        )
+
+    def learn(
+        self,
+        total_timesteps: int,
+        callback: MaybeCallback = None,
+        log_interval: int = 1,
+        tb_log_name: str = "Imitation",
+        reset_num_timesteps: bool = True,
+        progress_bar: bool = False,
+    ) -> Self:
+        """Learn for at least `total_timesteps` steps over all scenes, in whole rollouts; see Stable-Baselines3."""
+        total_timesteps, callback = self._setup_learn(
+            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
+        )
+        callback.on_training_start(locals(), globals())
+        with ThreadPoolExecutor(1) as thread, _leaving_a_core():
+            while self.num_timesteps < total_timesteps:
+                callback.on_rollout_start()
+                self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
+                self._update_learning_rate(self.policy.optimizer)
+                losses = []
+                for _ in range(self.n_steps):
+                    rewards, loss = self._step(thread)
+                    losses += loss
+                    callback.update_locals({"rewards": rewards})
+                    if not callback.on_step():
+                        return self
+                callback.on_rollout_end()
+                self.logger.record("train/loss", float(np.mean(losses)) if losses else 0.0)
+                self.logger.dump(self.num_timesteps)
+        callback.on_training_end()
+        return self
+
+    def _step(self, thread: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
+        """Act, learn from scenes of the past, and remember the present ones; return rewards and losses."""
+        assert isinstance(self._last_obs, dict)
+        observation = self._last_obs
+        seen = self._observer.observe(self.env.task.simulator)
+        taught = thread.submit(self.teacher.plan, seen["pairs"], seen["mask"] != 0, self._memory, self._begun())
+        self.policy.set_training_mode(False)
+        actions, _ = self.policy.predict(observation, deterministic=False)
+        self.policy.set_training_mode(True)
+        losses = [self._update() for _ in range(self.num_updates)] if self.num_timesteps else []
+        taught_values, self._memory = taught.result()
+        values = taught_values.reshape(self.buffer.values[: self.n_envs].shape)
+        step = self.num_timesteps // self.n_envs
+        self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
+        if step < _MIXED_STEPS:
+            teaching = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
+            actions[teaching] = self._best(values)[teaching].reshape(actions[teaching].shape)
+        self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
+        self._last_episode_starts = dones
+        self._update_info_buffer(infos, dones)
+        self.num_timesteps += self.n_envs
+        return rewards, losses
+
+    def _begun(self) -> np.ndarray:
+        """Return (B,) bool, the scenes in which an episode begins."""
+        assert self._last_episode_starts is not None
+        return self._last_episode_starts.reshape(self.env.task.num_envs, -1)[:, 0].astype(bool)
+
+    def _best(self, values: np.ndarray) -> np.ndarray:
+        """Return the teacher's best actions; every zooming lens keeps its field of view."""
+        turns = values.argmax(-1)
+        return np.concatenate((turns, np.zeros_like(turns)), -1) if self.env.scenario.zoom else turns
+
+    def _remember(self, scenes: Scenes, step: int) -> None:
+        """Put the scenes of a step into the buffer, in place of the oldest."""
+        first = step * self.n_envs % len(self.buffer.pairs)
+        for array, new in zip(self.buffer, scenes, strict=True):
+            array[first : first + self.n_envs] = new
+
+    def _update(self) -> float:
+        """Make one gradient step on scenes drawn from the buffer; return the loss."""
+        filled = min(self.num_timesteps, len(self.buffer.pairs))
+        chosen = torch.randint(filled, (self.batch_size,)).numpy()
+        pairs, mask, values = (torch.from_numpy(array[chosen]).to(self.device) for array in self.buffer)
+        acting = mask.reshape(*values.shape[:2], -1).bool().any(-1)  # (S, n)
+        if not acting.any():
+            return 0.0
+        logits = self.policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
+        loss = imitation_loss(logits[:, 0][acting], values[acting], self.temperature)
+        if logits.shape[1] > 1:
+            kept = values.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(int(acting.sum()), 3)
+            loss = loss + imitation_loss(logits[:, 1][acting], kept, self.temperature)
+        self.policy.optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+        self.policy.optimizer.step()
+        self._n_updates += 1
+        return loss.item()
+
+    def get_state(self) -> dict[str, np.ndarray]:
+        """Return what is remembered, by name: scenes, and the teacher's state."""
+        filled = min(self.num_timesteps, len(self.buffer.pairs))
+        scenes = {name: array[:filled] for name, array in self.buffer._asdict().items()}
+        return scenes | {f"teacher_{number}": array for number, array in enumerate(self._memory or ())}
+
+    def set_state(self, state: Mapping[str, np.ndarray]) -> None:
+        """Remember what :meth:`get_state` returned."""
+        for name, array in self.buffer._asdict().items():
+            array[: len(state[name])] = state[name]
+        memory = [state[f"teacher_{number}"] for number in range(len(state) - len(self.buffer))]
+        self._memory = tuple(memory) or None
+
+
+@contextmanager
+def _leaving_a_core() -> Iterator[None]:
+    """Let PyTorch use one thread less: its threads wait for each other, and the teacher needs a core."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(max(1, threads - 1))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
+    """Return the cross-entropy to the softmax of the values, plus the expected regret, averaged over decisions.
+
+    Args:
+        logits: (..., k) of the policy's actions.
+        values: (..., k) of the same actions, by the teacher.
+        temperature: of the softmax, in the unit of the values.
+    """
+    log_policy = logits.log_softmax(-1)
+    cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
+    regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
+    return (cross_entropy + regret).mean()

@@ -1,0 +1,70 @@
+"""Scenarios by name: the presets of this package, and files."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import yaml
+
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.files import parse_yaml
+from hitmac.envs.scenario import Scenario
+
+SCENES = Path(__file__).parent / "scenes"
+
+
+def presets() -> list[str]:
+    """Return the names of the scenarios of this package."""
+    return sorted(path.stem for path in SCENES.glob("*.yaml"))
+
+
+def load_scenario(scenario: Scenario | str | Path) -> Scenario:
+    """Return the scenario that `scenario` names.
+
+    Args:
+        scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
+            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file. The directory or ``config.yaml`` of a
+            training run, or a checkpoint's directory, stands for the scenario of the training.
+
+    Raises:
+        ValueError: an unknown name (the message lists the known), or a file that is not a scenario.
+        FileNotFoundError: the YAML file does not exist.
+    """
+    if isinstance(scenario, Scenario):
+        return scenario
+    if not isinstance(scenario, str | Path):
+        raise TypeError(f"scenario is {scenario!r}; it must be a Scenario, a preset's name or a YAML file's path")
+    name = str(scenario)
+    if name in presets():
+        return _read(SCENES / f"{name}.yaml")
+    sized = re.fullmatch(r"(.+)-(\d+)x(\d+)", name)
+    if sized and sized[1] in presets():
+        preset = _read(SCENES / f"{sized[1]}.yaml")
+        return preset.replace(name=name, num_sensors=int(sized[2]), num_targets=int(sized[3]))
+    if name.endswith((".yaml", ".yml", ".json")):
+        return _read(Path(name))
+    for file in ("config.yaml", "config.json", "checkpoint/config.json"):
+        if (Path(name) / file).is_file():
+            return _read(Path(name) / file)
+    raise ValueError(
+        f"unknown scenario {name!r}{did_you_mean(sized[1] if sized else name, presets())}: known are "
+        f"{', '.join(presets())}, each also with sizes as in {presets()[0]}-6x9, paths of YAML files, and runs"
+    )
+
+
+def _read(path: Path) -> Scenario:
+    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
+    try:
+        parameters = load(path.read_text(encoding="utf-8"))
+    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
+    if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
+        parameters = parameters["scenario"]
+    if not isinstance(parameters, dict):
+        raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
+    try:
+        return Scenario.from_dict({"name": path.stem, **parameters})
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path}: {error}") from None

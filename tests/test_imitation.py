@@ -1,0 +1,151 @@
+"""Imitation of a planner's values: the loss by hand, what is remembered, and that it learns."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from hitmac.agents import AttentionPolicy
+from hitmac.agents.evaluate import evaluate
+from hitmac.agents.registry import as_agent
+from hitmac.agents.training import imitation
+from hitmac.agents.training.imitation import Imitation, imitation_loss
+from hitmac.agents.training.jobs import CoverageOptions
+from hitmac.agents.training.learner import build
+from hitmac.envs import load_scenario
+from hitmac.envs.apis.sb3_env import CoverageVecEnv
+
+
+class Compass:
+    """Teacher that values a turn by the mean bearing of the targets; it also keeps what it was asked."""
+
+    features = ("bearing", "distance")
+
+    def __init__(self):
+        self.asked = []
+
+    def plan(self, pairs, mask, state=None, episode_start=None):
+        self.asked.append(pairs.copy())
+        calls = np.zeros(len(pairs), int) if state is None else state[0] + 1
+        if episode_start is not None:
+            calls[episode_start] = 0
+        self.calls = calls
+        return self.values(pairs), (calls,)
+
+    @staticmethod
+    def values(pairs):
+        bearing = pairs[..., 0].mean(-1)
+        return np.stack((np.zeros_like(bearing), bearing, -bearing), -1)
+
+
+def learner(scenario="hit-mac-3x2", num_envs=4, per_sensor=False, **options):
+    torch.manual_seed(0)
+    venv = CoverageVecEnv(num_envs, load_scenario(scenario), seed=5, max_episode_steps=9, per_sensor=per_sensor)
+    return Imitation(AttentionPolicy, venv, **({"teacher": Compass(), "seed": 1, "n_steps": 4} | options))
+
+
+def test_the_loss_by_hand():
+    logits = torch.tensor([[0.0, math.log(2.0), 0.0]])  # probabilities 1/4, 1/2, 1/4
+    values = torch.tensor([[0.0, 0.0, 0.2 * math.log(2.0)]])  # softmax at 0.2: 1/4, 1/4, 1/2
+    cross_entropy = 0.25 * math.log(4) + 0.25 * math.log(2) + 0.5 * math.log(4)
+    regret = 0.75 * 0.2 * math.log(2.0)
+    assert imitation_loss(logits, values, 0.2).item() == pytest.approx(cross_entropy + regret, abs=1e-6)
+    shifted = imitation_loss(logits - 3.0, values + 7.0, 0.2)
+    assert shifted.item() == pytest.approx(cross_entropy + regret, abs=1e-5)
+
+
+def test_the_best_actions_have_the_least_regret():
+    values = torch.tensor([[1.0, 0.0, -2.0]])
+    sure = [imitation_loss(60.0 * torch.eye(3)[action : action + 1], values, 0.1).item() for action in range(3)]
+    assert sure[0] < sure[1] < sure[2]
+
+
+@pytest.mark.parametrize("scenario", ["hit-mac-3x2", "obstacles", "random", "hit-mac-1x1"])
+@pytest.mark.parametrize("per_sensor", [False, True])
+def test_it_remembers_what_was_seen_with_the_values_of_the_same_step(scenario, per_sensor, monkeypatch):
+    model = learner(scenario, per_sensor=per_sensor)
+    seen, step = [], model.env.step
+
+    def watch(actions):
+        seen.append({name: array.copy() for name, array in model._last_obs.items()})
+        return step(actions)
+
+    monkeypatch.setattr(model.env, "step", watch)
+    model.learn(12 * model.n_envs)
+    state = model.get_state()
+    assert len(state["values"]) == 12 * model.n_envs
+    for number, observation in enumerate(seen):
+        at = slice(number * model.n_envs, (number + 1) * model.n_envs)
+        assert np.array_equal(state["pairs"][at], observation["pairs"])
+        assert np.array_equal(state["mask"][at], observation["mask"])
+        asked = model.teacher.asked[number + 1]  # the first compiles the teacher
+        values = Compass.values(asked).reshape(model.n_envs, -1, 3)
+        assert np.array_equal(state["values"][at], values.astype(np.float32))
+    assert model.teacher.calls.tolist() == (model.env.task.time - 1).tolist()  # an episode has nine steps
+    assert model._n_updates == 11 * model.num_updates  # none before anything is remembered
+
+
+def test_the_oldest_scenes_are_forgotten(monkeypatch):
+    monkeypatch.setattr(imitation, "BUFFER_SCENES", 10)
+    model = learner()
+    assert len(model.buffer.pairs) == 12  # whole steps of all scenes
+    model.learn(5 * 4 * 4)
+    asked = np.concatenate(model.teacher.asked[1:])[-12:]
+    recent = Compass.values(asked).astype(np.float32)
+    rows = {row.tobytes() for row in model.get_state()["values"]}
+    assert rows == {row.tobytes() for row in recent}
+
+
+@pytest.mark.parametrize("scenario", ["hit-mac-3x2", "obstacles", "random"])
+def test_a_resumed_learner_goes_on_as_if_never_interrupted(scenario, tmp_path):
+    from hitmac.agents.training.resume import Progress, load_training, save_training
+
+    options = CoverageOptions(num_envs=4, rollout_steps=3, batch_size=4, weight_dim=8, teacher="planner-fast")
+    scene = load_scenario(scenario)
+    whole, venv, _ = build(options, scene)
+    whole.learn(24)
+    save_training(tmp_path / "part", whole, venv, Progress())
+    whole.learn(24, reset_num_timesteps=False)
+    resumed, venv, _ = build(options, scene)
+    load_training(tmp_path / "part", resumed, venv)
+    resumed.learn(24, reset_num_timesteps=False)
+    assert resumed.num_timesteps == whole.num_timesteps == 48
+    for one, other in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+
+
+def test_scenes_without_any_sensor_that_acts_teach_nothing():
+    model = learner()
+    model.learn(16)
+    before = [parameter.clone() for parameter in model.policy.parameters()]
+    model.buffer.mask[:] = 0
+    assert model._update() == 0.0
+    assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
+
+
+@pytest.mark.slow
+def test_it_learns_to_turn_as_the_teacher_does():
+    model = learner("hit-mac", num_envs=16, learning_rate=3e-3)
+    model.learn(16 * 300)
+    model.env.seed(99)
+    observation = model.env.reset()
+    actions, _ = model.policy.predict(observation, deterministic=True)
+    seen = model._observer.observe(model.env.task.simulator)
+    values = Compass.values(seen["pairs"])
+    clear = np.abs(values[..., 1]) > 0.1
+    assert (actions == values.argmax(-1))[clear].mean() > 0.9
+
+
+@pytest.mark.slow
+def test_imitation_of_the_planner_covers_in_seconds():
+    options = CoverageOptions(num_envs=32, batch_size=32, epochs=4, weight_dim=32, teacher="planner-fast")
+    scene = load_scenario("hit-mac")
+    model, venv, config = build(dataclasses.replace(options), scene)
+    assert venv.num_envs == 32
+    model.learn(32 * 96)
+    trained = as_agent(model.policy, config, scene, name="trained")
+    agents = evaluate([trained, "random", "nearest"], scene, episodes=8, seed=10**6, progress=False)["agents"]
+    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.3
+    assert agents["trained"]["coverage"]["mean"] > 0.7
