@@ -165,11 +165,9 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
 
     Args:
         executor: a name out of :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
-            (a
-            ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
-            object with
-            ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation; without them it
-            observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
+            (a ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
+            object with ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation;
+            without them it observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
         scenario: the scenario to play.
 
     Raises:

@@ -166,7 +166,8 @@ class AgentTargetEncoder(nn.Module):
 
     Raises:
         ValueError: an option out of its range, or the encoder ``"mlp"``, which is
-        :class:`hitmac.perception.FlatEncoder`. TypeError: an unknown option.
+            :class:`hitmac.perception.FlatEncoder`.
+        TypeError: an unknown option.
     """
 
     def __init__(

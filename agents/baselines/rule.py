@@ -81,7 +81,7 @@ class RulePolicy:
     def with_zoom(self, actions: np.ndarray) -> np.ndarray:
         """Return the actions; with zooming lenses, add zooms to turns (B, n) so that all fields of view are kept."""
         if self._scenario is not None and self._scenario.zoom and actions.shape[1] == self._scenario.num_sensors:
-            return np.concatenate((actions, np.zeros_like(actions)), -1)
+            return keep_views(actions)
         return actions
 
 
@@ -114,6 +114,11 @@ class RandomPolicy(RulePolicy):
         mask = observation["mask"]
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
+
+
+def keep_views(turns: np.ndarray) -> np.ndarray:
+    """Return turns (..., n) with a zoom for each sensor (..., 2 n), so that every lens keeps its field of view."""
+    return np.concatenate((turns, np.zeros_like(turns)), -1)
 
 
 def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:

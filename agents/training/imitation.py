@@ -14,6 +14,7 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor, nn
 
+from hitmac.agents.baselines.rule import keep_views
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.observation import Observer
@@ -75,8 +76,7 @@ class Imitation(BaseAlgorithm):
         learning_rate: learning rate of Adam, or its schedule.
         n_steps: steps of each scene in a rollout.
         batch_size: scenes in a gradient step.
-        n_epochs: times that a scene is drawn, on average, in the step after it comes; the rest of the draws are of
-            older scenes.
+        n_epochs: draws from the buffer after each step, per scene of the batch.
         temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; over 0.
         max_grad_norm: norm at which the gradient is clipped.
         policy_kwargs: further arguments of the policy.
@@ -208,7 +208,7 @@ class Imitation(BaseAlgorithm):
     def _best(self, values: np.ndarray) -> np.ndarray:
         """Return the teacher's best actions; every zooming lens keeps its field of view."""
         turns = values.argmax(-1)
-        return np.concatenate((turns, np.zeros_like(turns)), -1) if self.env.scenario.zoom else turns
+        return keep_views(turns) if self.env.scenario.zoom else turns
 
     def _remember(self, scenes: Scenes, step: int) -> None:
         """Put the scenes of a step into the buffer, in place of the oldest."""
