@@ -17,8 +17,11 @@ from hitmac.envs.load import load_scenario
 from hitmac.envs.memory import allocate, check_state
 from hitmac.envs.scenario import Scenario
 
-PAIRS_PER_BLOCK = 2560
-"""Pairs of a sensor and a target that a thread takes at a time; see :mod:`hitmac.envs.kernels.threads`."""
+SCENES_PER_BLOCK = (128, 512)
+"""Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
+
+PAIRS_PER_BLOCK = 5120
+"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before a second one begins."""
 
 PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
@@ -61,7 +64,7 @@ class Simulator:
         self.state = scenes_first(self.rows, self.num_envs)
         threads = default_threads(self.num_envs) if num_threads is None else positive("num_threads", num_threads)
         self.num_threads = min(threads, self.num_envs)
-        self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario))
+        self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario, self.num_envs, self.num_threads))
         self._everyone = np.ones(self.num_envs, np.bool_)
         n = self.scenario.num_sensors
         self._action_shapes = [(self.num_envs, n), (self.num_envs, 2 * n)][: 2 if self.scenario.zoom else 1]
@@ -256,9 +259,11 @@ def _no_tracks(num_envs: int, num_targets: int) -> Tracks:
     return Tracks(np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64))
 
 
-def _block(scenario: Scenario) -> int:
-    """Return the number of scenes that a thread takes at a time."""
-    return max(PAIRS_PER_BLOCK // (scenario.num_sensors * scenario.num_targets) // 8 * 8, 8)
+def _block(scenario: Scenario, num_envs: int, num_threads: int) -> int:
+    """Return the number of scenes that a thread takes at a time: its share of the batch, within limits."""
+    fewest, most = SCENES_PER_BLOCK
+    fewest = max(fewest, PAIRS_PER_BLOCK // (scenario.num_sensors * scenario.num_targets))
+    return -(-max(min(-(-num_envs // num_threads), most), fewest) // 8) * 8
 
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:

@@ -10,7 +10,7 @@ import numpy as np
 from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import Search, plan
 from hitmac.agents.baselines.rule import RulePolicy
-from hitmac.envs.kernels.threads import Threads, default_threads
+from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import check_cost
@@ -144,7 +144,7 @@ class PlannerAgent(RulePolicy):
             new.steps[episode_start] = 0
         values = np.zeros((*pairs.shape[:2], 3), np.float32)
         arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values)
-        Threads(len(pairs), default_threads(len(pairs)), block=8).run(plan, *arguments)
+        Threads(len(pairs), cores(), block=8).run(plan, *arguments)
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
 
     def predict(
