@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
-from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
 from hitmac.agents.baselines.planner import FastPlannerAgent, PlannerAgent
 from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
@@ -179,7 +179,7 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
         return load_executor_run(executor, scenario)
     if isinstance(executor, str):
         if executor in EXECUTORS:
-            return LevelPolicy(EXECUTORS[executor](), EXECUTORS[executor].features), ()
+            return LevelPolicy(scripted_level(EXECUTORS[executor], scenario), EXECUTORS[executor].features), ()
         if Path(executor).is_dir():
             return load_executor_run(executor, scenario)
         if not is_import(executor):
@@ -221,8 +221,7 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
         return Agent(name, scripted, scripted.features)
     first, _, rest = name.partition(":")
     if first in COORDINATORS and not (rest and executor):
-        coordinator = LevelPolicy(COORDINATORS[first](), COORDINATORS[first].features)
-        return _hierarchy(name, scenario, (coordinator, ()), executor or load_executor(rest or "scripted", scenario))
+        return _assigned(name, scenario, first, executor or load_executor(rest or "scripted", scenario))
     if Path(name).is_dir():
         return load_run(name, scenario, executor=executor)
     if executor is None:
@@ -271,12 +270,15 @@ def _custom(name: str, policy: Any) -> Agent:
     return Agent(name, policy, declared(policy), trained=has_learned(policy))
 
 
+def _assigned(name: str, scenario: Scenario, coordinator: str, executor: Executor) -> Agent:
+    """Make an agent of a scripted coordinator, by its name, and an executor."""
+    rule = scripted_level(COORDINATORS[coordinator], scenario)
+    options = {"idle": rule.idle} if hasattr(rule, "idle") else {}
+    return _hierarchy(name, scenario, (LevelPolicy(rule, rule.features), ()), executor, **options)
+
+
 def _hierarchy(
-    name: str,
-    scenario: Scenario,
-    coordinator: tuple[LevelPolicy, Seeds],
-    executor: Executor,
-    **options: Any,
+    name: str, scenario: Scenario, coordinator: tuple[LevelPolicy, Seeds], executor: Executor, **options: Any
 ) -> Agent:
     policy = HierarchicalAgent(scenario, coordinator[0], executor[0], **options)
     seeds = (*coordinator[1], *executor[1])
@@ -290,8 +292,7 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
         raise ValueError(f"{executor} is the released coordinator; give the released executor")
     turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
     if coordinator in COORDINATORS:
-        rule = COORDINATORS[coordinator]
-        return _hierarchy(name, scenario, (LevelPolicy(rule(), rule.features), ()), turns)
+        return _assigned(name, scenario, coordinator, turns)
     assigns = load_released(coordinator)
     if not isinstance(assigns, ReleasedCoordinator):
         raise ValueError(f"{coordinator} is the released executor; give the released coordinator")

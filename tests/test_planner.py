@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.forecast import MOVES, SPEED, foresee, middle
+from hitmac.agents.baselines.levels import AssignPlanned
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.envs import Scenario
@@ -158,6 +159,22 @@ def test_values_belong_to_the_actions():
     assert (nothing[..., 1:] < 0).all()
 
 
+def test_shares_are_those_of_what_a_sensor_alone_covers():
+    scenario = Scenario(num_sensors=2, num_targets=3, **STILL)
+    task = CoverageTask(scenario, 1, 0, features=PlannerAgent.features)
+    places = {"sensor_position": [(0, 0), (1000, 0)], "heading": [0, 180]}
+    task.simulator.place(**places, target_position=[(500, 0), (1000, 800), (-1000, 0)])
+    # Both see the first target, until sensor 1 has turned nine times, towards the second, which it sees after ten.
+    # Nobody reaches the third.
+    shown, agent, none = task.observe(), PlannerAgent(scenario), [0, 0, 0]
+    for window, shares in ((8, [none, none]), (9, [[1, 0, 0], none]), (10, [[1, 0, 0], [0, 1, 0]])):
+        assert agent.shares(shown["pairs"], shown["mask"] != 0, window)[0].tolist() == shares
+    assigned = AssignPlanned(scenario).predict(shown)[0]
+    assert assigned.tolist() == [[1, 0, 0, 0, 1, 0]]
+    shown["mask"][0, 0] = 0
+    assert not AssignPlanned(scenario).predict(shown)[0][0, :3].any()
+
+
 def test_the_memory_holds_turns_speeds_and_extra_moves():
     agent = scripted_agent("planner-fast", "hit-mac")
     task = CoverageTask("hit-mac", 20, 7, features=agent.features)
@@ -278,8 +295,10 @@ def test_threads_and_batches_change_nothing(scene):
         history = tuple(array.copy() for array in state)
         values = np.empty((*shown["mask"].shape[:2], 3), np.float32)
         options = (agent._walk, agent._search, agent._weight, agent._futures)
-        Threads(60, threads, block).run(plan, shown["pairs"], shown["mask"] != 0, history, *options, values)
-        results.append((values, *history))
+        shares = np.empty(shown["mask"].shape, np.float32)
+        arguments = (shown["pairs"], shown["mask"] != 0, history, *options, values, (30, shares))
+        Threads(60, threads, block).run(plan, *arguments)
+        results.append((values, shares, *history))
     for first, *others in zip(*results, strict=True):
         for other in others:
             np.testing.assert_array_equal(first, other)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
 
 import numpy as np
 
+from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
 from hitmac.agents.baselines.simple import RandomAgent, StillAgent
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.load import load_scenario
+from hitmac.envs.ranges import Range
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks.base import check_number
 
 
 class AssignAll(RulePolicy):
@@ -58,13 +65,103 @@ class ScriptedExecutor(RulePolicy):
         return np.where(mask.any(-1), np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY)), STAY)
 
 
+class AssignPlanned(RulePolicy):
+    """Coordinator that assigns to every sensor the targets that only this sensor will cover, as the planner foresees.
+
+    Target j is assigned to sensor i if in more than the share `least` of its sampled futures, within the next `window`
+    sub-steps, the plan of sensor i covers it while the plan of no other sensor does. Targets that several sensors cover
+    without a turn are assigned to none.
+
+    Args:
+        scenario: the scenario to play.
+        seed: seed of the sampled futures.
+        window: sub-steps, 1 or more; default 30, three decisions of HiT-MAC.
+        least: share, 0 to 1; default 0.3.
+        planner: the planner; None: one with the default options.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    features: ClassVar[tuple[str, ...]] = PlannerAgent.features
+    idle: ClassVar[str] = "hold"
+    """Turns of sensors without assigned targets: none, since the planner leaves them where they are."""
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path,
+        seed: int = 0,
+        *,
+        window: int = 30,
+        least: float = 0.3,
+        planner: PlannerAgent | None = None,
+    ) -> None:
+        super().__init__(None, seed)
+        self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
+        self._planner = planner or PlannerAgent(load_scenario(scenario), seed)
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the assignment (B, n * m)."""
+        shares = self._planner.shares(pairs, mask, self.window)
+        return ((shares > self.least) & mask).reshape(len(mask), -1).astype(np.int8)
+
+
+class PlannerExecutor(RulePolicy):
+    """Executor that plans for a sensor by itself, which covers its goals; see ``PlannerAgent``.
+
+    Args:
+        scenario: the scenario to play.
+        seed: seed of the sampled futures.
+        planner: the planner; None: one with the default options.
+    """
+
+    features: ClassVar[tuple[str, ...]] = PlannerAgent.features
+
+    def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
+        super().__init__(None, seed)
+        self._planner = planner or PlannerAgent(load_scenario(scenario), seed)
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
+        values, new = self._planner.plan(pairs[:, None], mask[:, None], state, episode_start)
+        return values[:, 0], new
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies, with the planner's memory."""
+        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        return values.argmax(-1), new
+
+
 COORDINATORS: dict[str, type[RulePolicy]] = {
     "assign-all": AssignAll,
     "assign-in-range": AssignInRange,
     "assign-randomly": AssignRandomly,
+    "assign-planned": AssignPlanned,
 }
 """Coordinators that decide by rule, by name."""
 
 
-EXECUTORS: dict[str, type[RulePolicy]] = {"scripted": ScriptedExecutor, "random": RandomAgent, "still": StillAgent}
+EXECUTORS: dict[str, type[RulePolicy]] = {
+    "scripted": ScriptedExecutor,
+    "planner": PlannerExecutor,
+    "random": RandomAgent,
+    "still": StillAgent,
+}
 """Executors that decide by rule, by name."""
+
+
+def scripted_level(kind: type[RulePolicy], scenario: Scenario) -> RulePolicy:
+    """Make a level of the hierarchy that decides by rule; the planned ones must know the scenario."""
+    return kind(scenario) if kind in (AssignPlanned, PlannerExecutor) else kind()

@@ -137,13 +137,33 @@ class PlannerAgent(RulePolicy):
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
+        return self._planned(pairs, mask, state, episode_start)
+
+    def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
+        """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
+
+        They are those of the plans for the next `window` sub-steps, at most the horizon, made without a memory.
+        """
+        shares = np.zeros(mask.shape, np.float32)
+        self._planned(pairs, mask, own=(min(window, self.horizon), shares))
+        return shares
+
+    def _planned(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
+    ) -> tuple[np.ndarray, PlannerState]:
+        """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
         new = self._nothing(pairs) if state is None else PlannerState(*(array.copy() for array in state))
         if episode_start is not None:
             new.mask[episode_start] = False
             new.clock[episode_start] = 0 if self._walk.every else -1
             new.steps[episode_start] = 0
         values = np.zeros((*pairs.shape[:2], 3), np.float32)
-        arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values)
+        arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values, own)
         Threads(len(pairs), cores(), block=8).run(plan, *arguments)
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
 

@@ -24,6 +24,7 @@ from hitmac.agents.baselines.forecast import (
     moved_twice,
     remember,
 )  # fmt: skip
+from hitmac.agents.baselines.words import alone, size
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.threads import blocks
@@ -56,15 +57,6 @@ def _degrees(y, x):
     angle = one(90.0) - angle if across > along else angle
     angle = one(180.0) - angle if x < one(0.0) else angle
     return angle if y >= one(0.0) else -angle
-
-
-@inlined
-def _size(members):
-    """Return the number of bits of a uint64 that are set."""
-    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int32((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @allocating
@@ -139,7 +131,7 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
             free = ~covered[h, w]
             members = sees[h, w, low : low + number]
             for k in range(number):
-                gain[k] += np.float32(_size(members[k] & free))
+                gain[k] += np.float32(size(members[k] & free))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
         now = value[h, low + 1 :]
         for k in range(number):
@@ -201,7 +193,7 @@ def _improve(sees, weight, search, farthest, order, planned, plans, covers, valu
             members = np.uint64(0)
             for i in range(n):
                 members |= covers[i, h, w]
-            total += weight[h] * _size(members)
+            total += weight[h] * size(members)
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
     return total
@@ -216,7 +208,7 @@ def _cover(sees, farthest, planned, plan, covers):
 
 
 @allocating
-def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, low, high):
+def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, own, low, high):
     """Write the values (n, 3) of the first turns, and the history for the next call, of the scenes `low` to `high` - 1.
 
     Args:
@@ -228,11 +220,13 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, lo
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         futures: draws for the targets' futures: `first`, `later` and `wandering` of :func:`foresee`.
         values: (B, n, 3) result.
+        own: window and result (B, n, m) of :func:`hitmac.agents.baselines.words.alone`; (0, 0, 0): not asked for.
         low: first scene.
         high: last scene + 1.
     """
     old_pairs, old_mask, memory, clock, steps, kept = history
     first, later, wandering = futures
+    window, shares = own
     n, m, samples, horizon = mask.shape[1], mask.shape[2], first.shape[0], weight.shape[0] - 1
     words, headings = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1
     moves = np.empty(horizon + 1)
@@ -279,6 +273,8 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, lo
                 highest = total
                 best_plans[:] = plans
                 values[b] = own_values
+                if shares.size > 0:
+                    alone(covers, window, samples, shares[b])
         for i in range(n):
             for h in range(1, horizon + 1):
                 kept[b, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
@@ -286,7 +282,7 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, lo
 
 
 @kernel
-def plan(pairs, mask, history, walk, search, weight, futures, values, share):
+def plan(pairs, mask, history, walk, search, weight, futures, values, own, share):
     """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
     for low, high in blocks(pairs.shape[0], share):
-        _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, low, high)
+        _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, own, low, high)
