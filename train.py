@@ -21,7 +21,8 @@ from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
 from hitmac.agents.training.curve import CurveEvaluation, save_curve
-from hitmac.agents.training.jobs import JOBS, HitMacOptions
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
@@ -69,6 +70,7 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     """Train what the command line asks for, one policy or both levels of HiT-MAC; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
     asked = parse(kind, program, arguments)
+    asked = parse(kind, program, arguments, default=with_defaults(kind, asked.algorithm))  # which the algorithm changes
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)

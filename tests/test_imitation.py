@@ -11,9 +11,10 @@ from hitmac.agents import AttentionPolicy
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.registry import as_agent
 from hitmac.agents.training import imitation
-from hitmac.agents.training.imitation import Imitation, imitation_loss
+from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
+from hitmac.agents.training.lessons import imitation_loss
 from hitmac.envs import load_scenario
 from hitmac.envs.apis.sb3_env import CoverageVecEnv
 
@@ -80,10 +81,10 @@ def test_it_remembers_what_was_seen_with_the_values_of_the_same_step(scenario, p
         at = slice(number * model.n_envs, (number + 1) * model.n_envs)
         assert np.array_equal(state["pairs"][at], observation["pairs"])
         assert np.array_equal(state["mask"][at], observation["mask"])
-        asked = model.teacher.asked[number + 1]  # the first compiles the teacher
+        asked = model.lesson.teacher.asked[number + 1]  # the first compiles the teacher
         values = Compass.values(asked).reshape(model.n_envs, -1, 3)
         assert np.array_equal(state["values"][at], values.astype(np.float32))
-    assert model.teacher.calls.tolist() == (model.env.task.time - 1).tolist()  # an episode has nine steps
+    assert model.lesson.teacher.calls.tolist() == (model.env.task.time - 1).tolist()  # an episode has nine steps
     assert model._n_updates == 11 * model.num_updates  # none before anything is remembered
 
 
@@ -92,7 +93,7 @@ def test_the_oldest_scenes_are_forgotten(monkeypatch):
     model = learner()
     assert len(model.buffer.pairs) == 12  # whole steps of all scenes
     model.learn(5 * 4 * 4)
-    asked = np.concatenate(model.teacher.asked[1:])[-12:]
+    asked = np.concatenate(model.lesson.teacher.asked[1:])[-12:]
     recent = Compass.values(asked).astype(np.float32)
     rows = {row.tobytes() for row in model.get_state()["values"]}
     assert rows == {row.tobytes() for row in recent}
@@ -132,7 +133,7 @@ def test_it_learns_to_turn_as_the_teacher_does():
     model.env.seed(99)
     observation = model.env.reset()
     actions, _ = model.policy.predict(observation, deterministic=True)
-    seen = model._observer.observe(model.env.task.simulator)
+    seen = model.lesson.observer.observe(model.env.task.simulator)
     values = Compass.values(seen["pairs"])
     clear = np.abs(values[..., 1]) > 0.1
     assert (actions == values.argmax(-1))[clear].mean() > 0.9

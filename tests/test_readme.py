@@ -15,7 +15,8 @@ import yaml
 from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
 from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.training.jobs import JOBS, HitMacOptions
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import JOBS
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.__main__ import main as show_scenes
 

@@ -16,7 +16,8 @@ import yaml
 
 from hitmac.agents.evaluate.__main__ import main
 from hitmac.agents.training.callback import TrainingProgress
-from hitmac.agents.training.jobs import ExecutorOptions, HitMacOptions
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import ExecutorOptions
 from hitmac.envs import load_scenario
 
 ROOT = Path(__file__).parents[1]

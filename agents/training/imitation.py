@@ -5,50 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, ClassVar, NamedTuple, Protocol, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
-from torch import Tensor, nn
+from torch import nn
 
-from hitmac.agents.baselines.rule import keep_views
 from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.training.lessons import Scenes, lesson_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.observation import Observer
 
 BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
 
 _BUFFER_BYTES = 2**28
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
-_ZOOM_REGRET = 1.0  # of a zoom, since the teacher keeps all fields of view
-
-
-class Teacher(Protocol):
-    """Agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`."""
-
-    features: ClassVar[tuple[str, ...]]
-
-    def plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call."""
-        ...
-
-
-class Scenes(NamedTuple):
-    """Observations with the teacher's values of the actions in them."""
-
-    pairs: np.ndarray  # (K, n, m, d) float32
-    mask: np.ndarray  # (K, n, m) int8
-    values: np.ndarray  # (K, n, 3) float32
 
 
 class Imitation(BaseAlgorithm):
@@ -92,7 +66,7 @@ class Imitation(BaseAlgorithm):
         policy: type[AttentionPolicy],
         env: DirectionalSensorVecEnv,
         *,
-        teacher: Teacher,
+        teacher: Any,
         learning_rate: float | Schedule = 2e-3,
         n_steps: int = 32,
         batch_size: int = 128,
@@ -111,14 +85,13 @@ class Imitation(BaseAlgorithm):
             seed=seed,
             device=device,
             support_multi_env=True,
-            supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete),
+            supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete, spaces.MultiBinary),
         )
-        self.teacher, self.n_steps, self.temperature = teacher, n_steps, temperature
-        self.max_grad_norm = max_grad_norm
+        self.lesson = lesson_of(teacher, env, temperature)
+        self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
         self.ent_coef = 0.0  # none; a training's schedule sets it
-        self._observer = Observer(env.scenario, teacher.features)
         self._setup_model()
 
     def _setup_model(self) -> None:
@@ -127,22 +100,22 @@ class Imitation(BaseAlgorithm):
         self.policy = self.policy_class(  # type: ignore[assignment]
             self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
         ).to(self.device)
-        seen = self._observer.observe(self.env.task.simulator)
-        self.teacher.plan(seen["pairs"][:1], seen["mask"][:1] != 0)  # compiled before any clock starts
-        self._memory: tuple[np.ndarray, ...] | None = None  # of the teacher
+        self.lesson.warm_up()
         space = self.observation_space
         assert isinstance(space, spaces.Dict)
         pairs, mask = space["pairs"].shape, space["mask"].shape
         assert pairs is not None
         assert mask is not None
-        sensors = pairs[:-2] or (1,)
-        scene_bytes = 4 * int(np.prod(pairs)) + int(np.prod(mask)) + 12 * int(np.prod(sensors))
-        size = max(self.n_envs, min(BUFFER_SCENES, _BUFFER_BYTES // scene_bytes))
+        answer = self.lesson.shape
+        scene_bytes = 4 * int(np.prod(pairs)) + int(np.prod(mask)) + 4 * int(np.prod(answer))
+        size = max(
+            self.n_envs, min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // scene_bytes)
+        )
         size = -(-size // self.n_envs) * self.n_envs
         self.buffer = Scenes(
             np.zeros((size, *pairs), np.float32),
             np.zeros((size, *mask), np.int8),
-            np.zeros((size, *sensors, 3), np.float32),
+            np.zeros((size, *answer), np.float32),
         )
 
     def learn(
@@ -181,34 +154,23 @@ class Imitation(BaseAlgorithm):
         """Act, learn from scenes of the past, and remember the present ones; return rewards and losses."""
         assert isinstance(self._last_obs, dict)
         observation = self._last_obs
-        seen = self._observer.observe(self.env.task.simulator)
-        taught = thread.submit(self.teacher.plan, seen["pairs"], seen["mask"] != 0, self._memory, self._begun())
+        assert self._last_episode_starts is not None
+        taught = thread.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
         self.policy.set_training_mode(False)
         actions, _ = self.policy.predict(observation, deterministic=False)
         self.policy.set_training_mode(True)
         losses = [self._update() for _ in range(self.num_updates)] if self.num_timesteps else []
-        taught_values, self._memory = taught.result()
-        values = taught_values.reshape(self.buffer.values[: self.n_envs].shape)
+        values = taught.result()
         step = self.num_timesteps // self.n_envs
         self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
         if step < _MIXED_STEPS:
             teaching = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
-            actions[teaching] = self._best(values)[teaching].reshape(actions[teaching].shape)
+            actions[teaching] = self.lesson.best(values)[teaching].reshape(actions[teaching].shape)
         self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
         self._last_episode_starts = dones
         self._update_info_buffer(infos, dones)
         self.num_timesteps += self.n_envs
         return rewards, losses
-
-    def _begun(self) -> np.ndarray:
-        """Return (B,) bool, the scenes in which an episode begins."""
-        assert self._last_episode_starts is not None
-        return self._last_episode_starts.reshape(self.env.task.num_envs, -1)[:, 0].astype(bool)
-
-    def _best(self, values: np.ndarray) -> np.ndarray:
-        """Return the teacher's best actions; every zooming lens keeps its field of view."""
-        turns = values.argmax(-1)
-        return keep_views(turns) if self.env.scenario.zoom else turns
 
     def _remember(self, scenes: Scenes, step: int) -> None:
         """Put the scenes of a step into the buffer, in place of the oldest."""
@@ -221,14 +183,9 @@ class Imitation(BaseAlgorithm):
         filled = min(self.num_timesteps, len(self.buffer.pairs))
         chosen = torch.randint(filled, (self.batch_size,)).numpy()
         pairs, mask, values = (torch.from_numpy(array[chosen]).to(self.device) for array in self.buffer)
-        acting = mask.reshape(*values.shape[:2], -1).bool().any(-1)  # (S, n)
-        if not acting.any():
+        loss = self.lesson.loss(self.policy, pairs, mask, values)
+        if loss is None:
             return 0.0
-        logits = self.policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
-        loss = imitation_loss(logits[:, 0][acting], values[acting], self.temperature)
-        if logits.shape[1] > 1:
-            kept = values.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(int(acting.sum()), 3)
-            loss = loss + imitation_loss(logits[:, 1][acting], kept, self.temperature)
         self.policy.optimizer.zero_grad()
         loss.backward()
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
@@ -240,14 +197,14 @@ class Imitation(BaseAlgorithm):
         """Return what is remembered, by name: scenes, and the teacher's state."""
         filled = min(self.num_timesteps, len(self.buffer.pairs))
         scenes = {name: array[:filled] for name, array in self.buffer._asdict().items()}
-        return scenes | {f"teacher_{number}": array for number, array in enumerate(self._memory or ())}
+        return scenes | {f"teacher_{number}": array for number, array in enumerate(self.lesson.memory or ())}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Remember what :meth:`get_state` returned."""
         for name, array in self.buffer._asdict().items():
             array[: len(state[name])] = state[name]
         memory = [state[f"teacher_{number}"] for number in range(len(state) - len(self.buffer))]
-        self._memory = tuple(memory) or None
+        self.lesson.memory = tuple(memory) or None
 
 
 @contextmanager
@@ -259,17 +216,3 @@ def _leaving_a_core() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
-
-
-def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
-    """Return the cross-entropy to the softmax of the values, plus the expected regret, averaged over decisions.
-
-    Args:
-        logits: (..., k) of the policy's actions.
-        values: (..., k) of the same actions, by the teacher.
-        temperature: of the softmax, in the unit of the values.
-    """
-    log_policy = logits.log_softmax(-1)
-    cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
-    regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
-    return (cross_entropy + regret).mean()

@@ -7,55 +7,41 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from hitmac.agents.baselines.levels import EXECUTORS
-from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.registry import SCRIPTED, load_executor
-from hitmac.agents.training.options import NumEnvs, Seed, invalid_options
+from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
+from hitmac.agents.registry import load_executor
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
+from hitmac.agents.training.teaching import ImitationOptions
 from hitmac.envs.assigned_observation import PADDINGS
-from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.observation import FEATURE_SETS
-from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative, Positive
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
+from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import IDLE, SUB_STEPS_PER_DECISION, TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from hitmac.envs.tasks import (
+    IDLE,
+    SUB_STEPS,
+    SUB_STEPS_PER_DECISION,
+    TASKS,
+    CoordinatorTask,
+    CoverageTask,
+    ExecutorTask,
+    Task,
+)
 
 AnyJob = TypeVar("AnyJob", bound=Job)
+AnyOptions = TypeVar("AnyOptions")
 
-EXECUTOR_STEPS = 1_500_000
-"""Default length of the executor's training in `hit-mac`, steps over all sensors."""
-
-HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
-    "goals_every": SUB_STEPS_PER_DECISION,
-    "goal_share": 0.8,
-    "centring": 0.2,
-    "turn_cost": 0.03,
-}
-"""Options of the executor's task in `hit-mac` that differ from the paper's."""
-
-
-TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlannerAgent))
-"""Agents that a policy can imitate, by name."""
+GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seeing")
+"""The default features without the one that tells of other sensors, for an executor, which sees its goals only."""
 
 
 @dataclass(frozen=True)
-class CoverageOptions(AgentJob):
+class CoverageOptions(ImitationOptions, AgentJob):
     """Train a policy that turns all sensors directly, to imitate a planner's values of its actions."""
 
     job = "coverage"
     task = CoverageTask
     default_limit = {"minutes": 3.0}
 
-    algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "imitation"
-    """Learning algorithm: imitation of a planner, or from reward alone: ppo, or a2c, the synchronous form of the
-    paper's A3C, which knows no batch_size and no epochs."""
-    teacher: Annotated[str, Choice(TEACHERS)] = "planner"
-    """Planner to imitate."""
-    planner_turn_cost: NotNegative = 0.1
-    """Cost of a sub-step of turning in the planner's plans, in targets covered for a sub-step: the higher, the less the
-    policy turns."""
-    temperature: Positive = 0.1
-    """Temperature of the distribution over actions that the planner's values are turned into, in targets covered for a
-    sub-step."""
+    algorithm: str = "imitation"
     num_envs: int = 256
     batch_size: int = 128
     learning_rate: float = 2e-3
@@ -88,12 +74,25 @@ class CoverageRewardOptions(CoverageOptions):
 
 
 @dataclass(frozen=True)
-class ExecutorOptions(ExecutorJob):
+class ExecutorOptions(ImitationOptions, ExecutorJob):
     """Train HiT-MAC's executor, shared by all sensors: it turns a sensor towards the targets assigned to it."""
 
     job = "executor"
     task = ExecutorTask
     default_limit = {"total_steps": 3_500_000}
+    imitation_limit = {"minutes": 2.0}
+    imitation_defaults = {
+        "num_envs": 64,
+        "features": GOAL_FEATURES,
+        "embed_layers": 2,
+        "episode_steps": SUB_STEPS,
+        "rollout_steps": 32,
+        "batch_size": 256,
+        "epochs": 1,
+        "max_grad_norm": 5.0,
+        "goals_every": SUB_STEPS_PER_DECISION,
+        "goal_share": 0.8,
+    }
 
     scenario: str = ExecutorTask.spec.scenario
     num_envs: int = 256
@@ -127,12 +126,21 @@ class ExecutorOptions(ExecutorJob):
 
 
 @dataclass(frozen=True)
-class CoordinatorOptions(CoordinatorJob):
+class CoordinatorOptions(ImitationOptions, CoordinatorJob):
     """Train HiT-MAC's coordinator: it assigns targets to sensors; a frozen executor turns them."""
 
     job = "coordinator"
     task = CoordinatorTask
     default_limit = {"total_steps": 600_000}
+    imitation_limit = {"minutes": 3.0}
+    imitation_defaults = {
+        "num_envs": 64,
+        "features": DEFAULT_FEATURES,
+        "embed_layers": 2,
+        "batch_size": 256,
+        "epochs": 8,
+        "idle": AssignPlanned.idle,
+    }
 
     executor: str = "scripted"
     """Executor that turns the sensors: scripted, or the directory of an executor's run or checkpoint."""
@@ -172,7 +180,7 @@ class CoordinatorOptions(CoordinatorJob):
     @property
     def credit(self) -> str:
         """See :attr:`Options.credit`."""
-        return "difference_rewards" if self.difference_rewards else "team"
+        return "difference_rewards" if self.difference_rewards and self.algorithm != "imitation" else "team"
 
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:
         """See :meth:`Options.environment_options`."""
@@ -183,86 +191,6 @@ class CoordinatorOptions(CoordinatorJob):
             "padding": executor.padding,
             "credit": self.credit,
         }
-
-
-@dataclass(frozen=True)
-class HitMacOptions:
-    """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
-
-    The executor learns for how it will be used and not as in the paper: on the coordinator's scene, where targets move
-    more slowly; with goals that hold for a decision and are a part of what is in range; and for seeing its goals rather
-    than for having them in the middle. Ctrl-C ends the run; --resume goes on with it.
-
-    What is not here keeps the default of the two jobs; train them one after the other to change it.
-    """
-
-    job = "hit-mac"
-
-    scenario: str = "hit-mac"
-    """The scene of both: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
-    executor_minutes: Positive | None = None
-    """Longest training of the executor, minutes."""
-    coordinator_minutes: Positive | None = None
-    """Longest training of the coordinator, minutes."""
-    executor_steps: Count | None = None
-    """Most steps of the executor's training, over all sensors; 1500000 if there is no limit."""
-    coordinator_steps: Count | None = None
-    """Most decisions of the coordinator's training, over all scenes; 600000 if there is no limit."""
-    seed: Seed = 0
-    """Seed of networks and scenes."""
-    run_dir: Path | None = None
-    """Directory of the results, which must not exist. None: runs/ and the date and time."""
-    resume: bool = False
-    """Go on with the run in run_dir."""
-    features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
-    """Set of features: frame: those of a single frame; hit-mac: the paper's; motion: the coordinator sees velocities
-    too."""
-    num_envs: NumEnvs = 256
-    """Scenes simulated side by side."""
-    weight_dim: Count = 64
-    """Width of the encoders."""
-    episodes: Count = 200
-    """Fresh episodes that they are evaluated on; seeds 0 and up."""
-
-    def check(self) -> None:
-        """Raise ValueError or TypeError for options out of their ranges, all in one error."""
-        errors = list(invalid_options(self).values())
-        if not errors:
-            for level in self.level_jobs(Path()):
-                with collect(errors):
-                    level.check()
-        if self.resume and self.run_dir is None:
-            errors.append(ValueError("--resume needs --run-dir, the directory of the run to go on with"))
-        raise_together(errors)
-
-    def level_jobs(self, run_dir: Path) -> tuple[ExecutorOptions, CoordinatorOptions]:
-        """Return the options of the two jobs, whose runs lie in `run_dir`."""
-        shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
-        paper: dict[str, Any] = {}
-        if self.features == "hit-mac":
-            paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "num_frequencies": 4}
-        executor_steps = self.executor_steps
-        if executor_steps is None and self.executor_minutes is None:
-            executor_steps = EXECUTOR_STEPS
-        executor = ExecutorOptions(
-            scenario=self.scenario,
-            minutes=self.executor_minutes,
-            total_steps=executor_steps,
-            run_dir=run_dir / "executor",
-            **HIT_MAC_EXECUTOR_DEFAULTS,
-            **shared,
-            **paper,
-        )
-        coordinator = CoordinatorOptions(
-            scenario=self.scenario,
-            executor=str(run_dir / "executor"),
-            minutes=self.coordinator_minutes,
-            total_steps=self.coordinator_steps,
-            run_dir=run_dir / "coordinator",
-            **shared,
-            **({"features": FEATURE_SETS[self.features]} | paper),
-        )
-        return executor, coordinator
 
 
 def default_job(task: type[Task]) -> type[Job]:
@@ -293,6 +221,15 @@ JOBS: dict[str, type[Job]] = {job.job: job for job in _OWN} | {
 
 def with_limits(options: AnyJob) -> AnyJob:
     """Return the options with the job's default limit if they have none."""
-    if options.minutes is None and options.total_steps is None:
-        return dataclasses.replace(options, **options.default_limit)
-    return options
+    if options.minutes is not None or options.total_steps is not None:
+        return options
+    limit = options.default_limit
+    if isinstance(options, ImitationOptions) and options.algorithm == "imitation":
+        limit = options.imitation_limit or limit
+    return dataclasses.replace(options, **limit)
+
+
+def with_defaults(kind: type[AnyOptions], algorithm: str) -> AnyOptions:
+    """Return the default options of a job that learns by an algorithm."""
+    changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
+    return kind(**{"algorithm": algorithm} | changes)

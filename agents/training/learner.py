@@ -7,14 +7,12 @@ from typing import Any
 
 from stable_baselines3 import A2C, PPO
 
-from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from hitmac.agents.registry import scripted_agent
 from hitmac.agents.training.imitation import Imitation
-from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
+from hitmac.agents.training.teaching import ImitationOptions, teacher_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.observation import check_features
 from hitmac.envs.scenario import Scenario
@@ -50,13 +48,11 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     }
     model: Learner
     if options.algorithm == "imitation":
-        assert isinstance(options, CoverageOptions)
-        teacher = scripted_agent(options.teacher, scenario, turn_cost=options.planner_turn_cost)
-        assert isinstance(teacher, PlannerAgent)
+        assert isinstance(options, ImitationOptions)
         model = Imitation(
             AttentionPolicy,
             venv,
-            teacher=teacher,
+            teacher=teacher_of(options, scenario),
             learning_rate=options.learning_rate,
             n_steps=options.rollout_steps,
             batch_size=options.batch_size,

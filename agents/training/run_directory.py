@@ -15,7 +15,8 @@ import yaml
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
 from hitmac.agents.provenance import provenance
-from hitmac.agents.training.jobs import CoordinatorOptions, HitMacOptions, with_limits
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.envs.errors import collect, raise_together

@@ -1,0 +1,219 @@
+"""Lessons of imitation: the answers that a teacher gives in scenes, and the loss of a policy given them."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, NamedTuple, Protocol
+
+import numpy as np
+from gymnasium import spaces
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from hitmac.agents.baselines.rule import keep_views
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.policy import Policy
+from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.assigned_observation import flatten_sensors
+from hitmac.envs.observation import Observer
+
+_ZOOM_REGRET = 1.0  # of a zoom, since the teacher keeps all fields of view
+
+
+class Teacher(Protocol):
+    """Agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`."""
+
+    features: ClassVar[tuple[str, ...]]
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
+
+        Of an executor the observation is that of rows (R, m, d), and the values are (R, 3).
+        """
+        ...
+
+
+class Scenes(NamedTuple):
+    """Observations with the teacher's answers to them, a row for each row of the environments."""
+
+    pairs: np.ndarray  # (K, n, m, d) float32, of one sensor (K, m, d)
+    mask: np.ndarray  # (K, n, m) int8
+    values: np.ndarray  # (K, ...) float32, see the lesson
+
+
+class Lesson:
+    """Base class of the lessons.
+
+    Args:
+        teacher: the teacher; it observes the scenes by its own features.
+        env: environments, whose rows the policy learns from.
+
+    Attributes:
+        memory: arrays that the teacher remembers; None at first.
+    """
+
+    def __init__(self, teacher: Any, env: DirectionalSensorVecEnv) -> None:
+        self.teacher, self.env = teacher, env
+        self.observer = Observer(env.scenario, teacher.features)
+        self.memory: tuple[np.ndarray, ...] | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of the answer to a row."""
+        raise NotImplementedError
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
+        return self.observer.observe(self.env.task.simulator)
+
+    def warm_up(self) -> None:
+        """Compile the teacher, before any clock starts."""
+        raise NotImplementedError
+
+    def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """Return the teacher's answers (rows, ...) float32 to its observation, and let it remember.
+
+        Args:
+            seen: result of :meth:`observe`.
+            starts: (rows,) bool, those in which an episode begins.
+        """
+        raise NotImplementedError
+
+    def best(self, answers: np.ndarray) -> np.ndarray:
+        """Return the teacher's best actions of rows."""
+        raise NotImplementedError
+
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
+        """Return the policy's loss on rows, averaged over decisions; None without any decision to make."""
+        raise NotImplementedError
+
+
+class TurnLesson(Lesson):
+    """Lesson in turning the sensors of whole scenes, by the values (n, 3) of the turns.
+
+    The loss is that of :func:`imitation_loss`, averaged over the sensors that act.
+
+    Args:
+        teacher: a :class:`Teacher`.
+        env: environments of a task of turns.
+        temperature: tau, in the unit of the teacher's values; over 0.
+    """
+
+    teacher: Teacher
+
+    def __init__(self, teacher: Teacher, env: DirectionalSensorVecEnv, temperature: float) -> None:
+        super().__init__(teacher, env)
+        self.temperature = temperature
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See :attr:`Lesson.shape`."""
+        space = self.env.observation_space
+        assert isinstance(space, spaces.Dict)
+        mask = space["mask"].shape
+        assert mask is not None
+        return (*(mask[:-1] or (1,)), 3)
+
+    def warm_up(self) -> None:
+        """See :meth:`Lesson.warm_up`."""
+        seen = self.observe()
+        self.teacher.plan(seen["pairs"][:1], seen["mask"][:1] != 0)
+
+    def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`Lesson.answer`."""
+        starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
+        values, self.memory = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.memory, starts)
+        return values.reshape(self.env.num_envs, *self.shape)
+
+    def best(self, answers: np.ndarray) -> np.ndarray:
+        """See :meth:`Lesson.best`; every zooming lens keeps its field of view."""
+        turns = answers.argmax(-1)
+        return keep_views(turns) if self.env.scenario.zoom else turns
+
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
+        """See :meth:`Lesson.loss`."""
+        acting = mask.reshape(*answers.shape[:2], -1).bool().any(-1)  # (S, n)
+        if not acting.any():
+            return None
+        logits = policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
+        loss = imitation_loss(logits[:, 0][acting], answers[acting], self.temperature)
+        if logits.shape[1] > 1:
+            kept = answers.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(int(acting.sum()), 3)
+            loss = loss + imitation_loss(logits[:, 1][acting], kept, self.temperature)
+        return loss
+
+
+class GoalLesson(TurnLesson):
+    """Lesson in turning a sensor towards its goals, for executors: the teacher sees the goals only."""
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """See :meth:`Lesson.observe`; a row for each sensor, and a valid pair for each goal, in its target's place."""
+        seen = super().observe()
+        assert self.env.task.assigned is not None
+        return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
+
+
+class AssignmentLesson(Lesson):
+    """Lesson in assigning targets to sensors, for coordinators, by the teacher's assignments (n * m).
+
+    The loss is the cross-entropy to the assignment of each valid pair.
+
+    Args:
+        teacher: a coordinator without a state.
+        env: environments of a task of assignments.
+    """
+
+    teacher: Policy
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """See :attr:`Lesson.shape`."""
+        shape = self.env.action_space.shape
+        assert shape is not None
+        return shape
+
+    def warm_up(self) -> None:
+        """See :meth:`Lesson.warm_up`."""
+        self.teacher.predict({name: array[:1] for name, array in self.observe().items()})
+
+    def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`Lesson.answer`."""
+        return self.teacher.predict(seen, deterministic=True)[0].astype(np.float32)
+
+    def best(self, answers: np.ndarray) -> np.ndarray:
+        """See :meth:`Lesson.best`."""
+        return answers.astype(np.int8)
+
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
+        """See :meth:`Lesson.loss`."""
+        there = mask.flatten(1).bool()
+        if not there.any():
+            return None
+        logits = policy.logits({"pairs": pairs, "mask": mask}).flatten(1)  # (S, n * m)
+        return binary_cross_entropy_with_logits(logits[there], answers[there])
+
+
+def lesson_of(teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> Lesson:
+    """Return the lesson for the role of the environments' task."""
+    if env.task.spec.role == "coordinator":
+        return AssignmentLesson(teacher, env)
+    return (GoalLesson if env.task.spec.role == "executor" else TurnLesson)(teacher, env, temperature)
+
+
+def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
+    """Return the cross-entropy to the softmax of the values, plus the expected regret, averaged over decisions.
+
+    Args:
+        logits: (..., k) of the policy's actions.
+        values: (..., k) of the same actions, by the teacher.
+        temperature: of the softmax, in the unit of the values.
+    """
+    log_policy = logits.log_softmax(-1)
+    cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
+    regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
+    return (cross_entropy + regret).mean()
