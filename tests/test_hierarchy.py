@@ -310,7 +310,7 @@ def test_the_simple_coordinators():
     near = AssignInRange().predict(shown)[0].reshape(500, 4, 5)
     np.testing.assert_array_equal(near, (shown["pairs"][..., 0] != 0) & (shown["mask"] != 0))
     assert 0.48 < AssignRandomly(seed=1).predict(shown)[0].mean() < 0.52
-    for name in ("assign-all", "assign-in-range", "assign-randomly"):
+    for name in ("assign-all", "assign-in-range", "assign-randomly", "assign-planned"):
         agent = load_agent(name, HIT_MAC)
         assert agent.policy.predict(CoverageTask(HIT_MAC, 3, 0, features=agent.features).observe())[0].shape == (3, 4)
 

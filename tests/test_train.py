@@ -110,7 +110,7 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     whole = run("hit-mac", "--run-dir", "whole", *small, cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
     executor = json.loads((tmp_path / "whole" / "executor" / "evaluation.json").read_text())
-    assert set(executor["agents"]) == {"trained", "scripted", "random", "still"}
+    assert set(executor["agents"]) == {"trained", "scripted", "planner", "random", "still"}
     coordinator = json.loads((tmp_path / "whole" / "coordinator" / "evaluation.json").read_text())
     assert {"trained", "assign-all", "assign-in-range", "random", "still", "nearest"} <= set(coordinator["agents"])
     held = tmp_path / "whole" / "coordinator" / "checkpoint" / "executor" / "policy.safetensors"
@@ -287,7 +287,7 @@ def test_an_executor_is_reported_whatever_the_name_of_its_run(name, here):
     """It is never taken for an agent of that name, nor cut apart at a ':'."""
     here("executor", "--run-dir", name, "--total-steps", 64, *SMALL, *SHORT)
     agents = json.loads(Path(name, "evaluation.json").read_text())["agents"]
-    assert set(agents) == {"trained", "scripted", "random", "still"}
+    assert set(agents) == {"trained", "scripted", "planner", "random", "still"}
     assert all(agents["trained"]["reward"] != agents[other]["reward"] for other in ("scripted", "random", "still"))
 
 

@@ -98,11 +98,11 @@ class AssignPlanned(RulePolicy):
     ) -> None:
         super().__init__(None, seed)
         self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
-        self._planner = planner or PlannerAgent(load_scenario(scenario), seed)
+        self.planner = planner or PlannerAgent(load_scenario(scenario), seed)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
-        shares = self._planner.shares(pairs, mask, self.window)
+        shares = self.planner.shares(pairs, mask, self.window)
         return ((shares > self.least) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
@@ -119,7 +119,7 @@ class PlannerExecutor(RulePolicy):
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
-        self._planner = planner or PlannerAgent(load_scenario(scenario), seed)
+        self.planner = planner or PlannerAgent(load_scenario(scenario), seed)
 
     def plan(
         self,
@@ -129,7 +129,7 @@ class PlannerExecutor(RulePolicy):
         episode_start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
-        values, new = self._planner.plan(pairs[:, None], mask[:, None], state, episode_start)
+        values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
         return values[:, 0], new
 
     def predict(

@@ -41,12 +41,16 @@ class Imitation(BaseAlgorithm):
     and imitation learning via interactive no-regret learning", 2014). The policy never sees what the teacher sees
     beyond its own observation.
 
+    An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
+    cross-entropy; see :mod:`hitmac.agents.training.lessons`.
+
     The teacher computes on a thread of its own while the policy is updated; the result does not depend on it.
 
     Args:
         policy: class of the policy.
-        env: environments of a task of turns.
-        teacher: the teacher; it observes the same scenes, by its own features.
+        env: environments of any task.
+        teacher: the teacher; it observes the same scenes, by its own features. It values turns; of a coordinator it is
+            a coordinator.
         learning_rate: learning rate of Adam, or its schedule.
         n_steps: steps of each scene in a rollout.
         batch_size: scenes in a gradient step.

@@ -85,13 +85,13 @@ class ExecutorOptions(ImitationOptions, ExecutorJob):
         "num_envs": 64,
         "features": GOAL_FEATURES,
         "embed_layers": 2,
-        "episode_steps": SUB_STEPS,
         "rollout_steps": 32,
         "batch_size": 256,
         "epochs": 1,
         "max_grad_norm": 5.0,
         "goals_every": SUB_STEPS_PER_DECISION,
         "goal_share": 0.8,
+        "planner_turn_cost": 0.25,
     }
 
     scenario: str = ExecutorTask.spec.scenario
@@ -137,9 +137,11 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
         "num_envs": 64,
         "features": DEFAULT_FEATURES,
         "embed_layers": 2,
-        "batch_size": 256,
+        "batch_size": 64,
         "epochs": 8,
+        "max_grad_norm": 5.0,
         "idle": AssignPlanned.idle,
+        "planner_turn_cost": 0.25,
     }
 
     executor: str = "scripted"
