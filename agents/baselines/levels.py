@@ -77,13 +77,15 @@ class AssignPlanned(RulePolicy):
         seed: seed of the sampled futures.
         window: sub-steps, 1 or more; default 30, three decisions of HiT-MAC.
         least: share, 0 to 1; default 0.3.
-        planner: the planner; None: one with the default options.
+        planner: the planner; None: one with the options :attr:`planning`.
 
     Raises:
         ValueError: an option out of its range.
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
+    planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}
+    """Options of the planner. With more ascents the assignment depends less on where they start."""
     idle: ClassVar[str] = "hold"
     """Turns of sensors without assigned targets: none, since the planner leaves them where they are."""
 
@@ -98,7 +100,7 @@ class AssignPlanned(RulePolicy):
     ) -> None:
         super().__init__(None, seed)
         self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
-        self.planner = planner or PlannerAgent(load_scenario(scenario), seed)
+        self.planner = planner or PlannerAgent(load_scenario(scenario), seed, **self.planning)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""

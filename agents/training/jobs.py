@@ -17,7 +17,6 @@ from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import (
     IDLE,
-    SUB_STEPS,
     SUB_STEPS_PER_DECISION,
     TASKS,
     CoordinatorTask,
@@ -141,7 +140,6 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
         "epochs": 8,
         "max_grad_norm": 5.0,
         "idle": AssignPlanned.idle,
-        "planner_turn_cost": 0.25,
     }
 
     executor: str = "scripted"

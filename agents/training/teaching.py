@@ -40,8 +40,11 @@ class ImitationOptions(Options):
 
 def teacher_of(options: ImitationOptions, scenario: Scenario) -> Any:
     """Return the planner as a teacher of turns, of turns towards goals, or of assignments, for the role of the task."""
-    planner = scripted_agent(options.teacher, scenario, turn_cost=options.planner_turn_cost)
+    role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    if role == "coordinator":
+        chosen = AssignPlanned.planning | chosen
+    planner = scripted_agent(options.teacher, scenario, **chosen)
     assert isinstance(planner, PlannerAgent)
-    if options.task.spec.role == "coordinator":
+    if role == "coordinator":
         return AssignPlanned(scenario, planner=planner)
-    return PlannerExecutor(scenario, planner=planner) if options.task.spec.role == "executor" else planner
+    return PlannerExecutor(scenario, planner=planner) if role == "executor" else planner
