@@ -227,9 +227,7 @@ class AgentTargetEncoder(nn.Module):
         layers = [getattr(self, name) for name in way.layers]
         features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
         for block in self.later_blocks:
-            beside = features.per_target + features.per_agent.unsqueeze(-2)
-            again = features.per_target + block.feed_forward(beside)
-            features, weights = way.attend(block.layers, again, mask, self.pooling, need_weights)
+            features, weights = way.attend(block.layers, block(features), mask, self.pooling, need_weights)  # type: ignore[arg-type]
         return (features, weights) if need_weights else features
 
     def extra_repr(self) -> str:
@@ -245,6 +243,10 @@ class _Block(nn.Module):
         width = config.weight_dim
         self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
+
+    def forward(self, features: Features) -> Tensor:
+        """Return the tokens (..., n, m, f) of this block, from the features of the block before."""
+        return features.per_target + self.feed_forward(features.per_target + features.per_agent.unsqueeze(-2))
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
