@@ -21,7 +21,7 @@ SCENES_PER_BLOCK = (128, 512)
 """Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
 
 PAIRS_PER_BLOCK = 5120
-"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before a second one begins."""
+"""Fewest pairs of a sensor and a target that a thread takes at a time: with fewer, a second one comes too late."""
 
 PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""

@@ -45,6 +45,8 @@ class EncoderConfig:
     """Divide the attention scores by the square root of a head's width."""
     embed_layers: int = 1
     """Linear maps with a ReLU before the attention, 1 or more; the paper's coordinator has 2."""
+    num_blocks: int = 1
+    """Blocks of attention, 1 or more; the paper has 1."""
     num_frequencies: int = 0
     """Number of sines and of cosines appended to every feature before them, 0 or more."""
     weight_dim: int = 64
@@ -60,8 +62,8 @@ class EncoderConfig:
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
             if getattr(self, name) not in tuple(known):
                 found[name] = f"it must be {one_of(known, getattr(self, name))}"
-        for name, least in (("num_heads", 1), ("embed_layers", 1), ("num_frequencies", 0), ("weight_dim", 1)):
-            if not is_whole(getattr(self, name), least):
+        for name in ("num_heads", "embed_layers", "num_blocks", "num_frequencies", "weight_dim"):
+            if not is_whole(getattr(self, name), least := 0 if name == "num_frequencies" else 1):
                 found[name] = f"it must be a whole number, {least} or more"
         if not isinstance(self.scaled, bool):
             found["scaled"] = "it must be True or False"
@@ -155,6 +157,10 @@ class AgentTargetEncoder(nn.Module):
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
     - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target.
 
+    With more than one block, the next one attends, with layers of its own, over ``z + W2 relu(W1 (z + a))``, where z is
+    the pair's feature and a its agent's by the block before. So an agent can take into account what the others will do
+    about a target. Source: blocks of a transformer (Vaswani and others, "Attention is all you need", NeurIPS 2017).
+
     The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way.
 
     Args:
@@ -191,12 +197,10 @@ class AgentTargetEncoder(nn.Module):
             self.embed.append(FourierFeatures(config.num_frequencies))
         inputs = feature_dim * (1 + 2 * config.num_frequencies)
         for width in (inputs, *[config.weight_dim] * (config.embed_layers - 1)):
-            linear = nn.Linear(width, config.weight_dim)
-            nn.init.xavier_uniform_(linear.weight)
-            nn.init.zeros_(linear.bias)
-            self.embed.extend((linear, nn.ReLU()))
+            self.embed.extend((_linear(width, config.weight_dim), nn.ReLU()))
         for name in ATTEND_OVER[config.attend_over].layers:
             self.add_module(name, LAYERS[config.encoder](config))
+        self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))
 
     def forward(
         self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
@@ -210,7 +214,8 @@ class AgentTargetEncoder(nn.Module):
             need_weights: also return the attention weights.
 
         Returns:
-            :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`.
+            :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`, those of
+            the last block.
 
         Raises:
             ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
@@ -221,11 +226,35 @@ class AgentTargetEncoder(nn.Module):
         way = ATTEND_OVER[self.attend_over]
         layers = [getattr(self, name) for name in way.layers]
         features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
+        for block in self.later_blocks:
+            features, weights = way.attend(block.layers, block(features), mask, self.pooling, need_weights)  # type: ignore[arg-type]
         return (features, weights) if need_weights else features
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
         return f"attend_over={self.attend_over!r}, pooling={self.pooling!r}"
+
+
+class _Block(nn.Module):
+    """Block after the first: a feed-forward network for every pair, and the layers of the way of attending."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        width = config.weight_dim
+        self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
+        self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
+
+    def forward(self, features: Features) -> Tensor:
+        """Return the tokens (..., n, m, f) of this block, from the features of the block before."""
+        return features.per_target + self.feed_forward(features.per_target + features.per_agent.unsqueeze(-2))
+
+
+def _linear(inputs: int, outputs: int) -> nn.Linear:
+    """Build a linear map that starts Xavier-uniform, with biases 0."""
+    linear = nn.Linear(inputs, outputs)
+    nn.init.xavier_uniform_(linear.weight)
+    nn.init.zeros_(linear.bias)
+    return linear
 
 
 class EncoderKind(NamedTuple):

@@ -31,6 +31,7 @@ OTHER = {
     "num_heads": 2,
     "scaled": True,
     "embed_layers": 2,
+    "num_blocks": 2,
     "num_frequencies": 3,
     "weight_dim": 8,
 }

@@ -50,8 +50,9 @@ def test_every_entry_says_in_a_sentence_what_it_does(table):
 @pytest.mark.parametrize("over", ATTEND_OVER)
 @pytest.mark.parametrize("pooling", FIXED_POOLINGS)
 @pytest.mark.parametrize("layer", LAYERS)
-def test_a_way_of_attending_ignores_what_is_masked(over, pooling, layer):
-    net = AgentTargetEncoder(6, 8, encoder=layer, attend_over=over, pooling=pooling).double()
+@pytest.mark.parametrize("blocks", [1, 3])
+def test_a_way_of_attending_ignores_what_is_masked(over, pooling, layer, blocks):
+    net = AgentTargetEncoder(6, 8, encoder=layer, attend_over=over, pooling=pooling, num_blocks=blocks).double()
     with torch.no_grad():  # biases start at 0, which would leave absent pairs 0 by themselves
         for parameter in net.parameters():
             parameter.add_(0.3 * torch.randn_like(parameter))
@@ -70,8 +71,9 @@ def test_a_way_of_attending_ignores_what_is_masked(over, pooling, layer):
 
 @pytest.mark.parametrize("over", ATTEND_OVER)
 @pytest.mark.parametrize("pooling", FIXED_POOLINGS)
-def test_a_way_of_attending_keeps_the_order_of_agents_and_targets(over, pooling):
-    net = AgentTargetEncoder(6, 8, attend_over=over, pooling=pooling, num_heads=2).double()
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_a_way_of_attending_keeps_the_order_of_agents_and_targets(over, pooling, blocks):
+    net = AgentTargetEncoder(6, 8, attend_over=over, pooling=pooling, num_heads=2, num_blocks=blocks).double()
     pairs, mask = scene()
     agents, targets = torch.tensor([2, 0, 1]), torch.tensor([3, 1, 0, 2])
     features, weights = net(pairs, mask, need_weights=True)
@@ -86,7 +88,7 @@ def test_a_way_of_attending_keeps_the_order_of_agents_and_targets(over, pooling)
 @pytest.mark.parametrize("over", ATTEND_OVER)
 def test_a_way_of_attending_has_the_layers_that_it_names_and_no_other(over):
     net = AgentTargetEncoder(6, 8, attend_over=over)
-    assert [name for name, _ in net.named_children()] == ["embed", *ATTEND_OVER[over].layers]
+    assert [name for name, _ in net.named_children()] == ["embed", *ATTEND_OVER[over].layers, "later_blocks"]
 
 
 @pytest.mark.parametrize("kind", ENCODERS)

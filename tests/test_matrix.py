@@ -141,6 +141,7 @@ VALUES = {
     "attend_over": tuple(ATTEND_OVER),
     "pooling": tuple(FIXED_POOLINGS),
     "embed_layers": (1, 2),
+    "num_blocks": (1, 2),
     "num_frequencies": (0, 2),
     "num_heads": (1, 2),
     "scaled": (False, True),

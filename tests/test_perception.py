@@ -87,9 +87,9 @@ def test_nothing_there_gives_finite_zeros_and_gradients(over):
 
 @pytest.mark.parametrize("over", ATTEND_OVER)
 @settings(deadline=None, max_examples=15)
-@given(n=st.integers(0, 5), m=st.integers(0, 5), batch=st.sampled_from([(), (2,), (3, 2)]))
-def test_any_number_of_agents_and_targets(over, n, m, batch):
-    features = encoder(attend_over=over)(torch.randn(*batch, n, m, 6, dtype=torch.float64))
+@given(n=st.integers(0, 5), m=st.integers(0, 5), batch=st.sampled_from([(), (2,), (3, 2)]), blocks=st.integers(1, 2))
+def test_any_number_of_agents_and_targets(over, n, m, batch, blocks):
+    features = encoder(attend_over=over, num_blocks=blocks)(torch.randn(*batch, n, m, 6, dtype=torch.float64))
     assert features.per_target.shape == (*batch, n, m, 8)
     assert features.per_agent.shape == (*batch, n, 8)
     assert features.global_feature.shape == (*batch, 8)
@@ -98,8 +98,9 @@ def test_any_number_of_agents_and_targets(over, n, m, batch):
 
 @pytest.mark.parametrize("over", ATTEND_OVER)
 @pytest.mark.parametrize("pooling", ["sum", "mean"])
-def test_order_batch_and_padding(over, pooling):
-    net = encoder(attend_over=over, pooling=pooling)
+@pytest.mark.parametrize("blocks", [1, 2])
+def test_order_batch_and_padding(over, pooling, blocks):
+    net = encoder(attend_over=over, pooling=pooling, num_blocks=blocks)
     pairs = torch.randn(4, 3, 5, 6, dtype=torch.float64)
     whole = net(pairs)
     agents, targets = torch.randperm(3), torch.randperm(5)
@@ -174,6 +175,22 @@ def test_over_the_axes_by_hand():
             torch.testing.assert_close(features.per_target[i, j], embedded[i, j] + row + column)
     torch.testing.assert_close(features.per_agent, features.per_target.sum(1))
     torch.testing.assert_close(features.global_feature, features.per_target.sum((0, 1)))
+
+
+def test_the_blocks_by_hand():
+    """The second block attends over the first one's features, after a feed-forward network."""
+    net = encoder(attend_over="agents", num_blocks=2)
+    pairs = torch.randn(3, 4, 6, dtype=torch.float64)
+    first = net.embed(pairs)
+    z, agents = net.attention(first)
+    agents = agents + net.between_agents(agents)[0]
+    block = net.later_blocks[0]
+    one, relu, two = block.feed_forward
+    again = z + two(relu(one(z + agents[:, None])))
+    z, agents = block.layers[0](again)
+    others, global_feature = block.layers[1](agents)
+    for found, expected in zip(net(pairs), (z, agents + others, global_feature), strict=True):
+        torch.testing.assert_close(found, expected)
 
 
 def test_frequencies_leave_no_jump_behind_a_sensor():

@@ -90,6 +90,7 @@ OPTIONS = {
     "pooling": (["sum", "mean", "max"], ["none", None]),
     "num_heads": ([1, 2, 64], [0, 3, 1.5]),
     "embed_layers": COUNT,
+    "num_blocks": COUNT,
     "num_frequencies": NATURAL,
     "critic": ([None, "amc", "no_prefix", "value_head"], ["value"]),
     "weight_dim": COUNT,
