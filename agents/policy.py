@@ -70,6 +70,33 @@ class PerSensor:
         return unflatten_sensors(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
 
 
+def keep_views(turns: np.ndarray) -> np.ndarray:
+    """Return turns (..., n) with a zoom for each sensor (..., 2 n), so that every lens keeps its field of view."""
+    return np.concatenate((turns, np.zeros_like(turns)), -1)
+
+
+class KeepViews:
+    """Policy of turns, for lenses that zoom: every lens keeps its field of view.
+
+    Args:
+        policy: policy that returns a turn for each sensor (B, n).
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy = policy
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Act as :class:`Policy` specifies; the actions are (B, 2 n)."""
+        turns, state = self.policy.predict(observation, state, episode_start, deterministic)
+        return keep_views(turns), state
+
+
 class ReleasedPolicy:
     """Policy of a network of the published HiT-MAC program, which takes the best actions, as that program does.
 

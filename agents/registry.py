@@ -15,7 +15,7 @@ from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from hitmac.agents.custom import declared, has_learned, import_policy, is_import
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
-from hitmac.agents.policy import PerSensor, Policy, ReleasedPolicy
+from hitmac.agents.policy import KeepViews, PerSensor, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.load import load_scenario
@@ -152,6 +152,8 @@ def as_agent(
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
+    if scenario.zoom and not config.scenario.zoom:
+        agent = KeepViews(agent)
     return Agent(name, agent, config.features, seeds, trained=True)
 
 

@@ -106,15 +106,32 @@ def test_a_policy_runs_on_other_sizes(tmp_path):
     assert actions.shape == (3, 6)
 
 
-@pytest.mark.parametrize(("trained", "here"), [("hit-mac", "obstacles"), ("obstacles", "hit-mac")])
-def test_a_policy_of_other_lenses_is_refused(trained, here, tmp_path):
-    zoom = {"hit-mac": "do not zoom", "obstacles": "zoom"}
+def test_a_policy_that_zooms_is_refused_where_lenses_do_not(tmp_path):
     own = PolicyConfig(
-        policy={"weight_dim": 4}, features=("distance",), scenario=load_scenario(trained), training_seeds=(5, 5)
+        policy={"weight_dim": 4}, features=("distance",), scenario=load_scenario("obstacles"), training_seeds=(5, 5)
     )
     save_policy(tmp_path, build_policy(own, own.scenario), own)
-    with pytest.raises(ValueError, match=f"trained where lenses {zoom[trained]}; those of .*{here}' {zoom[here]}"):
-        load_policy(tmp_path, here)
+    with pytest.raises(ValueError, match=r"trained where lenses zoom; those of .*hit-mac' do not zoom"):
+        load_policy(tmp_path, "hit-mac")
+
+
+@pytest.mark.parametrize("options", [{}, {"per_sensor": True}])
+def test_a_policy_of_turns_keeps_the_views_of_lenses_that_zoom(options, tmp_path):
+    own = PolicyConfig(
+        policy={"weight_dim": 4},
+        features=("distance", "bearing"),
+        scenario=load_scenario("hit-mac"),
+        training_seeds=(5, 5),
+        options=options,
+    )
+    save_policy(tmp_path, build_policy(own, own.scenario), own)
+    here = load_scenario("obstacles")
+    agent = load_agent(tmp_path, here)
+    task = CoverageTask(here, 3, 0, features=agent.features)
+    actions, _ = agent.policy.predict(task.observe(), deterministic=False)
+    assert actions.shape == (3, 8)
+    assert (actions[:, 4:] == 0).all()
+    task.step(actions)
 
 
 def test_the_nearest_agent_by_hand():

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hitmac.agents.policy import keep_views
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
@@ -114,11 +115,6 @@ class RandomPolicy(RulePolicy):
         mask = observation["mask"]
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
-
-
-def keep_views(turns: np.ndarray) -> np.ndarray:
-    """Return turns (..., n) with a zoom for each sensor (..., 2 n), so that every lens keeps its field of view."""
-    return np.concatenate((turns, np.zeros_like(turns)), -1)
 
 
 def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:

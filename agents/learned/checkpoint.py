@@ -26,7 +26,7 @@ from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space, turning_space
+from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
 from hitmac.perception import EncoderConfig
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
 
@@ -87,11 +87,11 @@ class PolicyConfig:
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
     space = Observer(scenario, config.features).space
-    actions: spaces.Space = turning_space(scenario)
+    # Whether a policy zooms, its own scenario says; a policy of turns keeps the views of lenses that zoom.
+    actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if config.scenario.zoom else 1))
     if config.role == "executor" or config.options.get("per_sensor"):
         space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
-        # An executor turns; whether it was trained to zoom too, its own scenario says.
-        actions = own_turning_space(config.scenario if config.role == "executor" else scenario)
+        actions = own_turning_space(config.scenario)
     elif config.role == "coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
     return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)
@@ -120,12 +120,11 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
     A plain network has its n and m built in (or m, for one sensor). A policy that turns the sensors itself decides on
-    zooms if the lenses of its own scenario zoom.
+    zooms if the lenses of its own scenario zoom, which no other lenses can follow.
     """
     trained = config.scenario
-    if config.role == "agent" and bool(trained.zoom) != bool(scenario.zoom):
-        zoom, here = ("zoom" if one.zoom else "do not zoom" for one in (trained, scenario))
-        raise ValueError(f"{folder} was trained where lenses {zoom}; those of the scenario {scenario.name!r} {here}")
+    if config.role == "agent" and trained.zoom and not scenario.zoom:
+        raise ValueError(f"{folder} was trained where lenses zoom; those of the scenario {scenario.name!r} do not zoom")
     of_one = config.role == "executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
     if not ENCODERS[config.encoder.encoder].any_size and not fits:

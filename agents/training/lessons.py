@@ -9,9 +9,8 @@ from gymnasium import spaces
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from hitmac.agents.baselines.rule import keep_views
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.policy import Policy
+from hitmac.agents.policy import Policy, keep_views
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.assigned_observation import flatten_sensors
 from hitmac.envs.observation import Observer
