@@ -14,7 +14,7 @@ from hitmac.agents.training import imitation
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.lessons import imitation_loss
+from hitmac.agents.training.lessons import Scenes, cropped, imitation_loss, sizes
 from hitmac.envs import load_scenario
 from hitmac.envs.apis.sb3_env import CoverageVecEnv
 
@@ -150,3 +150,30 @@ def test_imitation_of_the_planner_covers_in_seconds():
     agents = evaluate([trained, "random", "nearest"], scene, episodes=8, seed=10**6, progress=False)["agents"]
     assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.3
     assert agents["trained"]["coverage"]["mean"] > 0.7
+
+
+def test_scenes_of_like_size_are_learned_together_without_padding():
+    """Sizes by hand; a batch is of neighbours by size, and cropping changes neither loss nor gradients."""
+    mask = np.zeros((3, 4, 5), np.int8)
+    mask[0, 1, 2] = mask[1, 0, 0] = mask[2, 3, 1] = 1
+    assert sizes(mask).tolist() == [[2, 3], [1, 1], [4, 2]]
+    model = learner("mixed", num_envs=16, batch_size=8)
+    assert model.varies
+    model.learn(16 * 12)
+    mask = model.buffer.mask[: 16 * 12]
+    spread = [np.ptp(sizes(mask[model._chosen(len(mask))]).prod(-1)) for _ in range(30)]
+    assert np.mean(spread) < 0.6 * np.ptp(sizes(mask).prod(-1))
+    chosen = model._chosen(len(mask))
+    whole = Scenes(*(array[chosen] for array in model.buffer))
+    small = cropped(whole)
+    assert small.pairs.size <= whole.pairs.size
+    results = []
+    for scenes in (whole, small):
+        model.policy.optimizer.zero_grad()
+        loss = model.lesson.loss(model.policy, *(torch.from_numpy(array) for array in scenes))
+        loss.backward()
+        results.append((loss.detach(), [p.grad.clone() for p in model.policy.parameters() if p.grad is not None]))
+    torch.testing.assert_close(*(loss for loss, _ in results))
+    for one, other in zip(results[0][1], results[1][1], strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+    assert not learner("hit-mac-3x2").varies

@@ -15,13 +15,14 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.training.lessons import Scenes, lesson_of
+from hitmac.agents.training.lessons import Scenes, cropped, lesson_of, sizes
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
 BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
 
 _BUFFER_BYTES = 2**28
+_DRAWN = 4  # batches of scenes to draw, for one of scenes of like size
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 
 
@@ -95,6 +96,7 @@ class Imitation(BaseAlgorithm):
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
+        self.varies = max(env.scenario.min_sensors, env.scenario.min_targets) > 0 and self.lesson.of_scenes
         self.ent_coef = 0.0  # none; a training's schedule sets it
         self._setup_model()
 
@@ -182,11 +184,26 @@ class Imitation(BaseAlgorithm):
         for array, new in zip(self.buffer, scenes, strict=True):
             array[first : first + self.n_envs] = new
 
+    def _chosen(self, filled: int) -> np.ndarray:
+        """Draw the scenes of a batch, out of the first `filled`.
+
+        Where the numbers of sensors and targets vary, they are neighbours by size in a larger draw: together they need
+        little padding.
+        """
+        if not self.varies:
+            return torch.randint(filled, (self.batch_size,)).numpy()
+        drawn = torch.randint(filled, (_DRAWN * self.batch_size,)).numpy()
+        first = int(torch.randint(len(drawn) - self.batch_size + 1, ()))
+        by_size = np.argsort(sizes(self.buffer.mask[drawn]).prod(-1), kind="stable")
+        return drawn[by_size[first : first + self.batch_size]]
+
     def _update(self) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
         filled = min(self.num_timesteps, len(self.buffer.pairs))
-        chosen = torch.randint(filled, (self.batch_size,)).numpy()
-        pairs, mask, values = (torch.from_numpy(array[chosen]).to(self.device) for array in self.buffer)
+        chosen = self._chosen(filled)
+        scenes = Scenes(*(array[chosen] for array in self.buffer))
+        scenes = cropped(scenes) if self.varies else scenes
+        pairs, mask, values = (torch.from_numpy(array).to(self.device) for array in scenes)
         loss = self.lesson.loss(self.policy, pairs, mask, values)
         if loss is None:
             return 0.0

@@ -45,6 +45,18 @@ class Scenes(NamedTuple):
     values: np.ndarray  # (K, ...) float32, see the lesson
 
 
+def sizes(mask: np.ndarray) -> np.ndarray:
+    """Return (K, 2), the numbers of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
+    ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
+    return np.stack([end.max(-1) for end in ends], -1)
+
+
+def cropped(scenes: Scenes) -> Scenes:
+    """Return scenes and values of their turns without the last sensors and targets that have no valid pair in any."""
+    n, m = np.maximum(sizes(scenes.mask).max(0), 1)
+    return Scenes(scenes.pairs[:, :n, :m], scenes.mask[:, :n, :m], scenes.values[:, :n])
+
+
 class Lesson:
     """Base class of the lessons.
 
@@ -65,6 +77,11 @@ class Lesson:
     def shape(self) -> tuple[int, ...]:
         """Shape of the answer to a row."""
         raise NotImplementedError
+
+    @property
+    def of_scenes(self) -> bool:
+        """A row is a whole scene, and its answer a value for each turn of each sensor."""
+        return len(self.shape) == 2 and self.shape[0] == self.env.scenario.num_sensors
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
