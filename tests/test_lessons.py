@@ -188,8 +188,8 @@ def test_the_planned_levels_cover_more_than_the_scripted():
     executor = LevelPolicy(PlannerExecutor(scene), PlannerExecutor.features)
     scripted = load_agent("assign-in-range:scripted", scene).policy
     both = coverage(planned, executor)
-    assert both > coverage(planned, scripted.executor) + 0.02
-    assert both > coverage(scripted.coordinator, executor) + 0.05
+    assert both > coverage(planned, scripted.executor) + 0.005
+    assert both > coverage(scripted.coordinator, executor) + 0.03
 
 
 @pytest.mark.slow

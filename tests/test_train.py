@@ -1,5 +1,6 @@
 """The main job, small: it learns, it resumes as if never interrupted, and it refuses bad input."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -17,8 +18,9 @@ import yaml
 from hitmac.agents.evaluate.__main__ import main
 from hitmac.agents.training.callback import TrainingProgress
 from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import ExecutorOptions
-from hitmac.envs import load_scenario
+from hitmac.agents.training.jobs import GOAL_FEATURES, ExecutorOptions, with_defaults, with_limits
+from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs.observation import FEATURE_SETS
 
 ROOT = Path(__file__).parents[1]
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8"]
@@ -402,6 +404,43 @@ def test_an_executor_is_trained_for_what_its_options_say():
         0.8,
     )
     assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
+    assert (executor.algorithm, coordinator.algorithm, coordinator.credit) == ("ppo", "ppo", "difference_rewards")
+    frame = ExecutorOptions.features, FEATURE_SETS["frame"]
+    assert (executor.features, coordinator.features) == frame
+    imitation = with_defaults(HitMacOptions, "imitation")
+    executor, coordinator = imitation.level_jobs(Path("runs/x"))
+    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
+    assert (executor.features, coordinator.features) == (GOAL_FEATURES, DEFAULT_FEATURES)
+    assert (with_limits(executor).minutes, with_limits(coordinator).minutes) == (2.0, 3.0)
+    assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
+    levels = dataclasses.replace(imitation, features="frame").level_jobs(Path("runs/x"))
+    assert tuple(level.features for level in levels) == frame
+
+
+def test_both_levels_of_hit_mac_imitate(here):
+    asked = ["--algorithm", "imitation", "--weight-dim", 8, "--episodes", 2, "--seed", 1]
+    asked += ["--executor-steps", 64 * 2 * 32, "--coordinator-steps", 64 * 8, "--scenario", "hit-mac-2x2"]
+    here("hit-mac", "--run-dir", "whole", *asked)
+    here("hit-mac", "--run-dir", "stopped", *asked, interrupt_at=3)
+    assert not Path("stopped/coordinator").exists()
+    here("hit-mac", "--run-dir", "stopped", "--resume")
+    for level in ("executor", "coordinator"):
+        whole, stopped = (training(Path(run) / level) for run in ("whole", "stopped"))
+        assert whole["progress/updates"].item() > 0
+        for one in (whole, stopped):
+            one.pop("progress/evaluations", None)
+        assert differences(whole, stopped) == []
+    written = yaml.safe_load(Path("whole/coordinator/config.yaml").read_text())["options"]
+    assert (written["algorithm"], written["idle"], written["num_envs"]) == ("imitation", "hold", 64)
+    reported = json.loads(Path("whole/coordinator/evaluation.json").read_text())["agents"]
+    assert {"trained", "assign-planned"} <= set(reported)
+
+
+def test_the_algorithm_does_not_change_an_option_that_is_given(here):
+    small = ["--total-steps", 64, "--weight-dim", 4, "--episodes", 1, "--curve-points", 0, "--episode-steps", 5]
+    here("coordinator", "--algorithm", "imitation", "--idle", "random", "--num-envs", 8, "--run-dir", "a", *small)
+    written = yaml.safe_load(Path("a/config.yaml").read_text())["options"]
+    assert (written["idle"], written["num_envs"], written["epochs"]) == ("random", 8, 8)
 
 
 def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
