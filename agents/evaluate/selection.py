@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hitmac.agents.learned.checkpoint import trainings_in
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
@@ -44,9 +45,11 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     agents, given = [], set()
     for name in filter(None, names.split(",")):
         group, _, members = name.rpartition("=")
-        runs = members.split("+")
-        if len(runs) > 1 and not group:
+        joined = members.split("+")
+        if len(joined) > 1 and not group:
             raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
+        runs = [run for one in joined for run in _trainings(one)]
+        group = group or (name if len(runs) > 1 else "")
         for run in runs:
             if (group or run, run) in given:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
@@ -56,3 +59,12 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")
     return agents
+
+
+def _trainings(name: str) -> list[str]:
+    """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
+    left, colon, right = name.partition(":")
+    for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
+        if folder and (runs := trainings_in(folder)):
+            return [f"{before}{run}{after}" for run in runs]
+    return [name]

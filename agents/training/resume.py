@@ -62,6 +62,12 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
 
 
+def saved_progress(path: Path) -> tuple[int, float]:
+    """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
+    with safetensors.safe_open(path, "numpy") as arrays:
+        return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
+
+
 def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
     """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`.
 
