@@ -20,7 +20,7 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
-from hitmac.agents.training.curve import CurveEvaluation, save_curve
+from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.jobs import JOBS, HitMacOptions
 from hitmac.agents.training.learner import Learner, build
 from hitmac.agents.training.resume import Progress, load_training, save_training
@@ -179,7 +179,8 @@ def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path) 
     """Evaluate the trained policy beside the baselines; write and print the results."""
     evaluation = options.evaluate(scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    options.save_pictures(run_dir, scenario, evaluation)
+    options.save_pictures(run_dir, scenario, evaluation, reached_in_words(progress))
+    save_points(run_dir / "curve.json", progress)
     save_curve(run_dir / "curve.png", progress, options.metric, options.references(scenario, evaluation))
     filmed = options.filmed(run_dir, scenario)
     save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=options.sub_steps)

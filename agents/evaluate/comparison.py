@@ -187,18 +187,20 @@ def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[M
     write_text(path, json.dumps(evaluation, indent=1) + "\n")
 
 
-def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int) -> None:
+def save_pictures(
+    folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int, note: str = ""
+) -> None:
     """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
 
     The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
-    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program.
+    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
+    the last paragraph of ``evaluation.md``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(evaluations.values()))
-    write_text(
-        folder / "evaluation.md", "\n\n".join(markdown(evaluation) for evaluation in evaluations.values()) + "\n"
-    )
+    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
+    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
     save_bars(folder / "bars.png", first)
     save_pareto(folder / "pareto.png", first)
     save_over_time(folder / "over_time.png", first, sub_steps)

@@ -42,8 +42,8 @@ class Job(Options):
         """Return the agent that shows the policy of a run in a film."""
         raise NotImplementedError
 
-    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any]) -> None:
-        """Write tables and figures of the evaluation, if the role has any."""
+    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any], note: str = "") -> None:
+        """Write tables and figures of the evaluation, if the role has any; the note follows the tables."""
 
     def references(self, scenario: Scenario, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results of others, by name, that the curve is drawn with."""
@@ -83,9 +83,9 @@ class AgentJob(Job):
         """See :meth:`Job.filmed`."""
         return load_run(run_dir, scenario, name=TRAINED)
 
-    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any]) -> None:
+    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any], note: str = "") -> None:
         """See :meth:`Job.save_pictures`."""
-        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, self.sub_steps)
+        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, self.sub_steps, note)
 
     def references(self, scenario: Scenario, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """See :meth:`Job.references`; with the released program where it was measured."""
