@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from hitmac.agents.learned.checkpoint import trainings_in
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.names import each_value, split_group, with_options
+from hitmac.agents.registry import SCRIPTED, Agent, load_agent
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 
@@ -42,9 +43,9 @@ def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
 
 def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     """Load the comma-separated agents `names`; the agents of a group have the group's name."""
-    agents, given = [], set()
-    for name in filter(None, names.split(",")):
-        group, _, members = name.rpartition("=")
+    agents, given, optional = [], set(), with_options(SCRIPTED)
+    for name in (one for several in filter(None, names.split(",")) for one in _each(several, optional)):
+        group, members = split_group(name, optional)
         joined = members.split("+")
         if len(joined) > 1 and not group:
             raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
@@ -59,6 +60,11 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")
     return agents
+
+
+def _each(name: str, optional: re.Pattern[str]) -> list[str]:
+    """Return the name of an agent for each value of an option with several values."""
+    return each_value(name) if optional.fullmatch(name) else [name]
 
 
 def _trainings(name: str) -> list[str]:
