@@ -49,7 +49,7 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
         joined = members.split("+")
         if len(joined) > 1 and not group:
             raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
-        runs = [run for one in joined for run in _trainings(one)]
+        runs = [run for one in joined for run in each_training(one)]
         group = group or (name if len(runs) > 1 else "")
         for run in runs:
             if (group or run, run) in given:
@@ -67,7 +67,7 @@ def _each(name: str, optional: re.Pattern[str]) -> list[str]:
     return each_value(name) if optional.fullmatch(name) else [name]
 
 
-def _trainings(name: str) -> list[str]:
+def each_training(name: str) -> list[str]:
     """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
     left, colon, right = name.partition(":")
     for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
