@@ -112,9 +112,7 @@ def reproduce(name: str, options: Options) -> None:
     for needed in re.findall(r"{(.*?)}", agent):
         train(needed, options)
     agent = re.sub(r"{(.*?)}", lambda found: str(_folder(options.run_dir, found[1])), agent)
-    runs = [
-        load_agent(run, SCENARIO)._replace(name=name, run=run if run != agent else "") for run in each_training(agent)
-    ]
+    runs = [load_agent(run, SCENARIO)._replace(name=name, run=run) for run in each_training(agent)]
     evaluation = evaluate(
         runs,
         SCENARIO,
@@ -144,17 +142,14 @@ def table(files: Mapping[str, Path]) -> str:
     evaluations = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
     whole: dict[str, Any] = dict(next(iter(evaluations.values())))
     if len({tuple(one["seeds"]) for one in evaluations.values()}) > 1:
-        raise ValueError(
-            "the rows were evaluated on different episodes; give the same --episodes, or another --run-dir"
-        )
+        raise ValueError("rows were evaluated on different episodes; give the same --episodes, or another --run-dir")
     whole["agents"] = {name: result for one in evaluations.values() for name, result in one["agents"].items()}
     for name, result in whole["agents"].items():
         if COMPARED in whole["agents"] and "improvement" in result:
             scores = (_scores(whole["agents"][one], whole["episodes"]) for one in (COMPARED, name))
             result["improvement"] = None if name == COMPARED else probability_of_improvement(*scores)
-    made = sorted(
-        {f"commit {one['provenance']['commit']}, {one['provenance']['processor']}" for one in evaluations.values()}
-    )
+    provenances = [one["provenance"] for one in evaluations.values()]
+    made = sorted({f"commit {one['commit']}, {one['processor']}" for one in provenances})
     lines = [markdown(whole), "", f"P: probability that {COMPARED} covers more. Measured at {'; '.join(made)}.", ""]
     return "\n".join([*lines, *(f"- {name}: `{_command(ROWS[name])}`" for name in evaluations), ""])
 

@@ -29,7 +29,7 @@ def test_options_reach_the_constructor():
 @pytest.mark.parametrize(
     ("name", "error", "says"),
     [
-        ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are seed,"),
+        ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are"),
         ("planner:turn_cost=-1", ValueError, "turn_cost is -1"),
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'; it must be a finite number"),
         ("planner:horizon=2.5", TypeError, "horizon is 2.5; it must be a whole number"),

@@ -1,4 +1,4 @@
-"""The table of results, made again: every row's command is one, rows are skipped when done, and the table joins them."""
+"""The table of results, made again: every row's command is one, rows are made once, and the table joins them."""
 
 import json
 import re
