@@ -119,7 +119,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
         axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
         axis.plot(x.mean, y.mean, "D" if reference else "o", ms=7, mfc="white" if reference else colours[name], **look)
-    for name, line in family_lines(points).items():
+    for name, line in (lines := family_lines(points)).items():
         axis.plot(*line.T, color=colours[name], lw=1.6, alpha=0.7, zorder=2.5)
     for name, level in levels.items():
         axis.axhline(level, ls="--", lw=1.2, color=colours[name])
@@ -136,7 +136,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     plain_axis(axis, "both")
     _title(figure, evaluation, f"crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front")
     labels = {name: (label_of(short, agents[name]), colours[name]) for name, short in short_names(agents).items()}
-    name_points(figure, axis, labels, points, levels, stairs)
+    name_points(figure, axis, labels, points, levels, stairs, lines.values())
     write_figure(path, figure)
 
 
