@@ -11,13 +11,14 @@ ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 NEW := yes
 endif
 
-.PHONY: help train test check bench
+.PHONY: help train test check bench reproduce
 
 help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
 	@echo "make test  [ARGS='-k encoder']    run the tests"
 	@echo "make check                        lint, format check and types"
 	@echo "make bench                        measure the speeds in docs/speed.md"
+	@echo "make reproduce [ARGS='--list']    train and evaluate every row of the README's results, into runs/reproduce/"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(None if sys.version_info >= (3, 11) else "hitmac needs Python 3.11 or newer; set PYTHON=...")'
@@ -38,3 +39,6 @@ check: $(VENV)/.installed
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(ARGS)
+
+reproduce: $(VENV)/.installed
+	$(BIN)/python -m agents.reproduce $(ARGS)

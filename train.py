@@ -20,13 +20,14 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
-from hitmac.agents.training.curve import CurveEvaluation, save_curve
+from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.seeds import evaluate_trainings, is_finished, trainings
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
@@ -67,16 +68,38 @@ def main() -> None:
 
 
 def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
-    """Train what the command line asks for, one policy or both levels of HiT-MAC; a resumed run goes on."""
+    """Train what the command line asks for, with one seed or several; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
     asked = parse(kind, program, arguments)
     asked = parse(kind, program, arguments, default=with_defaults(kind, asked.algorithm))  # which the algorithm changes
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)
+    stopped = (train_run if options.seeds == 1 else train_seeds)(options, scenario, run_dir)
+    if stopped:
+        print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
+    return run_dir
+
+
+def train_seeds(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:
+    """Train with every seed, then evaluate all together; return whether the user stopped a training."""
+    for run in trainings(options, run_dir):
+        print(f"\nseed {run.seed}:")
+        if run.resume and is_finished(run):
+            print("done already")
+            continue
+        with stop_on_bad_input(PROGRAM):
+            run, scenario, folder = prepare(run, f"{PROGRAM} {run.job}", None, scenario)
+        if train_run(run, scenario, folder):
+            return True
+    print(f"\n{table(evaluate_trainings(options, scenario, run_dir))}")
+    return False
+
+
+def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:
+    """Train one policy, or both levels of HiT-MAC; return whether the user stopped the training."""
     if isinstance(options, Job):
-        train_policy(options, scenario, run_dir)
-        return run_dir
+        return train_policy(options, scenario, run_dir)
     for level in options.level_jobs(run_dir):
         assert level.run_dir is not None
         print(f"{level.job}:")
@@ -84,9 +107,8 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
         with stop_on_bad_input(PROGRAM):
             level, scenario, level_dir = prepare(level, f"{PROGRAM} {level.job}", None, scenario)
         if train_policy(level, scenario, level_dir):
-            print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
-            break
-    return run_dir
+            return True
+    return False
 
 
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
@@ -157,9 +179,10 @@ def train(
 
 def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
     """Evaluate the trained policy beside the baselines; write and print the results."""
-    evaluation = options.evaluate(run_dir, scenario)
+    evaluation = options.evaluate(scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    options.save_pictures(run_dir, scenario, evaluation)
+    options.save_pictures(run_dir, scenario, evaluation, reached_in_words(progress))
+    save_points(run_dir / "curve.json", progress)
     save_curve(run_dir / "curve.png", progress, options.metric, options.references(scenario, evaluation))
     filmed = options.filmed(run_dir, scenario)
     save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=options.sub_steps)

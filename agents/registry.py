@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from hitmac.agents.custom import declared, has_learned, import_policy, is_import
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
+from hitmac.agents.names import halves, only_two, read_options
 from hitmac.agents.policy import KeepViews, PerSensor, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.errors import did_you_mean
@@ -68,6 +68,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
 
     ============================== ===========================================================================
     ``planner``                    a scripted agent, see :data:`SCRIPTED`
+    ``planner:turn_cost=0.5``      the same with options of its constructor, each after a colon
     ``runs/x``                     the policy of a run or checkpoint; a coordinator comes with its executor
     ``assign-all``                 a scripted coordinator with the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
@@ -184,6 +185,8 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
             return LevelPolicy(scripted_level(EXECUTORS[executor], scenario), EXECUTORS[executor].features), ()
         if Path(executor).is_dir():
             return load_executor_run(executor, scenario)
+        if executor.startswith(PREFIX):
+            return load_executor_run(pretrained_folder(executor.removeprefix(PREFIX)), scenario)
         if not is_import(executor):
             raise ValueError(
                 f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
@@ -218,10 +221,10 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     """Load the agent of a name or directory."""
     if isinstance(name, Path):
         return load_run(name, scenario, executor=executor)
-    if name in SCRIPTED and executor is None:
-        scripted = scripted_agent(name, scenario)
-        return Agent(name, scripted, scripted.features)
     first, _, rest = name.partition(":")
+    if first in SCRIPTED and executor is None and (name == first or "=" in rest):
+        scripted = scripted_agent(first, scenario, **read_options(SCRIPTED[first], name))
+        return Agent(name, scripted, scripted.features)
     if first in COORDINATORS and not (rest and executor):
         return _assigned(name, scenario, first, executor or load_executor(rest or "scripted", scenario))
     if Path(name).is_dir():
@@ -229,9 +232,9 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     if executor is None:
         if name.startswith(PREFIX):
             return load_run(pretrained_folder(rest), scenario, name=name)
-        if first == "released" and (files := _halves(rest, _is_net, _is_net) or _only(rest)):
+        if first == "released" and (files := halves(rest, _is_net, _is_net) or only_two(rest)):
             return _released(name, scenario, *files)
-        if two := _halves(name, lambda half: Path(half).is_dir(), _is_executor):
+        if two := halves(name, lambda half: Path(half).is_dir(), _is_executor):
             return load_run(two[0], scenario, name=name, executor=load_executor(two[1], scenario))
         if is_import(name) and not _is_executor(rest):
             return _custom(name, import_policy(name, scenario))
@@ -240,23 +243,6 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
         f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
         f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE and MODULE:CLASS"
     )
-
-
-def _halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:
-    """Split `text` at a ':' into two names, each of which may contain further ':'.
-
-    If only the left name is known, split at the only ':', so that an error can name the right one.
-    """
-    halves = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == ":"]
-    left = [two for two in halves if is_left(two[0])]
-    unknown = None if is_import(text) or not left else _only(text)
-    return next((two for two in left if is_right(two[1])), unknown)
-
-
-def _only(text: str) -> tuple[str, str] | None:
-    """Split `text` at its only ':'; None if it has none or several."""
-    left, _, right = text.partition(":")
-    return (left, right) if text.count(":") == 1 else None
 
 
 def _is_executor(name: str) -> bool:

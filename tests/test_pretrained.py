@@ -2,13 +2,17 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 
 import pytest
 
-from hitmac.agents import load_agent
+import hitmac.agents.pretrained
+from hitmac import train
+from hitmac.agents import load_agent, load_executor
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.pretrained import pretrained, pretrained_folder
+from hitmac.agents.pretrained.__main__ import main
 from hitmac.envs import load_scenario
 
 
@@ -26,14 +30,18 @@ def test_a_pretrained_policy_covers_what_its_card_says(name):
 
 @pytest.mark.parametrize("name", pretrained())
 def test_a_pretrained_policy_is_small_and_plain(name):
-    files = {path.name: path for path in pretrained_folder(name).rglob("*") if path.is_file()}
-    assert set(files) == {"card.md", "config.json", "policy.safetensors"}
+    folder = pretrained_folder(name)
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
+    levels = ["", "executor/"] if (folder / "executor").exists() else [""]
+    policies = {level + file for level in levels for file in ("config.json", "policy.safetensors")}
+    assert set(files) == {"card.md"} | policies
     assert sum(path.stat().st_size for path in files.values()) < 1_000_000
-    seeds = json.loads(files["config.json"].read_text())["training_seeds"]
-    assert seeds[0] >= 2**40
-    agent = load_agent(f"pretrained:{name}", "hit-mac-2x3")
+    configs = [json.loads(files[f"{level}config.json"].read_text()) for level in levels]
+    seeds = [tuple(config["training_seeds"]) for config in configs]
+    assert all(first >= 2**40 for first, _ in seeds)
+    agent = load_agent(f"pretrained:{name}", load_scenario(configs[0]["scenario"]["name"]))
     assert agent.trained
-    assert agent.training_seeds == (tuple(seeds),)
+    assert agent.training_seeds == tuple(seeds)
 
 
 def test_an_unknown_name_gets_the_known_ones():
@@ -41,3 +49,82 @@ def test_an_unknown_name_gets_the_known_ones():
     with pytest.raises(ValueError, match=r"policy 'flatt' \(did you mean flat\?\): known are .*flat"):
         load_agent("pretrained:flatt", "hit-mac")
     assert Path(pretrained_folder("flat")).is_dir()
+
+
+@pytest.fixture
+def runs(tmp_path, monkeypatch):
+    """Trains in an empty directory; pretrained policies are put into it, not into the package."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(train, "save_film", lambda *arguments, **options: None)
+    monkeypatch.setattr(hitmac.agents.pretrained, "FOLDER", tmp_path / "home")
+    (tmp_path / "home").mkdir()
+
+    def run(*arguments):
+        command = [
+            "python3.11",
+            "train.py",
+            *map(str, arguments),
+            "--num-envs",
+            "8",
+            "--weight-dim",
+            "8",
+            "--episodes",
+            "2",
+        ]
+        monkeypatch.setattr(sys, "argv", command[1:])
+        monkeypatch.setattr(sys, "orig_argv", command)
+        train.main()
+
+    return run
+
+
+def test_the_policy_of_a_run_with_its_card(runs, capsys):
+    small = ["--total-steps", 64, "--rollout-steps", 4, "--episode-steps", 20, "--curve-points", 0]
+    runs("coverage", "--seeds", 2, "--seed", 3, "--run-dir", "all", *small)
+    main(["mine", "all", "--note", "A policy.", "--limits", "No zoom."])
+    written = Path("home/mine/card.md").read_text()
+    assert "# mine\n\nA policy.\n" in written
+    assert "- Trained by `python train.py coverage --total-steps 64 --rollout-steps 4" in written
+    assert (
+        "--episodes 2 --seed 3` (64 steps in 0.0 minutes, on `hit-mac` with 4 sensors and 5 targets), commit" in written
+    )
+    assert "--seeds" not in written
+    assert "all" not in re.search("`python train.py (.*?)`", written)[1].split()
+    agents = json.loads(Path("all/seed-3/evaluation.json").read_text())["agents"]
+    assert f"- On `hit-mac`: coverage {agents['trained']['coverage']['mean']:.3f} (" in written
+    assert re.search(r"seeds 3, 4: coverage .* over episodes and trainings\), rotation", written)
+    assert written.endswith("as in `hit-mac`. No zoom.\n")
+    assert load_agent("pretrained:mine", "hit-mac").name == "pretrained:mine"
+    assert pretrained() == ["mine"]
+    for arguments, says in (
+        (["mine", "all/seed-4"], "mine exists; choose another name, or add --replace"),
+        (["My", "all"], "name is 'My'; it must have lower-case letters"),
+        (["none", "absent"], "absent is not a checkpoint"),
+    ):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--note", "x"])
+        assert says in capsys.readouterr().err
+    main(["mine", "all/seed-4", "--note", "Another.", "--replace"])
+    assert "--seed 4`" in Path("home/mine/card.md").read_text()
+    Path("all/seed-4/evaluation.json").unlink()
+    with pytest.raises(SystemExit):
+        main(["mine", "all/seed-4", "--note", "x", "--replace"])
+    assert "all/seed-4 has no evaluation.json" in capsys.readouterr().err
+    assert load_agent("pretrained:mine", "hit-mac").trained  # which was left as it was
+
+
+def test_both_levels_and_an_executor_alone(runs, capsys):
+    runs("hit-mac", "--executor-steps", 256, "--coordinator-steps", 16, "--run-dir", "both")
+    main(["two", "both", "--note", "Both levels."])
+    files = {str(path.relative_to("home/two")) for path in Path("home/two").rglob("*") if path.is_file()}
+    policies = {"config.json", "policy.safetensors"}
+    assert files == {"card.md"} | policies | {f"executor/{file}" for file in policies}
+    card = Path("home/two/card.md").read_text()
+    assert re.search(r"\([\d,]+ steps in \d.\d minutes and [\d,]+ steps in \d.\d minutes, on `hit-mac`", card)
+    whole = load_agent("pretrained:two", "hit-mac-2x3")
+    assert len(whole.training_seeds) == 2
+    assert load_executor("pretrained:two", "hit-mac")[1] == whole.training_seeds[1:]
+    assert load_agent("assign-all:pretrained:two", "hit-mac").trained
+    with pytest.raises(SystemExit):
+        main(["one", "both/executor", "--note", "x"])
+    assert "both/executor is an executor; give a whole agent" in capsys.readouterr().err

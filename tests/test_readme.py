@@ -15,6 +15,7 @@ import yaml
 from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
 from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.reproduce import Options as ReproduceOptions
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
@@ -94,7 +95,7 @@ def test_every_option_is_one(page, capsys):
     with pytest.raises(SystemExit):
         show_scenes(["--help"])
     known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
-    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions):
+    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
     for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):
         assert name.removeprefix("no-") in known, name

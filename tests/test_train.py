@@ -43,6 +43,8 @@ def differences(one, other):
     """Names of what is not equal bit for bit, the clock left out."""
 
     def without_clock(name, array):
+        if name.startswith("phases/"):
+            return array[:1]
         return array[:, [0, 2, 3, 4]] if name in ("progress/curve", "progress/evaluations") else array
 
     return [
@@ -65,6 +67,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
         "checkpoint/policy.safetensors",
         "checkpoint/training.safetensors",
         "curve.png",
+        "curve.json",
         "episode.gif",
         "evaluation.json",
         "evaluation.md",

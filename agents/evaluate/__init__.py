@@ -1,6 +1,7 @@
 """Evaluation: comparison of agents on the same new episodes, with intervals, tables, figures and films."""
 
-from hitmac.agents.evaluate.comparison import evaluate, evaluate_executors, save_evaluation, save_pictures
+from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
+from hitmac.agents.evaluate.executors import evaluate_executors
 from hitmac.agents.evaluate.film import save_film
 
 __all__ = ["evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"]

@@ -12,10 +12,12 @@ import tyro
 from hitmac.agents.baselines.levels import COORDINATORS
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
+from hitmac.agents.evaluate.figures import save_pareto
 from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED
+from hitmac.envs.files import check_ending
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
 
@@ -25,7 +27,8 @@ class Options:
     """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
 
     agents: str = "random,still,nearest"
-    """Agents, comma-separated: scripted ones; scripted coordinators, optionally with an executor, as in
+    """Agents, comma-separated: scripted ones, optionally with options, as in planner:turn_cost=0.5, or one for each of
+    several values, planner:turn_cost=0.5/1; scripted coordinators, optionally with an executor, as in
     assign-all:runs/x; folders of runs or checkpoints; released:FILE:FILE; MODULE:CLASS, a custom agent. Several
     trainings of one agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
@@ -45,6 +48,9 @@ class Options:
     """File for the metrics of every episode."""
     pictures: Path | None = None
     """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
+    front: Path | None = None
+    """File for the figure of coverage against rotation of a single scenario; a line joins the agents of one name with
+    different options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -55,6 +61,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
+        if options.front:
+            check_ending("front", options.front, ".png")
+        if options.front and len(scenes) > 1:
+            raise ValueError(f"--front takes a single scenario; there are {len(scenes)}")
         teams = [named_agents(options.agents, scenario) for scenario in scenes]
         evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
@@ -71,6 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
+        if options.front:
+            save_pareto(options.front, evaluations[0])
+            print(f"coverage against rotation: {options.front}")
         if options.pictures:
             of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
             for scenario, evaluation in zip(scenes, evaluations, strict=True):

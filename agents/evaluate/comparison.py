@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from hitmac.agents.custom import has_learned
 from hitmac.agents.evaluate.episodes import Record, parts, play
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import released_reward
@@ -20,22 +19,17 @@ from hitmac.agents.evaluate.intervals import probability_of_improvement, summary
 from hitmac.agents.evaluate.references import KINDS, REFERENCES
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.evaluate.trainings import check_runs, check_seeds, trainings, was_trained
-from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.policy import Policy
 from hitmac.agents.provenance import provenance
-from hitmac.agents.registry import Agent, load_agent, load_executor
-from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
+from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.files import write_text
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
+from hitmac.envs.tasks import SUB_STEPS
 
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 SCENES_AT_ONCE = 256
-
-Executing = LevelPolicy | Policy | str | Path
-"""Argument of :func:`hitmac.agents.registry.load_executor`."""
 
 
 def evaluate(
@@ -114,7 +108,7 @@ def evaluate(
     scores: dict[str, np.ndarray] = {}
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
     total = len(loaded) * max_episode_steps * len(batches)
-    with _bar(total, " sub-steps", progress) as bar:
+    with evaluation_bar(total, " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
             records = [
@@ -128,94 +122,11 @@ def evaluate(
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
     for name in REFERENCES if references else ():
         results[name] = _reference(name, scenario, seeds, max_episode_steps, progress)
-    return _evaluation(scenario, seeds, results)
+    return evaluation_of(scenario, seeds, results)
 
 
-def evaluate_executors(
-    executors: Mapping[str, Executing] | Sequence[Executing] | Executing,
-    scenario: Scenario | str | Path = "hit-mac-executor",
-    *,
-    training_seeds: Sequence[tuple[int, int]] = (),
-    episodes: int = 200,
-    seed: int = 0,
-    max_episode_steps: int = DECISIONS_PER_EPISODE,
-    goals_every: int = 1,
-    progress: bool = True,
-) -> dict[str, Any]:
-    """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
-
-    The metrics of an episode are ``reward``, HiT-MAC's executor reward, mean over sensors and steps; ``rotation``, the
-    share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
-
-    Args:
-        executors: one executor or several, each as accepted by :func:`hitmac.agents.registry.load_executor`; a mapping
-            gives them names.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
-        training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.
-        episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
-        seed: first seed.
-        max_episode_steps: steps of an episode.
-        goals_every: steps between two choices of goals.
-        progress: show a progress bar.
-
-    Returns:
-        The results in the form of :func:`evaluate`, with these metrics.
-
-    Raises:
-        ValueError: no executor, two of one name, no episode, or seeds of a training.
-        TypeError: an object that is no executor.
-    """
-    scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
-    seeds = range(seed, seed + episodes)
-    check_seeds("an executor", tuple(training_seeds), seeds)
-    loaded = {name: load_executor(executor, scenario) for name, executor in _by_name(executors).items()}
-    for name, (_, trained_on) in loaded.items():
-        check_seeds(name, trained_on, seeds)
-    results: dict[str, Any] = {}
-    with _bar(len(loaded) * max_episode_steps, " steps", progress) as bar:
-        for name, (level, trained_on) in loaded.items():
-            bar.set_description(f"evaluating {name}", refresh=False)
-            task = ExecutorTask(
-                scenario, episodes, list(seeds), features=level.features, goals_every=goals_every,
-                padding=level.padding, row_id=level.row_id,
-            )  # fmt: skip
-            sums = np.zeros((3, episodes))
-            state = level.start_sensors(seeds, scenario.num_sensors)
-            start = np.ones(episodes * scenario.num_sensors, np.bool_)
-            for _ in range(max_episode_steps):
-                rows = flatten_sensors(task.observe())
-                action, state = level.predict(rows, state, start, deterministic=True)
-                start = np.zeros_like(start)
-                reward = task.step(unflatten_sensors(action, scenario.num_sensors, bool(scenario.zoom)))
-                sums += reward, task.simulator.rotation, task.simulator.coverage
-                bar.update()
-            of_episode = dict(zip(("reward", "rotation", "coverage"), sums / max_episode_steps, strict=True))
-            results[name] = {metric: summary(values[None]) for metric, values in of_episode.items()}
-            results[name]["per_episode"] = {metric: values.tolist() for metric, values in of_episode.items()}
-            results[name] |= trainings(int(bool(trained_on) or has_learned(level.policy)))
-    return _evaluation(scenario, seeds, results)
-
-
-def _by_name(executors: Mapping[str, Executing] | Sequence[Executing] | Executing) -> Mapping[str, Executing]:
-    """The executors with names: what they are given as, or the class of an object."""
-    if isinstance(executors, Mapping):
-        named: dict[str, Executing] = dict(executors)
-    else:
-        alone = isinstance(executors, str | Path) or hasattr(executors, "predict")
-        several: Any = [executors] if alone else executors
-        named = {}
-        for one in several:
-            policy = one.policy if isinstance(one, LevelPolicy) else one
-            name = str(one) if isinstance(one, str | Path) else type(policy).__name__
-            if name in named:
-                raise ValueError(f"executors has {name} twice; leave one out, or give each a name of its own")
-            named[name] = one
-    if not named:
-        raise ValueError("executors is empty; give one or more")
-    return named
-
-
-def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+def evaluation_of(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an evaluation: its scenario, seeds and provenance, with the results of the agents by name."""
     return {
         "scenario": scenario.name,
         "episodes": len(seeds),
@@ -225,7 +136,8 @@ def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) ->
     }
 
 
-def _bar(total: int, unit: str, progress: bool) -> tqdm:
+def evaluation_bar(total: int, unit: str, progress: bool) -> tqdm:
+    """Return the progress bar of an evaluation."""
     interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
     return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
 
@@ -251,7 +163,7 @@ def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: 
 
 def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
     """Compute a reference; return its result."""
-    with _bar(len(seeds), " episodes", progress) as bar:
+    with evaluation_bar(len(seeds), " episodes", progress) as bar:
         bar.set_description(f"reference: {name}", refresh=False)
         found = REFERENCES[name](scenario, seeds, max_episode_steps, bar.update)
     metrics = {"coverage": found.coverage, "rotation": found.rotation}
@@ -275,18 +187,20 @@ def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[M
     write_text(path, json.dumps(evaluation, indent=1) + "\n")
 
 
-def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int) -> None:
+def save_pictures(
+    folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int, note: str = ""
+) -> None:
     """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
 
     The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
-    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program.
+    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
+    the last paragraph of ``evaluation.md``.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     first = next(iter(evaluations.values()))
-    write_text(
-        folder / "evaluation.md", "\n\n".join(markdown(evaluation) for evaluation in evaluations.values()) + "\n"
-    )
+    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
+    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
     save_bars(folder / "bars.png", first)
     save_pareto(folder / "pareto.png", first)
     save_over_time(folder / "over_time.png", first, sub_steps)

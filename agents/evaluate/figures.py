@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hitmac.agents.evaluate import style
+from hitmac.agents.evaluate.families import family_lines, short_names
 from hitmac.agents.evaluate.labels import Value, name_points, spread
 from hitmac.agents.evaluate.style import colours_of, is_reference, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.tables import one_seed
@@ -87,8 +88,8 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw coverage against rotation, with both 95 % intervals of every agent and the Pareto front.
 
     The front joins the agents that no other agent dominates, by at least the same coverage with at most the same
-    rotation, and a difference in one of them. Dominated agents are fainter. A result without rotation is a dashed line
-    at its coverage. A reference with rotation is a hollow diamond and not part of the front.
+    rotation, and a difference in one of them. Dominated agents are fainter. A line joins the agents of one name with
+    several options. A result without rotation is a dashed line. A reference is a hollow diamond, not part of the front.
 
     Args:
         path: file of the figure.
@@ -118,6 +119,8 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
         axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
         axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
         axis.plot(x.mean, y.mean, "D" if reference else "o", ms=7, mfc="white" if reference else colours[name], **look)
+    for name, line in (lines := family_lines(points)).items():
+        axis.plot(*line.T, color=colours[name], lw=1.6, alpha=0.7, zorder=2.5)
     for name, level in levels.items():
         axis.axhline(level, ls="--", lw=1.2, color=colours[name])
     axis.margins(x=0.08, y=0.1)
@@ -132,8 +135,8 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     axis.set_ylabel("coverage")
     plain_axis(axis, "both")
     _title(figure, evaluation, f"crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front")
-    labels = {name: (label_of(name, agents[name]), colours[name]) for name in agents}
-    name_points(figure, axis, labels, points, levels, stairs)
+    labels = {name: (label_of(short, agents[name]), colours[name]) for name, short in short_names(agents).items()}
+    name_points(figure, axis, labels, points, levels, stairs, lines.values())
     write_figure(path, figure)
 
 

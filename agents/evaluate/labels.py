@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -28,8 +28,12 @@ def name_points(
     points: Mapping[str, tuple[Value, Value]],
     levels: Mapping[str, float],
     stairs: np.ndarray,
+    lines: Iterable[np.ndarray] = (),
 ) -> None:
-    """Write each label (text, colour) next to its point or level, where it overlaps least with everything drawn."""
+    """Write each label (text, colour) next to its point or level, where it overlaps least with everything drawn.
+
+    Drawn are the points and levels, the `stairs` (k, 2) and the `lines`, each through points (k, 2).
+    """
     figure.draw_without_rendering()  # fixes the position of the axis, and with it all overlaps
     frame = axis.bbox
     taken: list[np.ndarray] = []  # boxes of drawn objects: left, bottom, right, top; pixels
@@ -60,6 +64,10 @@ def name_points(
     for (a, b), (c, d) in pairwise(stairs):
         take((a, b), (c, b))
         take((c, b), (c, d))
+    for line in lines:
+        places = np.linspace(0, len(line) - 1, 24 * len(line))
+        for x, y in zip(*(np.interp(places, np.arange(len(line)), column) for column in line.T), strict=True):
+            take((x, y), (x, y))
     for level in levels.values():
         take((axis.get_xlim()[0], level), (axis.get_xlim()[1], level))
     around = np.array([(1, 1), (-1, 1), (1, -1), (-1, -1), (1, 0), (-1, 0), (0, 1), (0, -1)])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.learned.checkpoint import trainings_in
+from hitmac.agents.names import each_value, split_group, with_options
+from hitmac.agents.registry import SCRIPTED, Agent, load_agent
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 
@@ -41,12 +43,14 @@ def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
 
 def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     """Load the comma-separated agents `names`; the agents of a group have the group's name."""
-    agents, given = [], set()
-    for name in filter(None, names.split(",")):
-        group, _, members = name.rpartition("=")
-        runs = members.split("+")
-        if len(runs) > 1 and not group:
+    agents, given, optional = [], set(), with_options(SCRIPTED)
+    for name in (one for several in filter(None, names.split(",")) for one in _each(several, optional)):
+        group, members = split_group(name, optional)
+        joined = members.split("+")
+        if len(joined) > 1 and not group:
             raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
+        runs = [run for one in joined for run in each_training(one)]
+        group = group or (name if len(runs) > 1 else "")
         for run in runs:
             if (group or run, run) in given:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
@@ -56,3 +60,17 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")
     return agents
+
+
+def _each(name: str, optional: re.Pattern[str]) -> list[str]:
+    """Return the name of an agent for each value of an option with several values."""
+    return each_value(name) if optional.fullmatch(name) else [name]
+
+
+def each_training(name: str) -> list[str]:
+    """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
+    left, colon, right = name.partition(":")
+    for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
+        if folder and (runs := trainings_in(folder)):
+            return [f"{before}{run}{after}" for run in runs]
+    return [name]

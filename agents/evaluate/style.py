@@ -1,6 +1,7 @@
 """Common style of the figures of results: colours, labels, axes, file format.
 
 Every scripted agent has a fixed colour. The colour of any other agent follows from its position among the others.
+Agents of one name with different options have the same.
 References are grey.
 """
 
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hitmac.agents.evaluate.tables import note
+from hitmac.agents.names import family_of
 from hitmac.envs.files import check_ending, whole_file
 
 if TYPE_CHECKING:
@@ -55,11 +57,10 @@ def is_reference(result: Mapping[str, Any]) -> bool:
 
 def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the colour of every agent, by name, from their results."""
-    others = [name for name, result in agents.items() if name not in _WITHOUT_LEARNING and not is_reference(result)]
-    own = {name: _OTHERS[place % len(_OTHERS)] for place, name in enumerate(others)}
-    return {
-        name: GREY if is_reference(result) else {**own, **_WITHOUT_LEARNING}[name] for name, result in agents.items()
-    }
+    families = {name: family_of(name)[0] for name, result in agents.items() if not is_reference(result)}
+    others = [family for family in dict.fromkeys(families.values()) if family not in _WITHOUT_LEARNING]
+    colours = {family: _OTHERS[place % len(_OTHERS)] for place, family in enumerate(others)} | _WITHOUT_LEARNING
+    return {name: colours[families[name]] if name in families else GREY for name in agents}
 
 
 def label_of(name: str, result: Mapping[str, Any]) -> str:

@@ -34,6 +34,8 @@ FORMAT = "hitmac-policy"
 VERSION = 3
 EXECUTOR = "executor"
 """The folder of an executor in that of the coordinator that was trained with it."""
+SEED = "seed-"
+"""Beginning of the folders of trainings with several seeds in the directory of all."""
 
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
 _POLICY_DEFAULTS = {"critic": None, "credit": "team"}  # options other than those of the encoder
@@ -169,8 +171,11 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
 
     Raises:
         FileNotFoundError: there is no checkpoint.
-        ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason.
+        ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason. Or the
+            directory holds several trainings.
     """
+    if several := trainings_in(folder):
+        raise ValueError(f"{folder} holds {len(several)} trainings; name one of them, such as {several[0]}")
     folder = checkpoint_folder(folder)
     for name in ("config.json", "policy.safetensors"):
         if not (folder / name).is_file():
@@ -191,6 +196,12 @@ def checkpoint_folder(folder: str | Path) -> Path:
     if (folder / "coordinator").is_dir():
         folder = folder / "coordinator"
     return folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
+
+
+def trainings_in(folder: str | Path) -> list[Path]:
+    """Return the runs in the directory of several trainings, by seed; none for the directory of one run."""
+    found = [path for path in Path(folder).glob(f"{SEED}*") if (path / "config.yaml").is_file()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:

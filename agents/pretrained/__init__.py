@@ -1,6 +1,7 @@
 """Trained policies that come with the package, by name: ``load_agent("pretrained:flat")``.
 
-Each is a checkpoint, safetensors and JSON, with a card that says how it was trained and what it reaches.
+Each is a checkpoint, safetensors and JSON, with a card that says how it was trained and what it reaches. ``python -m
+agents.pretrained NAME RUN`` makes one of a run.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from hitmac.envs.errors import did_you_mean
 PREFIX = "pretrained:"
 """Beginning of the names of pretrained agents."""
 
-_FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parent
+"""Folder of the pretrained policies, each in a folder of its name."""
 
 
 def pretrained() -> list[str]:
     """Return the names of the pretrained policies."""
-    return sorted(path.parent.name for path in _FOLDER.glob("*/config.json"))
+    return sorted(path.parent.name for path in FOLDER.glob("*/config.json"))
 
 
 def pretrained_folder(name: str) -> Path:
@@ -25,4 +27,4 @@ def pretrained_folder(name: str) -> Path:
     if name not in pretrained():
         known = ", ".join(pretrained())
         raise ValueError(f"unknown pretrained policy {name!r}{did_you_mean(name, pretrained())}: known are {known}")
-    return _FOLDER / name
+    return FOLDER / name

@@ -18,7 +18,9 @@ from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
 
 class TrainingProgress(BaseCallback):
-    """Clock, curve and progress bar of a training.
+    """Clock, curve, phases and progress bar of a training.
+
+    A learner with phases says in its attribute ``phase``, a name, which one it is in.
 
     Args:
         progress: of the run, kept up to date.
@@ -70,6 +72,8 @@ class TrainingProgress(BaseCallback):
         self._bar.close()
 
     def _on_rollout_start(self) -> None:
+        if phase := getattr(self.model, "phase", ""):
+            self.progress.begin_phase(phase, self.model.num_timesteps)
         self._sums[:] = 0.0
 
     def _on_step(self) -> bool:

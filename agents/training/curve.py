@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,10 +11,11 @@ import numpy as np
 
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.labels import spread
-from hitmac.agents.evaluate.style import colours_of, label_of, new_figure, plain_axis, write_figure
+from hitmac.agents.evaluate.style import GREY, INK, colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.registry import Agent
 from hitmac.agents.training.resume import Progress
+from hitmac.envs.files import write_text
 from hitmac.envs.scenario import Scenario
 
 CURVE_SEED = 2**41
@@ -22,6 +24,9 @@ CURVE_SEED = 2**41
 EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
 _METRICS = ("coverage", "rotation")
+
+MILESTONES = (0.749, 0.8, 0.83)
+"""Coverages whose times are reported; the first is that of the released executor with all targets assigned."""
 
 
 class CurveEvaluation:
@@ -89,11 +94,50 @@ def _reward_of(result: Mapping[str, Any]) -> str:
     return "reward" if "reward" in result else "decision_reward"
 
 
+def reached(progress: Progress) -> dict[float, tuple[int, float] | None]:
+    """Return for every milestone the steps and seconds of the first point of the deterministic policy that reaches it.
+
+    The seconds are those of training, without compilation and evaluation. None: no point reaches it.
+    """
+    points = [(coverage, (int(steps), seconds)) for steps, seconds, coverage, *_ in progress.evaluations]
+    return {least: next((when for coverage, when in points if coverage >= least), None) for least in MILESTONES}
+
+
+def reached_in_words(progress: Progress) -> str:
+    """Return the times of the milestones as a sentence; empty without points."""
+    if not progress.evaluations:
+        return ""
+    times = [
+        f"{least:g} {f'after {when[1]:.0f} s ({when[0]} steps)' if when else 'never'}"
+        for least, when in reached(progress).items()
+    ]
+    return f"Coverage on the curve, seconds of training until it was first reached: {', '.join(times)}."
+
+
+def save_points(path: str | Path, progress: Progress) -> None:
+    """Write the points of a training's curve, its phases and the times of the milestones as JSON.
+
+    The points ``deterministic`` and ``exploring`` of the policy have ``steps`` and ``seconds`` so far, ``coverage``,
+    ``rotation`` and ``reward``. Of ``phases``, each has its ``name`` and the ``steps`` and ``seconds`` before it.
+    ``reached`` gives the steps and seconds at which the deterministic policy first reached a coverage, or null.
+    """
+    names = ("steps", "seconds", "coverage", "rotation", "reward")
+    content = {
+        "deterministic": [dict(zip(names, point, strict=True)) for point in progress.evaluations],
+        "exploring": [dict(zip(names, point, strict=True)) for point in progress.curve],
+        "phases": [dict(zip(("name", "steps", "seconds"), phase, strict=True)) for phase in progress.phases],
+        "reached": {
+            f"{least:g}": when and {"steps": when[0], "seconds": when[1]} for least, when in reached(progress).items()
+        },
+    }
+    write_text(path, json.dumps(content, indent=1) + "\n")
+
+
 def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw a metric, and rotation below it, against steps and minutes of training.
 
     Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
-    lines are the references, named at the right.
+    lines are the references, named at the right. Of a training in several phases, each phase is a shade with its name.
 
     Args:
         path: the picture's file.
@@ -124,6 +168,8 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
             for name, level in levels.items():
                 axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1)
             axis.set_xlim(left=0)
+            phases = [(name, (steps, seconds)[x] / scale) for name, steps, seconds in progress.phases]
+            _mark_phases(axis, phases, named=shown == metric)
             plain_axis(axis, "both")
         row[0].set_ylabel(shown)
         _name_levels(figure, row[1], levels, colours)
@@ -136,6 +182,20 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
 
 def _has(result: Mapping[str, Any], metric: str) -> bool:
     return metric in result and result[metric]["mean"] is not None
+
+
+def _mark_phases(axis: Any, phases: Sequence[tuple[str, float]], named: bool) -> None:
+    """Shade every second phase, given as names and beginnings, and write the names, if there are several."""
+    if len(phases) < 2:
+        return
+    ends = [*(begin for _, begin in phases[1:]), axis.get_xlim()[1]]
+    axis.set_xlim(right=ends[-1])
+    for number, ((name, begin), end) in enumerate(zip(phases, ends, strict=True)):
+        if number % 2 == 0:
+            axis.axvspan(begin, end, color=GREY, alpha=0.13, lw=0, zorder=0)
+        if named:
+            place = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points", "xytext": (2, 0)}
+            axis.annotate(name, (begin, 0.08), rotation=90, va="bottom", fontsize=8.5, color=INK, **place)
 
 
 def _name_levels(figure: Any, axis: Any, levels: Mapping[str, float], colours: Mapping[str, str]) -> None:

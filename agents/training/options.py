@@ -50,6 +50,8 @@ class TrainingOptions:
     """Scenes simulated side by side."""
     seed: Seed = 0
     """Seed of networks and scenes."""
+    seeds: Count = 1
+    """Trainings, with the seeds from seed up; of several, each is a run of its own in run_dir/seed-SEED."""
     run_dir: Path | None = None
     """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False

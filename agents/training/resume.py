@@ -34,6 +34,13 @@ class Progress:
     """Points of the exploring policy, one a rollout: steps and seconds so far, mean coverage, rotation and reward."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
     """The same of the deterministic policy, from time to time."""
+    phases: list[tuple[str, int, float]] = field(default_factory=list)
+    """Phases of the training in their order: name, and the steps and seconds before it."""
+
+    def begin_phase(self, name: str, steps: int) -> None:
+        """Record that a phase begins after these steps, unless it has begun already."""
+        if not self.phases or self.phases[-1][0] != name:
+            self.phases.append((name, steps, self.seconds))
 
 
 def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
@@ -58,8 +65,16 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
         "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
     }
+    for number, (name, steps, seconds) in enumerate(progress.phases):
+        arrays[f"phases/{number}/{name}"] = np.array([steps, seconds], np.float64)
     with whole_file(path) as temporary:
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+
+
+def saved_progress(path: Path) -> tuple[int, float]:
+    """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
+    with safetensors.safe_open(path, "numpy") as arrays:
+        return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
 
 
 def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
@@ -96,10 +111,15 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         if isinstance(model, Imitation):
             model.set_state(groups["buffer"])
         model._n_updates = int(progress["updates"][0])
-        curves = (
+        curve, evaluations = (
             [tuple(point) for point in progress.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
             for name in ("curve", "evaluations")
         )
-        return Progress(float(progress["seconds"][0]), *curves)
+        phases = []
+        for key, (steps, seconds) in sorted(
+            groups.get("phases", {}).items(), key=lambda one: int(one[0].split("/")[0])
+        ):
+            phases.append((key.partition("/")[2], int(steps), float(seconds)))
+        return Progress(float(progress["seconds"][0]), curve, evaluations, phases)
     except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

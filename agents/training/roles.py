@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
+from hitmac.agents.custom import digest
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_pictures
 from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.hierarchy import LevelPolicy
@@ -33,16 +34,16 @@ class Job(Options):
         """Return the policy in training, as an agent or as a level for an executor."""
         raise NotImplementedError
 
-    def evaluate(self, run_dir: Path, scenario: Scenario) -> dict[str, Any]:
-        """Evaluate the policy of a run beside the baselines."""
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
+        """Evaluate the policy of the run in `run_dir` beside the baselines; `others` are trainings with other seeds."""
         raise NotImplementedError
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
         """Return the agent that shows the policy of a run in a film."""
         raise NotImplementedError
 
-    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any]) -> None:
-        """Write tables and figures of the evaluation, if the role has any."""
+    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any], note: str = "") -> None:
+        """Write tables and figures of the evaluation, if the role has any; the note follows the tables."""
 
     def references(self, scenario: Scenario, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """Return the results of others, by name, that the curve is drawn with."""
@@ -67,18 +68,24 @@ class AgentJob(Job):
         """Return the agents to compare with."""
         return [load_agent(name, scenario) for name in BASELINES]
 
-    def evaluate(self, run_dir: Path, scenario: Scenario) -> dict[str, Any]:
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
-        agents = [self.filmed(run_dir, scenario), *self.baselines(scenario)]
+        agents: list[Agent] = []
+        for job in (self, *others):
+            assert job.run_dir is not None
+            for agent in (job.filmed(job.run_dir, scenario), *job.baselines(scenario)):
+                same = [one for one in agents if one.name == agent.name]
+                if not same or (agent.trained and digest(agent.policy) not in [digest(one.policy) for one in same]):
+                    agents.append(agent._replace(run=f"seed {job.seed}") if others and agent.trained else agent)
         return evaluate(agents, scenario, episodes=self.episodes, max_episode_steps=self.sub_steps)
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
         """See :meth:`Job.filmed`."""
         return load_run(run_dir, scenario, name=TRAINED)
 
-    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any]) -> None:
+    def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any], note: str = "") -> None:
         """See :meth:`Job.save_pictures`."""
-        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, self.sub_steps)
+        save_pictures(run_dir, {(scenario.num_sensors, scenario.num_targets): evaluation}, self.sub_steps, note)
 
     def references(self, scenario: Scenario, evaluation: Mapping[str, Any]) -> dict[str, Any]:
         """See :meth:`Job.references`; with the released program where it was measured."""
@@ -98,9 +105,10 @@ class ExecutorJob(Job):
         """See :meth:`Job.trained`."""
         return as_level(policy, config)
 
-    def evaluate(self, run_dir: Path, scenario: Scenario) -> dict[str, Any]:
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
-        executors: dict[str, Any] = {TRAINED: run_dir, **{name: name for name in EXECUTORS}}
+        runs = [job.run_dir for job in (self, *others)]
+        executors: dict[str, Any] = {TRAINED: runs, **{name: name for name in EXECUTORS}}
         return evaluate_executors(executors, scenario, episodes=self.episodes, max_episode_steps=self.episode_steps)
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:

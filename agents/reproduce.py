@@ -1,0 +1,177 @@
+"""Command line ``python -m agents.reproduce``: train and evaluate every row of the table of results in the README."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import numpy as np
+import tyro
+
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.evaluate import evaluate, save_evaluation
+from hitmac.agents.evaluate.intervals import probability_of_improvement
+from hitmac.agents.evaluate.selection import each_training
+from hitmac.agents.evaluate.tables import markdown
+from hitmac.agents.registry import load_agent
+from hitmac.agents.training.callback import stop_on_signal
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.envs.errors import did_you_mean
+from hitmac.envs.files import write_text
+from hitmac.envs.ranges import Count
+from hitmac.envs.tasks import SUB_STEPS
+
+SCENARIO = "hit-mac"
+COMPARED = "hit-mac"
+"""Row whose probability of covering more than the others is in the table."""
+
+
+class Row(NamedTuple):
+    """Row of the table of results."""
+
+    train: str = ""
+    """Job and options of train.py; "" for an agent that is not trained."""
+    agent: str = ""
+    """Agent to evaluate, where {ROW} is the directory of a row's trainings; "": the row's own trainings."""
+    references: bool = False
+    """True if the references are computed with this row."""
+
+
+ROWS = {
+    "planner": Row(agent="planner"),
+    "planner-fast": Row(agent="planner-fast"),
+    "coverage policy": Row("coverage"),
+    "coverage policy, low rotation": Row("coverage --planner-turn-cost 0.75"),
+    "coverage policy, single frame": Row("coverage --features frame"),
+    "coverage-ppo": Row("coverage-ppo"),
+    "hit-mac": Row("hit-mac"),
+    "hit-mac, paper features": Row("hit-mac --features hit-mac"),
+    "assign-all, the executors of hit-mac": Row(agent="assign-all:{hit-mac}"),
+    "assign-in-range, the executors of hit-mac": Row(agent="assign-in-range:{hit-mac}"),
+    "exact": Row(agent="exact"),
+    "greedy": Row(agent="greedy"),
+    "nearest": Row(agent="nearest"),
+    "random": Row(agent="random"),
+    "still": Row(agent="still", references=True),
+}
+"""Rows of the table, by name."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """Train and evaluate the rows of the README's table of results, and write the table to run_dir/results.md.
+
+    A row that is there already is left as it is, and an interrupted training goes on. A named row is evaluated again.
+    """
+
+    row: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Name of a row; may be given several times. None: all rows."""
+    list: bool = False
+    """List the rows with their commands, and do nothing else."""
+    seeds: Count = 3
+    """Trainings of each row, with the seeds 0 and up."""
+    episodes: Count = 200
+    """Fresh episodes of each agent; seeds 0 and up."""
+    quick: bool = False
+    """Train for seconds and evaluate on two short episodes, to see that all rows work; use another run_dir."""
+    run_dir: Path = Path("runs/reproduce")
+    """Directory of the trainings and the results."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    program = "python -m agents.reproduce"
+    options = parse(Options, program, arguments)
+    with stop_on_bad_input(program):
+        for name in options.row:
+            if name not in ROWS:
+                raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
+        if options.list:
+            print("\n".join(f"{name}: {_command(row)}" for name, row in ROWS.items()))
+            return
+        options.run_dir.mkdir(parents=True, exist_ok=True)
+        for name in options.row or ROWS:
+            if name in options.row or not _file(options.run_dir, name).is_file():
+                print(f"\n{name}", flush=True)
+                reproduce(name, options)
+        results = table({name: _file(options.run_dir, name) for name in ROWS})
+        write_text(options.run_dir / "results.md", results)
+    print(f"\n{results}\nwritten to {options.run_dir / 'results.md'}")
+
+
+def reproduce(name: str, options: Options) -> None:
+    """Train what a row needs, evaluate it, and write its evaluation."""
+    agent = ROWS[name].agent or f"{{{name}}}"
+    for needed in re.findall(r"{(.*?)}", agent):
+        train(needed, options)
+    agent = re.sub(r"{(.*?)}", lambda found: str(_folder(options.run_dir, found[1])), agent)
+    runs = [load_agent(run, SCENARIO)._replace(name=name, run=run) for run in each_training(agent)]
+    evaluation = evaluate(
+        runs,
+        SCENARIO,
+        episodes=2 if options.quick else options.episodes,
+        max_episode_steps=50 if options.quick else SUB_STEPS,
+        references=ROWS[name].references,
+    )
+    save_evaluation(_file(options.run_dir, name), evaluation)
+
+
+def train(name: str, options: Options) -> None:
+    """Run the trainings of a row, or go on with them; what is trained already is skipped."""
+    folder = _folder(options.run_dir, name)
+    arguments = [*shlex.split(ROWS[name].train), "--seeds", str(options.seeds), "--run-dir", str(folder)]
+    if options.quick:
+        limits = ["executor-minutes", "coordinator-minutes"] if arguments[0] == HitMacOptions.job else ["minutes"]
+        arguments += ["--episodes", "2", *(part for limit in limits for part in (f"--{limit}", "0.02"))]
+    with stop_on_signal() as stop:  # which train.py receives too: it finishes an update and saves
+        ended = subprocess.run([sys.executable, "-m", "hitmac.train", *arguments, *["--resume"] * folder.exists()])
+    if stop.is_set() or ended.returncode:
+        print(f"stopped in {name}; the same command goes on", file=sys.stderr)
+        sys.exit(ended.returncode or 130)
+
+
+def table(files: Mapping[str, Path]) -> str:
+    """Return the table of the rows whose evaluations are there, and their commands, as Markdown."""
+    evaluations = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
+    whole: dict[str, Any] = dict(next(iter(evaluations.values())))
+    if len({tuple(one["seeds"]) for one in evaluations.values()}) > 1:
+        raise ValueError("rows were evaluated on different episodes; give the same --episodes, or another --run-dir")
+    whole["agents"] = {name: result for one in evaluations.values() for name, result in one["agents"].items()}
+    for name, result in whole["agents"].items():
+        if COMPARED in whole["agents"] and "improvement" in result:
+            scores = (_scores(whole["agents"][one], whole["episodes"]) for one in (COMPARED, name))
+            result["improvement"] = None if name == COMPARED else probability_of_improvement(*scores)
+    provenances = [one["provenance"] for one in evaluations.values()]
+    made = sorted({f"commit {one['commit']}, {one['processor']}" for one in provenances})
+    lines = [markdown(whole), "", f"P: probability that {COMPARED} covers more. Measured at {'; '.join(made)}.", ""]
+    return "\n".join([*lines, *(f"- {name}: `{_command(ROWS[name])}`" for name in evaluations), ""])
+
+
+def _scores(result: Mapping[str, Any], episodes: int) -> np.ndarray:
+    """Return the coverage (S, E) of all trainings and episodes."""
+    return np.array(result["per_episode"]["coverage"], np.float64).reshape(-1, episodes)
+
+
+def _command(row: Row) -> str:
+    return f"python train.py {row.train}" if row.train else f"--agents {row.agent}"
+
+
+def _folder(run_dir: Path, name: str) -> Path:
+    """Return the directory of a row's trainings."""
+    return run_dir / re.sub(r"\W+", "-", name)
+
+
+def _file(run_dir: Path, name: str) -> Path:
+    """Return the file of a row's evaluation."""
+    return _folder(run_dir, name).with_suffix(".json")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""The table of results, made again: every row's command is one, rows are made once, and the table joins them."""
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+import agents.reproduce
+from hitmac.agents.command_line import parse
+from hitmac.agents.evaluate import evaluate, save_evaluation
+from hitmac.agents.reproduce import ROWS, Row, main, table
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import JOBS
+
+README = (Path(__file__).parents[1] / "README.md").read_text()
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_every_row_can_be_made(name):
+    row = ROWS[name]
+    assert row.train or row.agent
+    assert all(ROWS[needed].train for needed in re.findall(r"{(.*?)}", row.agent))
+    if row.train:
+        job, *options = shlex.split(row.train)
+        parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options).check()
+
+
+def test_the_rows_of_the_readme_are_rows():
+    shown = re.search(r"\| agent \| coverage \|.*?\n\n", README, re.DOTALL)[0].splitlines()[2:]
+    names = [re.sub(r" \(.*\)", "", row.split(" | ")[0].strip("| ").replace("**", "")) for row in shown if row]
+    known = {*ROWS, "free turning", "clairvoyant"}
+    assert [name for name in names if name not in known and "released" not in name] == []
+
+
+@pytest.fixture
+def few(monkeypatch):
+    monkeypatch.setattr(agents.reproduce, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
+
+
+def test_rows_are_made_once_and_joined(few, tmp_path, capsys):
+    place = ["--run-dir", str(tmp_path / "out"), "--quick"]
+    main(["--row", "still", *place])
+    first = (tmp_path / "out" / "still.json").stat().st_mtime_ns
+    assert not (tmp_path / "out" / "greedy.json").exists()
+    main(place)
+    assert (tmp_path / "out" / "still.json").stat().st_mtime_ns == first
+    results = (tmp_path / "out" / "results.md").read_text()
+    for name in ("greedy", "still", "free turning (upper bound)", "clairvoyant (lower estimate)"):
+        assert f"\n| {name} | " in results
+    assert "- still: `--agents still`" in results
+    main(["--row", "still", "--row", "greedy", *place])
+    assert (tmp_path / "out" / "still.json").stat().st_mtime_ns > first
+    capsys.readouterr()
+    main(["--list"])
+    assert capsys.readouterr().out.splitlines() == ["greedy: --agents greedy", "still: --agents still"]
+    with pytest.raises(SystemExit):
+        main(["--row", "gredy"])
+    assert "unknown row 'gredy' (did you mean greedy?): known are greedy; still" in capsys.readouterr().err
+
+
+def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
+    together = evaluate(["greedy", "nearest"], episodes=4, max_episode_steps=20, progress=False)
+    monkeypatch.setattr(agents.reproduce, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
+    monkeypatch.setattr(agents.reproduce, "COMPARED", "greedy")
+    files = {name: tmp_path / f"{name}.json" for name in ("nearest", "greedy")}
+    for name, file in files.items():
+        save_evaluation(file, evaluate([name], episodes=4, max_episode_steps=20, progress=False))
+    row = next(line for line in table(files).splitlines() if line.startswith("| nearest |"))
+    assert row.split(" | ")[-2] == f"{together['agents']['nearest']['improvement'][0]:.2f}"
+    save_evaluation(files["nearest"], evaluate(["nearest"], episodes=3, max_episode_steps=20, progress=False))
+    with pytest.raises(ValueError, match="evaluated on different episodes"):
+        table(files)
+
+
+@pytest.mark.slow
+def test_trained_rows_are_made_and_shared(tmp_path, monkeypatch):
+    place = ["--run-dir", str(tmp_path / "out"), "--quick", "--seeds", "2"]
+    main(["--row", "assign-all, the executors of hit-mac", *place])
+    state = tmp_path / "out" / "hit-mac" / "seed-1" / "coordinator" / "checkpoint" / "training.safetensors"
+    first = state.stat().st_mtime_ns
+    main(["--row", "hit-mac", *place])
+    assert state.stat().st_mtime_ns == first
+    found = json.loads((tmp_path / "out" / "hit-mac.json").read_text())["agents"]
+    assert found["hit-mac"]["trainings"] == 2
+    assert "assign-all, the executors of hit-mac (2 seeds)" in (tmp_path / "out" / "results.md").read_text()
