@@ -38,14 +38,17 @@ class CoverageOptions(ImitationOptions, AgentJob):
 
     job = "coverage"
     task = CoverageTask
-    default_limit = {"minutes": 3.0}
+    default_limit = {"minutes": 5.0}
 
     algorithm: str = "imitation"
     num_envs: int = 256
     batch_size: int = 128
     learning_rate: float = 2e-3
     max_grad_norm: float = 5.0
+    attend_over: str = "axes"
+    pooling: str = "mean"
     embed_layers: int = 2
+    num_blocks: int = 2
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
@@ -69,7 +72,10 @@ class CoverageRewardOptions(CoverageOptions):
     batch_size: int = 512
     learning_rate: float = 1e-3
     max_grad_norm: float = 0.5
+    attend_over: str = "agents"
+    pooling: str = "sum"
     embed_layers: int = 1
+    num_blocks: int = 1
 
 
 @dataclass(frozen=True)

@@ -41,7 +41,7 @@ class TrainingOptions:
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     minutes: Positive | None = None
-    """Longest training time, minutes. With neither limit a coverage policy is trained for 3 minutes (9 by PPO), an
+    """Longest training time, minutes. With neither limit a coverage policy is trained for 5 minutes (9 by PPO), an
     executor for 3500000 steps, a coordinator for 600000."""
     total_steps: Count | None = None
     """Most environment steps over all scenes (of executors: over all sensors); a run limited by it alone is

@@ -31,7 +31,7 @@ def is_finished(options: Job | HitMacOptions) -> bool:
     """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
     if isinstance(options, HitMacOptions):
         assert options.run_dir is not None
-        return all(map(is_finished, options.level_jobs(options.run_dir)))
+        return all(is_finished(level) for level in options.level_jobs(options.run_dir))
     assert options.run_dir is not None
     state, evaluated = options.run_dir / "checkpoint" / "training.safetensors", options.run_dir / "evaluation.json"
     if not (state.is_file() and evaluated.is_file() and evaluated.stat().st_mtime >= state.stat().st_mtime):
