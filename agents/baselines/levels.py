@@ -157,9 +157,9 @@ COORDINATORS: dict[str, type[RulePolicy]] = {
 
 EXECUTORS: dict[str, type[RulePolicy]] = {
     "scripted": ScriptedExecutor,
-    "planner": PlannerExecutor,
     "random": RandomAgent,
     "still": StillAgent,
+    "planner": PlannerExecutor,
 }
 """Executors that decide by rule, by name."""
 
