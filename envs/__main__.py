@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import importlib
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -10,6 +12,7 @@ import numpy as np
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture, check_display, save_gif, save_png
+from hitmac.envs.scenario import Scenario
 
 _STEPS_SHOWN = 200
 
@@ -32,10 +35,13 @@ def _listing() -> str:
     return "\n".join(lines)
 
 
-def _action(agent: str, env: gymnasium.Env) -> np.ndarray:
-    """Return the agent's action: a random one for `random`, zeros for `still`."""
-    action = env.action_space.sample()
-    return action if agent == "random" else np.zeros_like(action)
+def _agent(options: argparse.Namespace, scenario: Scenario) -> Any:
+    """Return the agent of a name that only the package of agents knows; None for `random` and `still`."""
+    if options.agent in ("random", "still"):
+        return None
+    if options.task != "Coverage":
+        raise ValueError(f"--agent {options.agent} plays Coverage only; --task is {options.task}")
+    return importlib.import_module("hitmac.agents.registry").load_agent(options.agent, scenario)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -43,7 +49,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m envs", description="List the scenarios, or show one.")
     parser.add_argument("scenario", nargs="?", help="preset, also with sizes, or YAML file; omit to list the presets")
     parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="task of the environment (Coverage)")
-    parser.add_argument("--agent", choices=("random", "still"), default="random", help="agent that acts (random)")
+    parser.add_argument(
+        "--agent",
+        default="random",
+        help="agent that acts: random, still, or an agent of agents.evaluate, such as pretrained:flat (random)",
+    )
     parser.add_argument("--film", metavar="OUT.gif", help="write a film")
     parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
     parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 or more ({_STEPS_SHOWN})")
@@ -68,21 +78,31 @@ def _show(options: argparse.Namespace) -> None:
     if options.steps < 1:
         raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
     files = bool(options.film or options.picture)
+    agent = _agent(options, scenario)
     env = gymnasium.make(
         TASKS[options.task].spec.id,
         scenario=scenario,
+        **({} if agent is None else {"features": agent.features}),
         max_episode_steps=options.steps,
         render_mode=None if files else "human",
     )
     if not files:
         check_display()
     env.action_space.seed(options.seed)
-    env.reset(seed=options.seed)
+    observation, _ = env.reset(seed=options.seed)
+    state = None
     task = env.unwrapped.task  # type: ignore[attr-defined]
     picture = Picture(scenario, options.size) if files else None
     frames: list[np.ndarray] = []
-    for _ in range(options.steps):
-        env.step(_action(options.agent, env))
+    for step in range(options.steps):
+        if agent is None:
+            action = env.action_space.sample()
+            action = action if options.agent == "random" else np.zeros_like(action)
+        else:
+            scenes = {name: values[None] for name, values in observation.items()}
+            actions, state = agent.policy.predict(scenes, state, np.array([step == 0]), deterministic=True)
+            action = actions[0]
+        observation, *_ = env.step(action)
         if picture and options.film:
             frames.append(picture.of_task(task, 0))
     env.close()

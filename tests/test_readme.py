@@ -15,6 +15,7 @@ import yaml
 from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
 from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.pretrained.__main__ import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS
@@ -92,8 +93,9 @@ def test_every_room_is_on_the_map():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_option_is_one(page, capsys):
-    with pytest.raises(SystemExit):
-        show_scenes(["--help"])
+    for main in (show_scenes, publish):
+        with pytest.raises(SystemExit):
+            main(["--help"])
     known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
     for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}

@@ -153,9 +153,23 @@ def test_the_command_line_films_and_draws(tmp_path, capsys):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["film.gif", "picture.png"]
 
 
+def test_an_agent_of_any_name_is_filmed(tmp_path):
+    films = []
+    for agent in ("pretrained:flat", "planner-fast:turn_cost=1", "assign-all", "still"):
+        film = tmp_path / "film.gif"
+        main(["hit-mac-3x4", "--agent", agent, "--film", str(film), "--steps", "8", "--size", "100"])
+        films.append(film.read_bytes())
+    assert len(set(films)) == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
+        (["hit-mac", "--agent", "plannr", "--film", "x.gif"], "unknown agent 'plannr' (did you mean planner?)"),
+        (
+            ["hit-mac", "--agent", "planner", "--task", "Executor", "--film", "x.gif"],
+            "--agent planner plays Coverage only",
+        ),
         (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are hit-mac"),
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
         (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 or more"),
