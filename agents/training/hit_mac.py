@@ -60,8 +60,8 @@ class HitMacOptions:
     resume: bool = False
     """Go on with the run in run_dir."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))] = "ppo"
-    """Learning algorithm of both levels: from reward alone, or imitation of a planner, with default limits of 2 minutes
-    for the executor and 3 for the coordinator."""
+    """Learning algorithm of both levels: from reward alone, or imitation of a planner, with default limits of
+    512000 steps for the executor and 70400 for the coordinator."""
     features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
     """Set of features: frame: those of a single frame; hit-mac: the paper's; motion, the default with imitation: the
     coordinator sees velocities too, and so does an executor that imitates."""

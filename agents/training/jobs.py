@@ -85,7 +85,7 @@ class ExecutorOptions(ImitationOptions, ExecutorJob):
     job = "executor"
     task = ExecutorTask
     default_limit = {"total_steps": 3_500_000}
-    imitation_limit = {"minutes": 2.0}
+    imitation_limit = {"total_steps": 512_000}
     imitation_defaults = {
         "num_envs": 64,
         "features": GOAL_FEATURES,
@@ -137,7 +137,7 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
     job = "coordinator"
     task = CoordinatorTask
     default_limit = {"total_steps": 600_000}
-    imitation_limit = {"minutes": 3.0}
+    imitation_limit = {"total_steps": 70_400}
     imitation_defaults = {
         "num_envs": 64,
         "features": DEFAULT_FEATURES,
