@@ -13,6 +13,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
 from stable_baselines3.common.logger import configure
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
@@ -114,6 +115,7 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
     with stop_on_bad_input(PROGRAM):
+        compile_kernels(options, scenario)
         model, venv, config = build(options, scenario)
         state = run_dir / "checkpoint" / "training.safetensors"
         progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
@@ -121,6 +123,14 @@ def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     report(options, scenario, progress, run_dir)
     print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
     return stopped
+
+
+def compile_kernels(options: Job, scenario: Scenario) -> None:
+    """Take a step in environments like those of the training: no kernel is compiled while the clock runs."""
+    print("compiling, if it is the first time", flush=True)
+    venv = options.make(scenario)
+    venv.reset()
+    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
 
 
 def train(

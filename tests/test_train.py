@@ -219,8 +219,8 @@ def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
             )
             curve(steps, final=steps == 800)
         points.append([row[0] for row in progress.evaluations])
-    # Points are due every 80 steps, and an evaluation takes 100 itself.
-    assert points == 3 * [[0, 100, 200, 300, 400, 500, 600, 700, 800]]
+    # Points are due after 800 (k / 10)^2 steps: 8, 32, 72, 128, 200, ...
+    assert points == 3 * [[0, 20, 40, 80, 140, 200, 300, 400, 520, 660, 800]]
 
 
 @pytest.fixture

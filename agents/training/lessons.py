@@ -138,7 +138,7 @@ class TurnLesson(Lesson):
     def warm_up(self) -> None:
         """See :meth:`Lesson.warm_up`."""
         seen = self.observe()
-        self.teacher.plan(seen["pairs"][:1], seen["mask"][:1] != 0)
+        self.teacher.plan(seen["pairs"], seen["mask"] != 0)
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
@@ -195,7 +195,7 @@ class AssignmentLesson(Lesson):
 
     def warm_up(self) -> None:
         """See :meth:`Lesson.warm_up`."""
-        self.teacher.predict({name: array[:1] for name, array in self.observe().items()})
+        self.teacher.predict(self.observe())
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
