@@ -11,13 +11,13 @@ import yaml
 
 from hitmac.agents import PolicyConfig, load_policy, save_policy
 from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import (
     JOBS,
     CoordinatorOptions,
     CoverageOptions,
     CoverageRewardOptions,
     ExecutorOptions,
-    HitMacOptions,
 )
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.run_directory import prepare
