@@ -83,6 +83,7 @@ OPTIONS = {
     "minutes": ([None, TINY, 1e9], [0, -1]),
     "total_steps": ([None, 1], [0, 1.5]),
     "num_envs": ([1, 65536], [0, 65537]),
+    "seeds": COUNT,
     "seed": ([0, 1_000_000], [-1, 1_000_001]),
     "algorithm": (["ppo", "a2c"], ["a3c", None]),
     "encoder": (["attention", "recurrent", "mlp"], ["rnn", None]),
@@ -108,29 +109,32 @@ OPTIONS = {
     "curve_points": NATURAL,
     "episodes": COUNT,
 }
-COVERAGE = {
-    "turn_cost": NOT_NEGATIVE,
+IMITATION = {
+    "algorithm": (["imitation", "ppo", "a2c"], ["imitate", None]),
     "teacher": (["planner", "planner-fast"], ["greedy", None]),
     "planner_turn_cost": NOT_NEGATIVE,
     "temperature": POSITIVE,
 }
 OF_JOB = {
-    CoverageOptions: COVERAGE | {"algorithm": (["imitation", "ppo", "a2c"], ["imitate", None])},
-    CoverageRewardOptions: COVERAGE | {"algorithm": (["imitation", "ppo", "a2c"], ["imitate", None])},
-    ExecutorOptions: {
+    CoverageOptions: IMITATION | {"turn_cost": NOT_NEGATIVE},
+    CoverageRewardOptions: IMITATION | {"turn_cost": NOT_NEGATIVE},
+    ExecutorOptions: IMITATION
+    | {
         "turn_cost": NOT_NEGATIVE,
         "centring": FRACTION,
         "goals_every": COUNT,
         "goal_share": FRACTION,
         "padding": (["attended", "masked", "unfiltered"], ["none", None]),
     },
-    CoordinatorOptions: {"idle": (["random", "hold"], ["hols", None]), "decision": COUNT},
+    CoordinatorOptions: IMITATION | {"idle": (["random", "hold"], ["hols", None]), "decision": COUNT},
     HitMacOptions: {
         "executor_minutes": OPTIONS["minutes"],
         "coordinator_minutes": OPTIONS["minutes"],
         "executor_steps": OPTIONS["total_steps"],
         "coordinator_steps": OPTIONS["total_steps"],
         "seed": OPTIONS["seed"],
+        "seeds": COUNT,
+        "algorithm": (["ppo", "imitation"], ["a2c", None]),
         "features": (["frame", "hit-mac", "motion"], ["frames", None]),
         "num_envs": OPTIONS["num_envs"],
         "weight_dim": COUNT,
