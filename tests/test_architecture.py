@@ -42,8 +42,8 @@ ROOMS = {
         {"render"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
-        {"policy", "provenance", "command_line", "pretrained"}, {"custom"}, {"baselines", "learned"}, {"hierarchy"},
-        {"registry"}, {"evaluate"}, {"training"}, {"__init__"},
+        {"policy", "provenance", "command_line", "pretrained", "tracking"}, {"custom"}, {"baselines", "learned"},
+        {"hierarchy"}, {"registry"}, {"evaluate"}, {"training"}, {"__init__"},
     ],
 }  # fmt: skip
 """Of the rooms of a package, each may import those before it."""
