@@ -16,6 +16,7 @@ from hitmac.envs.kernels.state import (
     TURN,
     VIEW_AREA,
     KernelState,
+    Knowledge,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario
@@ -39,10 +40,11 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
-        scratch=np.zeros((8, b)),
+        scratch=np.zeros((9, b)),
         areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
         walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
         parameters=_parameters(scenario),
+        knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -52,6 +54,22 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
+
+
+def _knowledge(scenario: Scenario, b: int) -> Knowledge:
+    n, m = scenario.num_sensors, scenario.num_targets
+    rows = 1 if scenario.knowledge == "shared" else n
+    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if scenario.knowledge == "neighbours" else (0, 0)
+    return Knowledge(
+        known=np.zeros((rows, m, 5, b)),
+        seeing=np.zeros((rows, m, b), np.int16),
+        left=np.zeros((rows, m, b), np.bool_),
+        noticed=np.zeros((n, m, b), np.bool_),
+        reported=np.zeros((slots, m, words, b), np.uint64),
+        report=np.zeros((slots, n, m, 4, b)),
+        seers=np.zeros((m, words, b), np.uint64),
+        heard=np.zeros((n, words, b), np.uint64),
+    )
 
 
 def _parameters(scenario: Scenario) -> np.ndarray:
@@ -68,6 +86,7 @@ def _parameters(scenario: Scenario) -> np.ndarray:
         "walk": list(WALKS).index(scenario.walk),
         "wander": math.radians(scenario.wander),
         "fixed_discs": len(scenario.discs),
+        "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
     }
     values = np.zeros(1, PARAMETERS)
     for name in PARAMETERS.names or ():
@@ -87,7 +106,8 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) 
             raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
         if np.asarray(state[name]).dtype != array.dtype:
             raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
-        if name != "places" and not np.isfinite(state[name]).all():
+        endless = name in ("places", "known_age")
+        if np.isnan(state[name]).any() or not (endless or np.isfinite(state[name]).all()):
             raise ValueError(f"state {name!r} holds a number that is not finite")
     _, n, m = own["visible"].shape
     length = np.shape(state["track_position"])[1]

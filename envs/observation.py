@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.kernels.features import FEATURES, Scales, most_speed
+from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -56,6 +56,7 @@ class Observer:
         self.features = check_features(features)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
+        self._of_sensor = np.array([FEATURES[name].of_sensor for name in self.features])
         noisy = scenario.position_noise > 0
         scales = Scales(
             per_distance=1 / scenario.distance_scale,
@@ -65,7 +66,10 @@ class Observer:
             position_noise=scenario.position_noise,
             missed_detections=scenario.missed_detections,
             noisy_velocity=noisy and any(FEATURES[name].moving for name in self.features),
-            all_there=not scenario.varies,
+            all_there=not scenario.varies and scenario.knowledge == "full",
+            arena=scenario.arena,
+            pace=scenario.time_step * (1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)),
+            top_speed=scenario.top_speed,
         )
         self._scales = np.array([tuple(scales)], SCALES)
         low, high = np.array([FEATURES[name].bounds(scenario) for name in self.features], np.float32).T
@@ -85,7 +89,7 @@ class Observer:
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
-        simulator.threads.run(observe, state, self._scales, self._codes, pairs, mask)
+        simulator.threads.run(observe, state, self._scales, self._codes, self._of_sensor, pairs, mask)
         return {"pairs": pairs, "mask": mask}
 
 

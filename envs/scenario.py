@@ -33,6 +33,9 @@ from hitmac.envs.ranges import (
 )  # fmt: skip
 from hitmac.envs.renames import current_parameters
 
+KNOWLEDGE = ("full", "shared", "neighbours", "own")
+"""What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
+
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
 Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
 Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
@@ -84,6 +87,18 @@ class Scenario:
     """Standard deviation, in each axis, of the error of a target's observed position."""
     missed_detections: Fraction = 0.0
     """Probability that a sensor misses a target that it sees, in one observation."""
+    knowledge: Annotated[str, Choice(KNOWLEDGE)] = "full"
+    """What a sensor knows of the targets: `full`: where all of them are, as in HiT-MAC; `shared`: what any sensor sees;
+    `neighbours`: what it sees itself and what others report; `own`: what it sees itself. Of an unseen target the last
+    seen position and velocity, and their age, are known."""
+    communication_range: NotNegative = 1000.0
+    """Largest distance between two sensors over which a report gets, with `neighbours`."""
+    hops: Count = 1
+    """Most links over which a report is passed on, with `neighbours`; a failed sensor passes nothing on."""
+    message_loss_rate: Fraction = 0.0
+    """Probability that the messages of a sub-step over a link, in one direction, are lost, with `neighbours`."""
+    message_delay: Natural = 0
+    """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
     grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart."""

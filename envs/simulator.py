@@ -10,7 +10,7 @@ import numpy as np
 
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels import simulate
-from hitmac.envs.kernels.state import Tracks, scenes_first
+from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.load import load_scenario
@@ -21,7 +21,7 @@ SCENES_PER_BLOCK = (128, 512)
 """Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
 
 PAIRS_PER_BLOCK = 5120
-"""Fewest pairs of a sensor and a target that a thread takes at a time: with fewer, a second one comes too late."""
+"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
 
 PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
@@ -42,6 +42,8 @@ class Simulator:
     Attributes:
         state: the :class:`~hitmac.envs.kernels.state.State`, the live arrays with the scenes along the first axis:
             ``heading`` (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step).
+        known: the :class:`~hitmac.envs.kernels.state.Known`, what the sensors know of the targets, in the same form;
+            None in a scenario with full knowledge.
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
             scenes along the last axis.
         num_threads: number of threads that compute a step.
@@ -62,6 +64,8 @@ class Simulator:
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
         self.state = scenes_first(self.rows, self.num_envs)
+        knowledge = self.rows.knowledge
+        self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
         threads = default_threads(self.num_envs) if num_threads is None else positive("num_threads", num_threads)
         self.num_threads = min(threads, self.num_envs)
         self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario, self.num_envs, self.num_threads))
@@ -220,7 +224,8 @@ class Simulator:
 
     def _whole_state(self) -> dict[str, np.ndarray]:
         tracks = self.rows.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
-        return self.state._asdict() | tracks._asdict()
+        known = {} if self.known is None else self.known._asdict()
+        return self.state._asdict() | known | tracks._asdict()
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
@@ -235,9 +240,9 @@ class Simulator:
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
         state = {**before, **state}
         check_state(state, own)
-        for name in own:
-            if name in self.state._fields:
-                getattr(self.state, name)[...] = state[name]
+        for name, array in own.items():
+            if name not in Tracks._fields:
+                array[...] = state[name]
         self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
 
     def clone(self) -> Simulator:

@@ -42,8 +42,8 @@ ROOMS = {
         {"render"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
-        {"policy", "provenance", "command_line"}, {"custom"}, {"names"}, {"baselines", "learned"}, {"pretrained"},
-        {"hierarchy"}, {"registry"}, {"evaluate"}, {"training"}, {"reproduce"}, {"__init__"},
+        {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
+        {"pretrained"}, {"hierarchy"}, {"registry"}, {"evaluate"}, {"training"}, {"reproduce"}, {"__init__"},
     ],
 }  # fmt: skip
 """Of the rooms of a package, each may import those before it."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.compiled import inlined, kernel
+from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
@@ -26,14 +27,18 @@ def bearing_to(state, b, i, x, y):
 
 @inlined
 def assign_in_range(state, b, share, assigned):
-    """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers."""
+    """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers.
+
+    A target that is not seen counts as where it was last known to be.
+    """
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
-            dx = state.target[j, X, b] - state.sensor[i, X, b]
-            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+            known, x, y = place_of(state, state.knowledge, i, j, b)
+            dx = x - state.sensor[i, X, b]
+            dy = y - state.sensor[i, Y, b]
             in_range = dx * dx + dy * dy <= state.sensor[i, RANGE_SQUARED, b]
             taken = share == 1.0 or draw_uniform(state.stream, b) < share
-            assigned[b, i, j] = taken and in_range and state.working[i, b] and state.present[j, b]
+            assigned[b, i, j] = taken and in_range and state.working[i, b] and known
 
 
 @inlined
@@ -66,16 +71,18 @@ def turn_to_mean(state, b, assigned, action):
     """Write the scripted executor's actions: turn towards the mean position of the assigned targets, in scene b.
 
     ``turn * clip(floor(bearing / turn), -1, 1)``: because of the floor, a sensor turns right at any bearing under 0 and
-    left only from a whole turn on. The action of a sensor without assigned targets is left unchanged.
+    left only from a whole turn on. The positions are the last known ones. The action of a sensor without assigned
+    targets is left unchanged.
     """
     for i in range(assigned.shape[1]):
         x = 0.0
         y = 0.0
         count = 0
         for j in range(assigned.shape[2]):
-            if assigned[b, i, j] and state.present[j, b]:
-                x += state.target[j, X, b]
-                y += state.target[j, Y, b]
+            known, at_x, at_y = place_of(state, state.knowledge, i, j, b)
+            if assigned[b, i, j] and known:
+                x += at_x
+                y += at_y
                 count += 1
         if count > 0:
             turns = math.floor(bearing_to(state, b, i, x / count, y / count) / state.sensor[i, TURN, b])
@@ -84,11 +91,11 @@ def turn_to_mean(state, b, assigned, action):
 
 @inlined
 def idle(state, b, assigned, turn_at_random, action):
-    """Write the actions of sensors of scene b without a present assigned target: stay, or uniform over the 3 turns."""
+    """Write the actions of sensors of scene b without a known assigned target: stay, or uniform over the 3 turns."""
     for i in range(assigned.shape[1]):
         any_assigned = False
         for j in range(assigned.shape[2]):
-            any_assigned = any_assigned or (assigned[b, i, j] and state.present[j, b])
+            any_assigned = any_assigned or (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
         if not any_assigned:
             action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if turn_at_random else STAY
 

@@ -5,116 +5,18 @@ it means, under :func:`feature` with its range.
 """
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from hitmac.envs.kernels.compiled import inlined, one_of
-from hitmac.envs.kernels.state import DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, TURN
-
-
-class Pair(NamedTuple):
-    """Sensor i and target j, as observed in every scene of a batch."""
-
-    i: int
-    j: int
-    n: int
-    m: int
-    sensor: np.ndarray  # (13, B) rows of the sensor
-    dx: np.ndarray  # (B,) offset of the target
-    dy: np.ndarray
-    distance: np.ndarray
-    east: np.ndarray  # (B,) unit vector to the target
-    north: np.ndarray
-    velocity_x: np.ndarray
-    velocity_y: np.ndarray
-    noticed: np.ndarray  # (B,) bool: the sensor sees the target and does not miss it
-    seeing: np.ndarray  # (B,) number of sensors that do
-
-
-class Scales(NamedTuple):
-    """Scales and noise of the observation, from the scenario."""
-
-    per_distance: float
-    per_speed: float
-    per_time: float
-    most_speed: float  # scaled
-    position_noise: float
-    missed_detections: float
-    noisy_velocity: bool  # a velocity is observed, and with errors
-    all_there: bool  # no pair is ever masked
-
-
-class Feature(NamedTuple):
-    """Range and meaning of an observation feature, one number of a pair."""
-
-    low: float
-    high: float
-    meaning: str
-    highest: Callable[[Any], float] | None = None
-    """Upper bound in a scenario, where `high` does not say it; `low` is 0 or minus that."""
-    moving: bool = False
-    """The feature depends on the target's velocity."""
-
-    def bounds(self, scenario: Any) -> tuple[float, float]:
-        """Return the lowest and the highest number in a scenario."""
-        if self.highest is None:
-            return self.low, self.high
-        highest = self.highest(scenario)
-        return self.low * highest, highest
-
-
-FEATURES: dict[str, Feature] = {}
-"""The observation features, by name."""
-
-_WRITERS: list[Callable] = []
-
-
-def feature(
-    low: float, high: float, highest: Callable[[Any], float] | None = None, *, moving: bool = False
-) -> Callable:
-    """Return a decorator that puts a function into the table, with its range (see :class:`Feature`)."""
-
-    def add(function: Callable) -> Callable:
-        value = inlined(function)
-
-        @inlined
-        def write(out, pair, scales, first, last):
-            for b in range(first, last):
-                out[b] = value(pair, scales, b)
-
-        meaning = (function.__doc__ or "").splitlines()[0].removesuffix(".")
-        FEATURES[function.__name__] = Feature(low, high, meaning, highest, moving)
-        _WRITERS.append(write)
-        return value
-
-    return add
-
-
-def largest_error(scenario: Any) -> float:
-    """Return a bound of the error of an observed position: Box and Muller's normal numbers stay under 9."""
-    return 9 * scenario.position_noise
-
-
-def most_speed(scenario: Any) -> float:
-    """Return the highest observed speed / top speed; a velocity has the errors of two positions."""
-    return 1 + 2 * largest_error(scenario) / scenario.time_step / scenario.top_speed
-
-
-def _farthest(scenario: Any) -> float:
-    return math.sqrt(8) * (scenario.arena + largest_error(scenario)) / scenario.distance_scale  # the diagonal
-
-
-def _longest_range(scenario: Any) -> float:
-    reach = scenario.of_each_sensor("sensing_range")
-    if scenario.zoom:
-        reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
-    return reach.max() / scenario.distance_scale
-
-
-def _num_sensors(scenario: Any) -> float:
-    return scenario.num_sensors
+from hitmac.envs.kernels.feature_table import (
+    WRITERS,
+    diagonal,
+    farthest,
+    feature,
+    longest_range,
+    most_speed,
+    num_sensors,
+)
+from hitmac.envs.kernels.state import DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, TURN, X, Y
 
 
 @inlined
@@ -174,7 +76,7 @@ def bearing(pair, scales, b):
     return _turns(_aside(pair, b), _ahead(pair, b))
 
 
-@feature(0, math.inf, _farthest)
+@feature(0, math.inf, farthest)
 def distance(pair, scales, b):
     """Distance / distance_scale of the scenario."""
     return pair.distance[b] * scales.per_distance
@@ -204,7 +106,7 @@ def visible(pair, scales, b):
     return pair.noticed[b]
 
 
-@feature(0, math.inf, _num_sensors)
+@feature(0, math.inf, num_sensors)
 def others_seeing(pair, scales, b):
     """Number of other sensors that see the target."""
     return pair.seeing[b] - pair.noticed[b]
@@ -228,7 +130,7 @@ def field_of_view(pair, scales, b):
     return pair.sensor[FIELD_OF_VIEW, b] / 360.0
 
 
-@feature(0, math.inf, _longest_range)
+@feature(0, math.inf, longest_range)
 def sensing_range(pair, scales, b):
     """The sensor's range / distance_scale of the scenario."""
     return math.sqrt(pair.sensor[RANGE_SQUARED, b]) * scales.per_distance
@@ -240,5 +142,82 @@ def turn(pair, scales, b):
     return pair.sensor[TURN, b] / 180.0
 
 
-write_feature = one_of(_WRITERS)
+@feature(0, 10)
+def age(pair, scales, b):
+    """Sub-steps since the target was last seen / 100, at most 10."""
+    return min(pair.age[b] * 0.01, 10.0)
+
+
+@feature(0, 1)
+def seen_now(pair, scales, b):
+    """1 if the target is seen in this sub-step."""
+    return pair.age[b] == 0.0
+
+
+@inlined
+def _expected(pair, scales, b):
+    """Return the offset of where the target is if it has kept its last known velocity, inside the arena."""
+    gone = pair.age[b] * scales.pace
+    x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
+    ahead_x = min(max(x + gone * pair.velocity_x[b], -scales.arena), scales.arena) - pair.sensor[X, b]
+    ahead_y = min(max(y + gone * pair.velocity_y[b], -scales.arena), scales.arena) - pair.sensor[Y, b]
+    return (ahead_x, ahead_y) if gone > 0.0 else (pair.dx[b], pair.dy[b])
+
+
+@feature(0, math.inf, farthest, moving=True)
+def expected_distance(pair, scales, b):
+    """Distance of the expected position / distance_scale: the last seen one, moved on by the last seen velocity."""
+    dx, dy = _expected(pair, scales, b)
+    return math.sqrt(dx * dx + dy * dy) * scales.per_distance
+
+
+@feature(-1, 1, moving=True)
+def expected_sin(pair, scales, b):
+    """Sine of the bearing of the expected position."""
+    dx, dy = _expected(pair, scales, b)
+    away = math.sqrt(dx * dx + dy * dy)
+    aside = pair.sensor[DIRECTION_X, b] * dy - pair.sensor[DIRECTION_Y, b] * dx
+    return aside / away if away > 0.0 else -pair.sensor[DIRECTION_Y, b]
+
+
+@feature(-1, 1, moving=True)
+def expected_cos(pair, scales, b):
+    """Cosine of the bearing of the expected position."""
+    dx, dy = _expected(pair, scales, b)
+    away = math.sqrt(dx * dx + dy * dy)
+    ahead = pair.sensor[DIRECTION_X, b] * dx + pair.sensor[DIRECTION_Y, b] * dy
+    return ahead / away if away > 0.0 else pair.sensor[DIRECTION_X, b]
+
+
+@feature(0, math.inf, diagonal)
+def spread(pair, scales, b):
+    """Distance that the target can have gone since it was last seen, at top speed / distance_scale."""
+    return min(pair.age[b] * scales.pace * scales.top_speed, math.sqrt(8.0) * scales.arena) * scales.per_distance
+
+
+@feature(-1, 1, of_sensor=True)
+def sensor_x(pair, scales, b):
+    """The sensor's x / arena of the scenario, also shown for unknown targets."""
+    return pair.sensor[X, b] / scales.arena
+
+
+@feature(-1, 1, of_sensor=True)
+def sensor_y(pair, scales, b):
+    """The sensor's y / arena of the scenario, also shown for unknown targets."""
+    return pair.sensor[Y, b] / scales.arena
+
+
+@feature(-1, 1, of_sensor=True)
+def heading_sin(pair, scales, b):
+    """Sine of the sensor's heading, also shown for unknown targets."""
+    return pair.sensor[DIRECTION_Y, b]
+
+
+@feature(-1, 1, of_sensor=True)
+def heading_cos(pair, scales, b):
+    """Cosine of the sensor's heading, also shown for unknown targets."""
+    return pair.sensor[DIRECTION_X, b]
+
+
+write_feature = one_of(WRITERS)
 """Write a feature, by its index in the table, of a pair in the scenes `first` to `last` - 1."""

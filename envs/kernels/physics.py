@@ -11,6 +11,7 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, compiled, inlined
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
+from hitmac.envs.kernels.knowledge import learn
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COS_TURN,
@@ -227,7 +228,7 @@ def extra_moves(state, p, first, last):
 
 @inlined
 def sub_step(state, p, action, first, last):
-    """Advance by one sub-step: all sensors turn, all targets move, all sensors see."""
+    """Advance by one sub-step: all sensors turn, all targets move, all sensors see and learn."""
     update_availability(state, p, first, last)
     _turn(state, action, first, last)
     _zoom(state, p, action, first, last)
@@ -235,3 +236,4 @@ def sub_step(state, p, action, first, last):
     see(state, first, last)
     for b in range(first, last):
         state.scene[TIME, b] += 1
+    learn(state, p, first, last)

@@ -2,6 +2,7 @@
 
 from hitmac.envs.kernels import episode, physics
 from hitmac.envs.kernels.compiled import kernel
+from hitmac.envs.kernels.knowledge import forget, forget_placed, learn
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING
 
@@ -14,6 +15,8 @@ def begin(state, chosen, share):
         for b in range(first, last):
             episode.begin(state, p, b)
         physics.see(state, first, last)
+        forget(state, first, last)
+        learn(state, p, first, last)
 
 
 @kernel
@@ -28,10 +31,15 @@ def sub_step(state, action, chosen, share):
 
 @kernel
 def look(state, chosen, share):
-    """Let the sensors of the chosen scenes see again, after a change of positions, headings or fields of view."""
+    """Let the sensors of the chosen scenes see again, after a change of positions, headings or fields of view.
+
+    In an episode that has begun, what they know grows older by a sub-step.
+    """
     for first, last in runs(chosen, share):
         for b in range(first, last):
             for i in range(state.sensor.shape[0]):
                 episode.set_heading(state, b, i, state.sensor[i, HEADING, b])
                 episode.set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
         physics.see(state, first, last)
+        forget_placed(state, first, last)
+        learn(state, state.parameters[0], first, last)

@@ -24,6 +24,9 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
 ) = range(13)  # fmt: skip
 
+# Rows of what is known of a target; AGE in sub-steps, inf: never seen.
+KNOWN_X, KNOWN_Y, KNOWN_VELOCITY_X, KNOWN_VELOCITY_Y, AGE = range(5)
+
 
 class Tracks(NamedTuple):
     """Recorded positions that the targets of a batch follow instead of walking.
@@ -35,6 +38,24 @@ class Tracks(NamedTuple):
     track_position: np.ndarray  # (B, K, m, 2) positions after the 1st, 2nd, ... move
     track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
     track_moves: np.ndarray  # (B,) int64: number of positions followed so far
+
+
+class Knowledge(NamedTuple):
+    """What the sensors of a batch know of the targets, in the layout of the kernels.
+
+    There are r rows: one for each sensor, or a single one of all. Sets of sensors are bits of W words: sensor i is bit
+    i % 64 of word i // 64. S is the delay of messages in sub-steps.
+    """
+
+    known: np.ndarray  # (r, m, 5, B)
+    seeing: np.ndarray  # (r, m, B) int16
+    left: np.ndarray  # (r, m, B) bool
+    noticed: np.ndarray  # (n, m, B) bool
+    reported: np.ndarray  # (S, m, W, B) uint64
+    report: np.ndarray  # (S, n, m, 4, B)
+    # Undefined between two calls:
+    seers: np.ndarray  # (m, W, B) uint64: sensors whose reports with the target arrive
+    heard: np.ndarray  # (n, W, B) uint64: sensors whose messages get to the sensor
 
 
 class KernelState(NamedTuple):
@@ -52,12 +73,13 @@ class KernelState(NamedTuple):
     covered: np.ndarray  # (m, B) bool
     # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
-    scratch: np.ndarray  # (8, B)
+    scratch: np.ndarray  # (9, B)
     # Fixed by the scenario, for all scenes:
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)
     parameters: np.ndarray  # (1,) of PARAMETERS
     tracks: Tracks | None = None  # None: all targets walk
+    knowledge: Knowledge | None = None  # None: all is known
 
 
 class State(NamedTuple):
@@ -94,6 +116,23 @@ class State(NamedTuple):
     turned: np.ndarray  # (B,) int64: sensors that turned in the last sub-step
 
 
+class Known(NamedTuple):
+    """What the sensors of a batch of B scenes know of the targets.
+
+    There are r rows: n, one for each sensor, or 1 if all share what they see. Reports are on their way for S sub-steps,
+    the delay of messages.
+    """
+
+    known_position: np.ndarray  # (B, r, m, 2) last known position
+    known_velocity: np.ndarray  # (B, r, m, 2) velocity there, units per second
+    known_age: np.ndarray  # (B, r, m) sub-steps since then; inf: never seen
+    known_seeing: np.ndarray  # (B, r, m) int16: sensors that report to see the target, the sensor itself included
+    known_left: np.ndarray  # (B, r, m) bool: the target was seen leaving, and not since
+    noticed: np.ndarray  # (B, n, m) bool: sensor i sees target j and does not miss it
+    reported: np.ndarray  # (B, S, m, W) uint64: sensors that have reported each target, as bits
+    report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
+
+
 PARAMETERS = np.dtype(
     [
         ("arena", float),
@@ -124,6 +163,11 @@ PARAMETERS = np.dtype(
         ("return_rate", float),
         ("fixed_discs", int),
         ("disc_radius", float, 2),
+        ("position_noise", float),
+        ("missed_detections", float),
+        ("communication_range", float),
+        ("hops", int),  # 0: no messages
+        ("message_loss_rate", float),
     ],
     align=True,
 )
@@ -164,3 +208,18 @@ def scenes_first(rows: KernelState, num_envs: int) -> State:
         turned=scene[TURNED],
     )
     return State(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))
+
+
+def known_scenes_first(rows: Knowledge, num_envs: int) -> Known:
+    """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
+    named = Known(
+        known_position=rows.known[:, :, KNOWN_X : KNOWN_Y + 1],
+        known_velocity=rows.known[:, :, KNOWN_VELOCITY_X : KNOWN_VELOCITY_Y + 1],
+        known_age=rows.known[:, :, AGE],
+        known_seeing=rows.seeing,
+        known_left=rows.left,
+        noticed=rows.noticed,
+        reported=rows.reported,
+        report=rows.report,
+    )
+    return Known(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))

@@ -42,7 +42,8 @@ class CoverageTask(Task):
     | `pairs` | Box, float32 (n, m, d) | d features of every pair of a sensor and a target |
     | `mask` | MultiBinary (n, m) | 1 where both are part of the episode, the sensor works and the target is present |
 
-    Where the mask is 0, the features are 0. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
+    Where the mask is 0, the features are 0, except those of the sensor's position and heading, which are 0 only for a
+    sensor that does not work. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
 
     | feature | range | meaning |
     |---|---|---|
@@ -59,12 +60,31 @@ class CoverageTask(Task):
     | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
     | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
     | `turn` | 0 to 1 | angle that the sensor turns in a sub-step / 180 deg |
+    | `age` | 0 to 10 | sub-steps since the target was last seen / 100, at most 10 |
+    | `seen_now` | 0 or 1 | the target is seen in this sub-step, by this sensor or by one whose report has arrived |
+    | `expected_distance` | 0 up | distance of the expected position / `distance_scale` |
+    | `expected_sin`, `expected_cos` | -1 to 1 | sine and cosine of the bearing of the expected position |
+    | `spread` | 0 up | how far the target can have gone since, at top speed / `distance_scale` |
+    | `sensor_x`, `sensor_y` | -1 to 1 | position of the sensor / `arena` |
+    | `heading_sin`, `heading_cos` | -1 to 1 | sine and cosine of the sensor's heading |
 
     A scenario's `position_noise` affects all features that depend on the target's position, `missed_detections` affects
     `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
     again. With `position_noise` a velocity is the difference of the two positions observed immediately before and after
     the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
     range is wider by ``18 * position_noise / (time_step * top speed)``.
+
+    ## Partial knowledge
+
+    By default every sensor is shown where every target is, also behind a wall, as in HiT-MAC. With another `knowledge`
+    of the scenario, a sensor is shown only what it has seen itself or been told: nothing else in the observation
+    depends on the targets. The last seen position and velocity of a target replace the true ones in all features of a
+    pair. The expected position is the last seen one, moved on by the last seen velocity and kept inside the arena.
+    `visible` says what the sensor sees now, `others_seeing` how many others report to see the target. The mask is 1 for
+    targets that were ever seen and not seen leaving since. What is seen has the errors of the sub-step in which it was
+    seen. Sensors know the positions and headings of all sensors.
+
+    ## Bounds
 
     The top speed is the scenario's, ``max_speed * (1 + speed_noise)``. A target that follows recorded tracks may be
     faster: velocities out of range are clipped.

@@ -1,0 +1,246 @@
+"""Beliefs of particles: moves, detections, and looks that saw nothing. Compiled by numba."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.tracking.walk_models import (
+    AIM_X,
+    AIM_Y,
+    GOALS,
+    MOVES,
+    SPEED,
+    STEP,
+    X,
+    Y,
+    begin_course,
+    move,
+    to_border,
+)  # fmt: skip
+from hitmac.envs.kernels.compiled import allocating, inlined, kernel
+from hitmac.envs.kernels.streams import draw_uniform, uniform
+from hitmac.envs.kernels.threads import blocks
+
+KEY, DRAWN = range(2)  # rows of a stream
+# Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
+# to begin there.
+START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN = range(6)
+STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
+SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
+# A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.
+VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7)
+_ONE = np.uint64(1)
+
+
+class Belief(NamedTuple):
+    """Beliefs about m targets in each of B scenes, as P particles each."""
+
+    body: np.ndarray  # (B, m, 7, P) rows of the particles
+    weight: np.ndarray  # (B, m, P), sum 1 over the particles
+    course: np.ndarray  # (B, m, 6)
+    stream: np.ndarray  # (2, B) uint64
+
+
+@inlined
+def _chance(views, x, y):
+    """Return the probability that none of the views (n, 7) of a scene detects a target at (x, y)."""
+    missed = 1.0
+    for i in range(views.shape[0]):
+        dx, dy = x - views[i, VIEW_X], y - views[i, VIEW_Y]
+        squared = dx * dx + dy * dy
+        ahead = views[i, VIEW_COS] * dx + views[i, VIEW_SIN] * dy
+        if (squared <= views[i, VIEW_RANGE]) & (ahead > views[i, VIEW_HALF] * math.sqrt(squared)):
+            missed *= 1.0 - views[i, VIEW_CHANCE]
+    return missed
+
+
+@inlined
+def _even(weight):
+    for p in range(weight.shape[0]):
+        weight[p] = 1.0 / weight.shape[0]
+
+
+@allocating
+def scatter(walk, belief, b, j, views):
+    """Spread the particles over the area of unknown targets, where possible where no view detects them."""
+    body = belief.body[b, j]
+    for p in range(body.shape[1]):
+        for _ in range(8):
+            body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
+            body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
+            if draw_uniform(belief.stream, b) < _chance(views, body[X, p], body[Y, p]):
+                break
+        begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+        belief.stream[DRAWN, b] += np.uint64(3)
+        body[STEP, p] = np.inf
+    _even(belief.weight[b, j])
+    belief.course[b, j] = 0.0
+
+
+@allocating
+def advance(walk, belief, b, j):
+    """Move all particles of a target once."""
+    body, key = belief.body[b, j], belief.stream[KEY, b]
+    counter = belief.stream[DRAWN, b]
+    for p in range(body.shape[1]):
+        increase = uniform(key, counter)
+        counter = move(walk, body, p, key, counter + _ONE, increase)
+    belief.stream[DRAWN, b] = counter
+
+
+@inlined
+def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
+    """Update the course of a target that is seen at (x, y)."""
+    speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
+    cross = abs(course[VELOCITY_X] * velocity_y - course[VELOCITY_Y] * velocity_x)
+    dot = course[VELOCITY_X] * velocity_x + course[VELOCITY_Y] * velocity_y
+    straight = (cross <= STRAIGHT * speed * before) & (dot > 0.0)
+    seen_before = course[COUNT] > 0.0
+    if seen_before and (straight or not exact):
+        course[COUNT] = course[COUNT] + 1.0 if exact else min(course[COUNT] + 1.0, SMOOTHING)
+    else:
+        course[BEGAN] = 1.0 if seen_before else 0.0
+        course[START_X] = x - velocity_x * walk.time_step
+        course[START_Y] = y - velocity_y * walk.time_step
+        course[VELOCITY_X], course[VELOCITY_Y], course[COUNT] = 0.0, 0.0, 1.0
+    course[VELOCITY_X] += (velocity_x - course[VELOCITY_X]) / course[COUNT]
+    course[VELOCITY_Y] += (velocity_y - course[VELOCITY_Y]) / course[COUNT]
+
+
+@allocating
+def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
+    """Replace the belief about a target by a detection at (x, y).
+
+    A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
+    distance from the start of the course grows with that distance; it is over the distance gone. Particle p takes a
+    fixed quantile of it, so that the particles of a target that is seen for long change little. They spread by
+    `deviation`, the standard deviation of the errors of x and y.
+    """
+    body, course = belief.body[b, j], belief.course[b, j]
+    _follow_course(walk, course, x, y, velocity_x, velocity_y, deviation == 0.0)
+    velocity = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
+    ahead_x = course[VELOCITY_X] / velocity if velocity > 0.0 else 0.0
+    ahead_y = course[VELOCITY_Y] / velocity if velocity > 0.0 else 0.0
+    speed = velocity / (1.0 + 0.5 * walk.speed_noise)
+    pace = max(velocity * walk.time_step, 1e-9)
+    ahead = to_border(walk.arena, x, y, ahead_x, ahead_y)
+    seen = math.hypot(x - course[START_X], y - course[START_Y])
+    before = max(min(walk.patience * pace, to_border(walk.arena, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    length = math.hypot(velocity_x, velocity_y) * walk.time_step
+    for p in range(body.shape[1]):
+        body[X, p], body[Y, p] = x, y
+        if deviation > 0.0:
+            radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(belief.stream, b)))
+            angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
+            body[X, p] = min(max(x + radius * math.cos(angle), -walk.arena), walk.arena)
+            body[Y, p] = min(max(y + radius * math.sin(angle), -walk.arena), walk.arena)
+        if velocity == 0.0:
+            begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+            belief.stream[DRAWN, b] += np.uint64(3)
+            body[STEP, p] = np.inf
+            continue
+        body[SPEED, p], body[STEP, p], body[MOVES, p] = speed, length, 0.0
+        body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
+        if walk.model == GOALS:
+            first, second = (0.5 + 0.7548776662466927 * p) % 1.0, (0.5 + 0.5698402909980532 * p) % 1.0  # evenly spread
+            gone = seen if course[BEGAN] > 0.0 else seen + second * before
+            goal = math.sqrt(gone * gone + first * ahead * (ahead + 2.0 * gone)) - gone
+            body[MOVES, p] = max(gone / pace - 1.0, 0.0)
+            body[AIM_X, p], body[AIM_Y, p] = x + ahead_x * goal, y + ahead_y * goal
+    _even(belief.weight[b, j])
+
+
+@allocating
+def _resample(body, weight, start):
+    """Draw the particles again, each as often as its weight says, at even steps from `start` in [0, 1)."""
+    number = weight.shape[0]
+    old = body.copy()
+    total, source = weight[0], 0
+    for p in range(number):
+        while total < (p + start) / number and source < number - 1:
+            source += 1
+            total += weight[source]
+        body[:, p] = old[:, source]
+    _even(weight)
+
+
+@allocating
+def look_in_vain(walk, belief, b, j, views):
+    """Take into account that the views (n, 7) do not detect a target: weights times the probability of that.
+
+    Particles are drawn again when half of the weight's effective number, ``1 / sum(weight^2)``, is lost. Where no
+    particle is left, the belief was wrong, and the target can be anywhere outside the views.
+    """
+    body, weight = belief.body[b, j], belief.weight[b, j]
+    total, squares = 0.0, 0.0
+    for p in range(weight.shape[0]):
+        weight[p] *= _chance(views, body[X, p], body[Y, p])
+        total += weight[p]
+        squares += weight[p] * weight[p]
+    if total < 1e-6:
+        scatter(walk, belief, b, j, views)
+        return
+    for p in range(weight.shape[0]):
+        weight[p] /= total
+    if total * total < 0.5 * weight.shape[0] * squares:
+        _resample(body, weight, draw_uniform(belief.stream, b))
+
+
+@kernel
+def scatter_all(walk, belief, chosen, share):
+    """Forget all targets of the chosen scenes (B,)."""
+    nothing = np.empty((0, 7))
+    for low, high in blocks(chosen.shape[0], share):
+        for b in range(low, high):
+            if chosen[b]:
+                for j in range(belief.weight.shape[1]):
+                    scatter(walk, belief, b, j, nothing)
+
+
+@kernel
+def move_all(walk, belief, moves, share):
+    """Move all particles of every scene `moves[b]` times."""
+    for low, high in blocks(moves.shape[0], share):
+        for b in range(low, high):
+            for _ in range(moves[b]):
+                for j in range(belief.weight.shape[1]):
+                    advance(walk, belief, b, j)
+
+
+@kernel
+def see_all(walk, belief, seen, position, velocity, deviation, share):
+    """Replace the beliefs about the targets that are seen (B, m)."""
+    for low, high in blocks(seen.shape[0], share):
+        for b in range(low, high):
+            for j in range(seen.shape[1]):
+                if seen[b, j]:
+                    x, y = position[b, j, 0], position[b, j, 1]
+                    pin(walk, belief, b, j, x, y, velocity[b, j, 0], velocity[b, j, 1], deviation)
+                else:
+                    belief.course[b, j, COUNT] = 0.0
+
+
+@kernel
+def look_all(walk, belief, unseen, views, share):
+    """Take into account that the views (B, n, 7) do not detect the targets of `unseen` (B, m)."""
+    for low, high in blocks(unseen.shape[0], share):
+        for b in range(low, high):
+            for j in range(unseen.shape[1]):
+                if unseen[b, j]:
+                    look_in_vain(walk, belief, b, j, views[b])
+
+
+@kernel
+def map_all(arena, belief, cells, share):
+    """Add the weights of the particles to the cells (B, m, c, c) of a grid over the arena, x first."""
+    number = cells.shape[2]
+    for low, high in blocks(cells.shape[0], share):
+        for b in range(low, high):
+            for j in range(cells.shape[1]):
+                for p in range(belief.weight.shape[2]):
+                    column = int((belief.body[b, j, X, p] / arena + 1.0) * 0.5 * number)
+                    row = int((belief.body[b, j, Y, p] / arena + 1.0) * 0.5 * number)
+                    cells[b, j, min(column, number - 1), min(row, number - 1)] += belief.weight[b, j, p]

@@ -1,0 +1,281 @@
+"""Knowledge of the targets: what sensors have seen, and what others have told them. Compiled by numba.
+
+With full knowledge a state has no :class:`~hitmac.envs.kernels.state.Knowledge`, and all of this compiles to nothing.
+"""
+
+import numpy as np
+
+from hitmac.envs.kernels.compiled import allocating, compiled, inlined
+from hitmac.envs.kernels.noise import message_key, noise_key, notice, pair_number, position_error, velocity_error
+from hitmac.envs.kernels.state import AGE, KNOWN_X, KNOWN_Y, TIME, TIME_BEFORE, VELOCITY_X, VELOCITY_Y, X, Y
+from hitmac.envs.kernels.streams import uniform
+
+_ZERO, _ONE = np.uint64(0), np.uint64(1)
+
+
+@inlined
+def _count(members):
+    """Return the number of bits of a uint64 that are set."""
+    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return (members * np.uint64(0x0101010101010101)) >> np.uint64(56)
+
+
+@inlined
+def _first(members):
+    """Return the number of the lowest bit of a uint64, not 0, that is set."""
+    return _count((members & (~members + _ONE)) - _ONE)
+
+
+@inlined
+def row_of(known, i):
+    """Return the row of what sensor i knows: its own, or the only one, which all share."""
+    return i if known.shape[0] > 1 else 0
+
+
+@inlined
+def is_known(knowledge, row, j, b):
+    """Return True if target j was ever seen in scene b, and not seen leaving since, as far as a row knows."""
+    return (knowledge.known[row, j, AGE, b] < np.inf) & (not knowledge.left[row, j, b])
+
+
+@inlined
+def place_of(state, knowledge, i, j, b):
+    """Return whether sensor i of scene b knows of a place of target j, and its x and y; `knowledge` of the state."""
+    if knowledge is None:
+        return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
+    row = row_of(knowledge.known, i)
+    return is_known(knowledge, row, j, b), knowledge.known[row, j, KNOWN_X, b], knowledge.known[row, j, KNOWN_Y, b]
+
+
+@compiled
+def _forget(knowledge, first, last):
+    if knowledge is not None:
+        known, reported = knowledge.known, knowledge.reported
+        for r in range(known.shape[0]):
+            for j in range(known.shape[1]):
+                for k in range(known.shape[2]):
+                    for b in range(first, last):
+                        known[r, j, k, b] = np.inf if k == AGE else 0.0
+                for b in range(first, last):
+                    knowledge.left[r, j, b] = False
+        for s in range(reported.shape[0]):
+            for j in range(reported.shape[1]):
+                for w in range(reported.shape[2]):
+                    for b in range(first, last):
+                        reported[s, j, w, b] = _ZERO
+
+
+@compiled
+def forget(state, first, last):
+    """Let no sensor know of any target."""
+    _forget(state.knowledge, first, last)
+
+
+@compiled
+def forget_placed(state, first, last):
+    """Forget in the scenes that have not begun to move: what their sensors knew was never so."""
+    for b in range(first, last):
+        if state.scene[TIME, b] == 0:
+            forget(state, b, b + _ONE)
+
+
+@compiled
+def _measure(state, p, i, j, first, last):
+    """Write position and velocity of target j, as sensor i measures them, into rows 0 to 3 of `scratch`."""
+    pair = pair_number(state, i, j)
+    for k in range(4):
+        for b in range(first, last):
+            state.scratch[k, b] = state.target[j, X + k, b]  # X, Y, VELOCITY_X, VELOCITY_Y
+    for b in range(first, last):
+        if state.scratch_mask[b]:
+            x, y = position_error(p.position_noise, noise_key(state, b), pair)
+            state.scratch[X, b] += x
+            state.scratch[Y, b] += y
+            if state.scene[TIME_BEFORE, b] >= 0:
+                x, y = velocity_error(state, b, p.position_noise, 1.0 / p.time_step, pair)
+                state.scratch[VELOCITY_X, b] += x
+                state.scratch[VELOCITY_Y, b] += y
+
+
+@inlined
+def _grow_older(state, p, knowledge, row, j, first, last):
+    """Let a sub-step pass. A target that leaves while it is seen is known to have left."""
+    age = knowledge.known[row, j, AGE]
+    if p.leave_rate > 0.0:
+        for b in range(first, last):
+            knowledge.left[row, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
+    for b in range(first, last):
+        age[b] += 1.0
+    for b in range(first, last):
+        knowledge.seeing[row, j, b] = 0
+
+
+@inlined
+def _look(state, p, knowledge, first, last):
+    """Let every sensor take note of the targets that it sees; of shared knowledge, the first that sees a target."""
+    known, new = knowledge.known, state.scratch_mask
+    for j in range(state.target.shape[0]):
+        for i in range(state.sensor.shape[0]):
+            r = row_of(known, i)
+            if i < known.shape[0]:
+                _grow_older(state, p, knowledge, r, j, first, last)
+            notice(state, p.missed_detections, i, j, first, last)
+            for b in range(first, last):
+                knowledge.noticed[i, j, b] = new[b]
+            for b in range(first, last):
+                new[b] &= knowledge.seeing[r, j, b] == 0
+            for b in range(first, last):
+                knowledge.seeing[r, j, b] += knowledge.noticed[i, j, b]
+            measured = state.target[j]
+            if p.position_noise > 0.0:
+                _measure(state, p, i, j, first, last)
+                measured = state.scratch
+            # Both values are read before the choice between them, so that the compiler can vectorise it.
+            for k in range(4):
+                for b in range(first, last):
+                    before, now = known[r, j, k, b], measured[k, b]
+                    known[r, j, k, b] = now if new[b] else before
+            for b in range(first, last):
+                before = known[r, j, AGE, b]
+                known[r, j, AGE, b] = 0.0 if new[b] else before
+            if p.leave_rate > 0.0:
+                for b in range(first, last):
+                    knowledge.left[r, j, b] &= not new[b]
+
+
+@inlined
+def _connect(state, p, knowledge, first, last):
+    """Write into bit i of `heard[k]` whether a message from sensor i gets to sensor k, with no other in between."""
+    n = state.sensor.shape[0]
+    farthest = p.communication_range * p.communication_range
+    for k in range(n):
+        for w in range(knowledge.heard.shape[1]):
+            for b in range(first, last):
+                knowledge.heard[k, w, b] = _ZERO
+        for i in range(n):
+            if i != k:
+                heard, bit = knowledge.heard[k, i // 64], np.uint64(i % 64)
+                for b in range(first, last):
+                    dx = state.sensor[i, X, b] - state.sensor[k, X, b]
+                    dy = state.sensor[i, Y, b] - state.sensor[k, Y, b]
+                    near = state.working[k, b] & (dx * dx + dy * dy <= farthest)
+                    heard[b] |= np.uint64(near) << bit
+                if p.message_loss_rate > 0.0:
+                    link = np.uint64(k * n + i)
+                    for b in range(first, last):
+                        arrives = uniform(message_key(state, b), link) >= p.message_loss_rate
+                        heard[b] &= ~(np.uint64(not arrives) << bit)
+
+
+@allocating
+def _relay(knowledge, hops, first, last):
+    """Add to `heard[k]` the sensors whose messages get to sensor k over more than one link and at most `hops`."""
+    n, words = knowledge.heard.shape[0], knowledge.heard.shape[1]
+    link, heard = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
+    for b in range(first, last):
+        link[:] = knowledge.heard[:, :, b]
+        for _ in range(1, hops):
+            heard[:] = knowledge.heard[:, :, b]
+            more = False
+            for k in range(n):
+                for through in range(n):
+                    if link[k, through // 64] >> np.uint64(through % 64) & _ONE:
+                        for w in range(words):
+                            new = heard[through, w] & ~knowledge.heard[k, w, b]
+                            if w == k // 64:
+                                new &= ~(_ONE << np.uint64(k % 64))  # its own, on their way back
+                            more |= new != _ZERO
+                            knowledge.heard[k, w, b] |= new
+            if not more:
+                break
+
+
+@inlined
+def _report(knowledge, first, last):
+    """Write into bit i of `seers[j]` whether sensor i notices target j."""
+    for j in range(knowledge.seers.shape[0]):
+        for w in range(knowledge.seers.shape[1]):
+            for b in range(first, last):
+                knowledge.seers[j, w, b] = _ZERO
+        for i in range(knowledge.noticed.shape[0]):
+            for b in range(first, last):
+                knowledge.seers[j, i // 64, b] |= np.uint64(knowledge.noticed[i, j, b]) << np.uint64(i % 64)
+
+
+@inlined
+def _delay(state, knowledge, first, last):
+    """Store the reports of this sub-step, and write into `seers` those that arrive in it."""
+    seers, reported, slots = knowledge.seers, knowledge.reported, knowledge.reported.shape[0]
+    for b in range(first, last):
+        slot = state.scene[TIME, b] % slots
+        for j in range(seers.shape[0]):
+            for w in range(seers.shape[1]):
+                seers[j, w, b], reported[slot, j, w, b] = reported[slot, j, w, b], seers[j, w, b]
+
+
+@inlined
+def _keep_reports(state, knowledge, first, last):
+    """Store the positions and velocities of this sub-step's reports, in place of those that have arrived."""
+    slots = knowledge.report.shape[0]
+    for b in range(first, last):
+        slot = state.scene[TIME, b] % slots
+        for i in range(knowledge.noticed.shape[0]):
+            for j in range(knowledge.noticed.shape[1]):
+                if knowledge.noticed[i, j, b]:
+                    for c in range(4):
+                        knowledge.report[slot, i, j, c, b] = knowledge.known[i, j, c, b]
+
+
+@inlined
+def _take_in(state, knowledge, k, j, first, last):
+    """Let sensor k know of target j what has been reported to it, where that is news."""
+    known, report, slots = knowledge.known, knowledge.report, knowledge.reported.shape[0]
+    for w in range(knowledge.seers.shape[1]):
+        seers, heard = knowledge.seers[j, w], knowledge.heard[k, w]
+        for b in range(first, last):
+            knowledge.seeing[k, j, b] += np.int16(_count(seers[b] & heard[b]))
+        for b in range(first, last):
+            if (seers[b] & heard[b] != _ZERO) & (known[k, j, AGE, b] > slots):
+                i = np.int64(_first(seers[b] & heard[b])) + 64 * w
+                for c in range(4):
+                    if slots > 0:
+                        known[k, j, c, b] = report[state.scene[TIME, b] % slots, i, j, c, b]
+                    else:
+                        known[k, j, c, b] = known[i, j, c, b]
+                known[k, j, AGE, b] = slots
+                knowledge.left[k, j, b] = False
+
+
+@compiled
+def _talk(state, p, knowledge, first, last):
+    """Let the sensors report what they notice, and take in the reports that arrive."""
+    _connect(state, p, knowledge, first, last)
+    if p.hops > 1:
+        _relay(knowledge, p.hops, first, last)
+    _report(knowledge, first, last)
+    if knowledge.reported.shape[0] > 0:
+        _delay(state, knowledge, first, last)
+    for k in range(knowledge.known.shape[0]):
+        for j in range(knowledge.known.shape[1]):
+            _take_in(state, knowledge, k, j, first, last)
+    if knowledge.reported.shape[0] > 0:
+        _keep_reports(state, knowledge, first, last)
+
+
+@compiled
+def _learn(state, p, knowledge, first, last):
+    if knowledge is not None:
+        _look(state, p, knowledge, first, last)
+        if p.hops > 0:
+            _talk(state, p, knowledge, first, last)
+
+
+@compiled
+def learn(state, p, first, last):
+    """Let a sub-step pass, and the sensors learn what they see in it and what they are told.
+
+    Call it after the sensors have seen and the time has advanced.
+    """
+    _learn(state, p, state.knowledge, first, last)

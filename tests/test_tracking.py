@@ -1,0 +1,214 @@
+"""Trackers: against a brute-force Bayesian grid, closed forms, and the simulator."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents.tracking import KalmanTracker, ParticleTracker
+from hitmac.agents.tracking.walk_models import MODELS
+from hitmac.envs import Scenario, Simulator
+
+ROOM = Scenario(
+    num_sensors=1, num_targets=1, arena=100, sensing_range=80, sensor_areas=[(0, 0, 0, 0)], walk="random",
+    target_area=(-100, 100, -100, 100), time_step=1, min_speed=9.999, max_speed=10, speed_noise=0, goal_radius=5,
+    stuck_distance=0, whole_numbers=False, extra_move_every=0,
+)  # fmt: skip
+
+
+def view(x, y, degrees, opening, reach, chance=1.0):
+    angle = np.radians(degrees)
+    return [x, y, np.cos(angle), np.sin(angle), np.cos(np.radians(opening / 2)), reach**2, chance]
+
+
+def in_view(places, x, y, cos, sin, half, squared, _):
+    dx, dy = places[..., 0] - x, places[..., 1] - y
+    return (dx**2 + dy**2 <= squared) & (cos * dx + sin * dy > half * np.hypot(dx, dy))
+
+
+def coarse(cells, number=10):
+    size = cells.shape[-1] // number
+    return cells.reshape(number, size, number, size).sum((1, 3))
+
+
+def distance(one, other):
+    """Total variation."""
+    return 0.5 * np.abs(one - other).sum()
+
+
+class Grid:
+    """Brute-force Bayesian filter of a random walk with steps of one length, reflected at the border."""
+
+    def __init__(self, arena, length, cells=200):
+        self.middle = ((np.arange(cells) + 0.5) / cells * 2 - 1) * arena
+        self.places = np.stack(np.meshgrid(self.middle, self.middle, indexing="ij"), -1)
+        self.belief = np.full((cells, cells), 1 / cells**2)
+        angle = (np.arange(64) + 0.5) / 64 * 2 * np.pi
+        self.steps = np.rint(length * np.stack((np.cos(angle), np.sin(angle)), -1) / (2 * arena) * cells).astype(int)
+
+    def move(self):
+        new, cells = np.zeros_like(self.belief), len(self.belief)
+        for step in self.steps:
+            at = [np.arange(cells) + one for one in step]
+            at = [np.where(one < 0, -1 - one, np.where(one >= cells, 2 * cells - 1 - one, one)) for one in at]
+            np.add.at(new, np.ix_(*at), self.belief / len(self.steps))
+        self.belief = new
+
+    def look(self, views):
+        for one in views:
+            self.belief *= 1 - one[-1] * in_view(self.places, *one)
+        self.belief /= self.belief.sum()
+
+
+@pytest.mark.parametrize("chance", [1.0, 0.6])
+def test_particles_are_the_bayesian_grid(chance):
+    """A walk at random, seen once, then looked for in vain by two sweeping sensors: total variation at most 0.06."""
+    tracker = ParticleTracker(ROOM, 1, particles=20_000, seed=3)
+    grid = Grid(100, 10)
+    at = np.array([[[-20.0, 30.0]]])
+    for seen in (False, True):
+        if seen:
+            tracker.see(at, np.ones((1, 1), bool), np.array([[[6.0, 8.0]]]))
+            grid.belief[:] = 0
+            grid.belief[*(np.searchsorted(grid.middle, at.ravel() - 0.5))] = 1
+        for step in range(25):
+            tracker.move()
+            grid.move()
+            views = [view(0, 0, 10 * step, 60, 70, chance), view(-90, -90, 80 - 4 * step, 40, 150, chance)]
+            tracker.look(np.array([views]), np.ones((1, 1), bool))
+            grid.look(views)
+            if step > 5:
+                assert distance(coarse(tracker.map(40)[0, 0]), coarse(grid.belief)) < 0.06
+        assert chance != 1 or tracker.map(40)[0, 0][in_view(Grid(100, 10, 40).places, *views[0])].sum() < 0.1
+
+
+def test_without_looking_the_belief_is_another():
+    tracker, grid = ParticleTracker(ROOM, 1, particles=20_000, seed=3), Grid(100, 10)
+    for step in range(10):
+        tracker.move()
+        grid.move()
+        grid.look([view(0, 0, 10 * step, 60, 70)])
+    assert distance(coarse(tracker.map(40)[0, 0]), coarse(grid.belief)) > 0.15
+
+
+@pytest.mark.parametrize("steps", [10, 40, 100])
+def test_particles_walk_to_goals_as_the_targets_do(steps):
+    """Targets seen for 60 sub-steps and then not: their true places and the particles' are distributed alike."""
+    scenario = Scenario(num_sensors=1, num_targets=1, extra_move_every=0)
+    scenes = 3000
+    simulator = Simulator(scenario, scenes, 0)
+    tracker = ParticleTracker(scenario, scenes, particles=32)
+    seen, stay = np.ones((scenes, 1), bool), np.zeros((scenes, 1), int)
+    tracker.see(simulator.state.target_position, seen, simulator.state.velocity)
+    for _ in range(60):
+        simulator.step(stay)
+        tracker.move()
+        tracker.see(simulator.state.target_position, seen, simulator.state.velocity)
+    start = simulator.state.target_position.copy()
+    ahead = simulator.state.velocity / np.linalg.norm(simulator.state.velocity, axis=-1, keepdims=True)
+    for _ in range(steps):
+        simulator.step(stay)
+        tracker.move()
+    np.testing.assert_array_equal(tracker.weights, 1 / 32)
+
+    def spread(places):
+        """Cells ahead and aside of where the target was last seen."""
+        offset = places - start
+        axes = (offset * ahead).sum(-1), offset[..., 0] * -ahead[..., 1] + offset[..., 1] * ahead[..., 0]
+        reach = 120 * 0.13 * steps
+        cells, *_ = np.histogram2d(*(one.ravel() for one in axes), bins=9, range=[[-reach, reach]] * 2)
+        return cells / cells.sum()
+
+    cells = sum(spread(tracker.positions[:, :, p]) for p in range(32)) / 32
+    assert distance(cells, spread(simulator.state.target_position)) < 0.08
+
+
+def test_constant_velocity_goes_on_and_bounces():
+    scenario = ROOM.replace(walk="bounce", num_targets=2, min_speed=1)
+    tracker = ParticleTracker(scenario, 1, particles=8)
+    tracker.see(np.array([[[80.0, 0], [0, 0]]]), np.ones((1, 2), bool), np.array([[[8.0, 0], [-3, 4]]]))
+    tracker.move(5)
+    np.testing.assert_allclose(tracker.positions[0], np.repeat([[[80.0, 0]], [[-15.0, 20]]], 8, 1), atol=1e-9)
+    tracker.move(np.array([2]))
+    np.testing.assert_allclose(tracker.mean[0], [[64.0, 0], [-21.0, 28]], atol=1e-9)
+    assert ParticleTracker(ROOM.replace(walk="still")).positions.shape == (1, 1, 256, 2)
+
+
+def test_a_look_that_contradicts_everything_starts_again():
+    tracker = ParticleTracker(ROOM, 1, particles=500)
+    tracker.see(np.array([[[30.0, 0]]]), np.ones((1, 1), bool))
+    views = np.array([[view(0, 0, 0, 90, 70)]])
+    tracker.look(views, np.ones((1, 1), bool))
+    assert not in_view(tracker.positions[0, 0], *views[0, 0]).any()
+    assert tracker.map(2).min() > 0.1
+    np.testing.assert_allclose(tracker.weights.sum(-1), 1)
+
+
+def test_errors_of_detections_spread_the_particles():
+    tracker = ParticleTracker(ROOM, 1, particles=4000)
+    tracker.see(np.array([[[30.0, -10]]]), np.ones((1, 1), bool), deviation=5.0)
+    assert tracker.positions[0, 0].mean(0) == pytest.approx([30, -10], abs=0.5)
+    assert tracker.positions[0, 0].std(0) == pytest.approx([5, 5], abs=0.4)
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
+    options = {"particles": 40, "model": model}
+    scenario = Scenario(num_targets=3, wander=20)
+    rng = np.random.default_rng(0)
+    many, threads = (ParticleTracker(scenario, 20, seed=5, num_threads=k, **options) for k in (1, 2))
+    one = ParticleTracker(scenario, 1, seed=12, **options)
+    for _ in range(10):
+        seen = rng.random((20, 3)) < 0.3
+        places, velocities = rng.uniform(-1000, 1000, (20, 3, 2)), rng.uniform(-70, 70, (20, 3, 2))
+        views = np.array([[view(*rng.uniform(-900, 900, 2), 90, 90, 800)] for _ in range(20)])
+        for tracker, rows in ((many, slice(None)), (threads, slice(None)), (one, slice(7, 8))):
+            tracker.move(2)
+            tracker.see(places[rows], seen[rows], velocities[rows])
+            tracker.look(views[rows], ~seen[rows])
+    for name, array in many.belief._asdict().items():
+        np.testing.assert_array_equal(array, getattr(threads.belief, name))
+        rows = (slice(None), slice(7, 8)) if name == "stream" else slice(7, 8)
+        np.testing.assert_array_equal(array[rows], getattr(one.belief, name))
+    many.reset(np.arange(20) == 3)
+    assert (many.positions[3] != threads.positions[3]).all()
+    np.testing.assert_array_equal(many.positions[4], threads.positions[4])
+
+
+def test_the_kalman_filter_by_closed_forms():
+    rng = np.random.default_rng(1)
+    tracker = KalmanTracker(2000, 1, agility=1e-9, deviation=10.0)
+    time = np.arange(20) * 0.5
+    truth = rng.uniform(-500, 500, (2000, 1, 2)) + rng.uniform(-50, 50, (2000, 1, 2)) * time[:, None, None, None]
+    errors = rng.normal(0, 10, truth.shape)
+    for k in range(20):
+        if k:
+            tracker.move(0.5)
+        tracker.see(truth[k] + errors[k], np.ones((2000, 1), bool))
+    # With next to no acceleration this is the least-squares line through all detections.
+    design = np.stack((np.ones(20), time - time[-1]), 1)
+    line = np.linalg.lstsq(design, (truth + errors)[:, :, 0].reshape(20, -1), rcond=None)[0]
+    np.testing.assert_allclose(tracker.mean[:, 0], line[0].reshape(2000, 2), atol=0.3)
+    expected = 10 * np.sqrt(np.linalg.inv(design.T @ design)[0, 0])
+    assert tracker.spread[0, 0] == pytest.approx(expected, rel=0.01)
+    assert np.std(tracker.mean - truth[-1]) == pytest.approx(expected, rel=0.05)
+    tracker.move(10.0)  # unseen: on in the same direction, less and less certain
+    np.testing.assert_allclose(tracker.mean[:, 0], (line[0] + 10 * line[1]).reshape(2000, 2), atol=1)
+    assert tracker.spread[0, 0] > 2 * expected
+    assert tracker.map(1250).sum((-2, -1)) == pytest.approx(1)
+    tracker.reset()
+    assert tracker.spread == pytest.approx(1250)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: ParticleTracker(model="goal"), r"model is 'goal'; .* goals, constant velocity, random \(did you mean"),
+        (lambda: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
+        (lambda: ParticleTracker().see(np.zeros((1, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
+        (lambda: ParticleTracker().look(np.zeros((1, 4, 6)), np.zeros((1, 5), bool)), r"it must be \(1, n, 7\)"),
+        (lambda: KalmanTracker(deviation=0), "deviation is 0; it must be a number over 0"),
+        (lambda: KalmanTracker().see(np.zeros((1, 2, 2)), np.zeros((1, 2), bool)), r"they must be \(1, 1, 2\)"),
+    ],
+)
+def test_wrong_arguments_are_named(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()
