@@ -177,3 +177,4 @@ def test_scenes_of_like_size_are_learned_together_without_padding():
     for one, other in zip(results[0][1], results[1][1], strict=True):
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
     assert not learner("hit-mac-3x2").varies
+    assert not learner("mixed", policy_kwargs={"encoder": "mlp"}).varies  # a network for one size

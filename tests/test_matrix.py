@@ -158,16 +158,18 @@ VALUES = {
     "entropy": (0.0, 0.01),
     "scene": ("hit-mac-3x2", "obstacles", "random", "hit-mac-1x1"),
 }
-COVERAGE = {
-    "per_sensor": (False, True),
-    "turn_cost": (0.0, 0.5),
+IMITATION = {
+    "algorithm": ("imitation", "ppo", "a2c"),
+    "teacher": ("planner", "planner-fast"),
     "planner_turn_cost": (0.0, 1.0),
     "temperature": (0.1, 1.0),
 }
+COVERAGE = IMITATION | {"per_sensor": (False, True), "turn_cost": (0.0, 0.5)}
 OWN = {
-    "coverage": COVERAGE | {"algorithm": ("imitation", "ppo", "a2c"), "teacher": ("planner", "planner-fast")},
-    "coverage-ppo": COVERAGE | {"teacher": ("planner",)},
-    "executor": {
+    "coverage": COVERAGE,
+    "coverage-ppo": COVERAGE | {"algorithm": ("ppo", "a2c"), "teacher": ("planner",)},
+    "executor": IMITATION
+    | {
         "padding": ("masked", "attended", "unfiltered"),
         "row_id": (True, False),
         "goals_every": (1, 3),
@@ -175,7 +177,8 @@ OWN = {
         "centring": (0.0, 1.0),
         "turn_cost": (0.0, 0.5),
     },
-    "coordinator": {
+    "coordinator": IMITATION
+    | {
         "difference_rewards": (True, False),
         "idle": ("random", "hold"),
         "decision": (1, 4),
@@ -222,7 +225,7 @@ def test_every_pair_of_options_that_is_allowed_trains(job, executors, tmp_path):
 
 def test_every_option_is_in_the_matrix():
     """Whoever adds an option adds it here, or says why not: limits, places and seeds change no network and no task."""
-    apart = {"scenario", "minutes", "total_steps", "seed", "run_dir", "resume", "save_every", "episodes"}
+    apart = {"scenario", "minutes", "total_steps", "seed", "seeds", "run_dir", "resume", "save_every", "episodes"}
     apart |= {"learning_rate", "final_entropy", "max_grad_norm", "curve_points"}
     for job, options in JOBS.items():
         names = {field.name for field in dataclasses.fields(options)}

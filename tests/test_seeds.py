@@ -111,7 +111,7 @@ def test_both_levels_and_their_executors_with_several_seeds(here):
     here("hit-mac", "--run-dir", "all", "--seeds", 2, *small)
     found = json.loads(Path("all/evaluation.json").read_text())["agents"]
     assert {name: one["trainings"] for name, one in found.items() if one["trainings"]} == {
-        "trained": 2, "assign-all": 2, "assign-in-range": 2, "assign-randomly": 2
+        "trained": 2, "assign-all": 2, "assign-in-range": 2, "assign-randomly": 2, "assign-planned": 2
     }  # fmt: skip
     assert here("hit-mac", "--run-dir", "all", "--resume") == 0
     assert [one.run for one in named_agents("x=assign-all:all", HIT_MAC)] == [
@@ -126,7 +126,7 @@ def test_levels_alone_with_several_seeds(here):
     here("executor", "--run-dir", "executors", "--seeds", 2, *TINY)
     found = json.loads(Path("executors/evaluation.json").read_text())["agents"]
     assert {name: one["trainings"] for name, one in found.items()} == {
-        "trained": 2, "scripted": 0, "random": 0, "still": 0
+        "trained": 2, "scripted": 0, "planner": 0, "random": 0, "still": 0
     }  # fmt: skip
     assert len(found["trained"]["per_episode"]["reward"]) == 4
     one = ["--executor", "executors/seed-0"]

@@ -414,7 +414,7 @@ def test_an_executor_is_trained_for_what_its_options_say():
     executor, coordinator = imitation.level_jobs(Path("runs/x"))
     assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
     assert (executor.features, coordinator.features) == (GOAL_FEATURES, DEFAULT_FEATURES)
-    assert (with_limits(executor).minutes, with_limits(coordinator).minutes) == (2.0, 3.0)
+    assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
     assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
     levels = dataclasses.replace(imitation, features="frame").level_jobs(Path("runs/x"))
     assert tuple(level.features for level in levels) == frame

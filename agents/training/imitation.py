@@ -17,6 +17,7 @@ from torch import nn
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.training.lessons import Scenes, cropped, lesson_of, sizes
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.perception import FlatEncoder
 
 BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
@@ -96,7 +97,6 @@ class Imitation(BaseAlgorithm):
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
-        self.varies = max(env.scenario.min_sensors, env.scenario.min_targets) > 0 and self.lesson.of_scenes
         self.ent_coef = 0.0  # none; a training's schedule sets it
         self._setup_model()
 
@@ -106,6 +106,9 @@ class Imitation(BaseAlgorithm):
         self.policy = self.policy_class(  # type: ignore[assignment]
             self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
         ).to(self.device)
+        scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
+        sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
+        self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
         self.lesson.warm_up()
         space = self.observation_space
         assert isinstance(space, spaces.Dict)
