@@ -178,3 +178,11 @@ def test_scenes_of_like_size_are_learned_together_without_padding():
         torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
     assert not learner("hit-mac-3x2").varies
     assert not learner("mixed", policy_kwargs={"encoder": "mlp"}).varies  # a network for one size
+
+
+def test_one_sensor_by_itself_learns_where_the_number_of_targets_varies():
+    """Its observation (m, d) is no scene to crop, although there are as many sensors as rows of an answer."""
+    model = learner(load_scenario("hit-mac-1x3").replace(min_targets=1), per_sensor=True)
+    assert not model.varies
+    model.learn(16)
+    assert model._n_updates > 0

@@ -81,7 +81,9 @@ class Lesson:
     @property
     def of_scenes(self) -> bool:
         """A row is a whole scene, and its answer a value for each turn of each sensor."""
-        return len(self.shape) == 2 and self.shape[0] == self.env.scenario.num_sensors
+        space = self.env.observation_space
+        assert isinstance(space, spaces.Dict)
+        return len(self.shape) == 2 and len(space["mask"].shape or ()) == 2
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
@@ -89,7 +91,8 @@ class Lesson:
 
     def warm_up(self) -> None:
         """Compile the teacher, before any clock starts."""
-        raise NotImplementedError
+        self.answer(self.observe(), np.ones(self.env.num_envs, np.bool_))
+        self.memory = None
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """Return the teacher's answers (rows, ...) float32 to its observation, and let it remember.
@@ -134,11 +137,6 @@ class TurnLesson(Lesson):
         mask = space["mask"].shape
         assert mask is not None
         return (*(mask[:-1] or (1,)), 3)
-
-    def warm_up(self) -> None:
-        """See :meth:`Lesson.warm_up`."""
-        seen = self.observe()
-        self.teacher.plan(seen["pairs"], seen["mask"] != 0)
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
@@ -192,10 +190,6 @@ class AssignmentLesson(Lesson):
         shape = self.env.action_space.shape
         assert shape is not None
         return shape
-
-    def warm_up(self) -> None:
-        """See :meth:`Lesson.warm_up`."""
-        self.teacher.predict(self.observe())
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
