@@ -11,8 +11,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numba
 import torch
+
+from hitmac.envs.kernels.threads import cores
 
 PACKAGES = ("hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium")
 ROOT = Path(__file__).resolve().parents[1]
@@ -33,7 +34,7 @@ def provenance() -> dict[str, Any]:
         "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
         "commit": commit,
         "modified": modified,
-        "threads": {"torch": torch.get_num_threads(), "numba": numba.get_num_threads(), "cores": os.cpu_count()},
+        "threads": {"torch": torch.get_num_threads(), "simulator": cores(), "cores": os.cpu_count()},
         "platform": f"{platform.system()} {platform.machine()}",
         "processor": _processor(),
         "command": _command(sys.orig_argv, Path.cwd()),

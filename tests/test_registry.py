@@ -15,6 +15,7 @@ from hitmac.agents.learned.checkpoint import build_policy, copy_executor
 from hitmac.agents.provenance import _command, _commit, provenance
 from hitmac.agents.registry import load_agent, load_executor, load_executor_run, load_run
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
+from hitmac.envs.kernels.threads import cores
 from hitmac.envs.tasks import CoverageTask
 
 HIT_MAC = load_scenario("hit-mac")
@@ -197,7 +198,7 @@ def test_a_result_says_what_made_it():
     assert json.loads(json.dumps(made)) == made
     assert made["versions"]["torch"] == torch.__version__
     assert set(made["versions"]) == {"python", "hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium"}
-    assert made["threads"]["torch"] == torch.get_num_threads()
+    assert made["threads"] == {"torch": torch.get_num_threads(), "simulator": cores(), "cores": os.cpu_count()}
     assert set(made) == {"versions", "commit", "modified", "threads", "platform", "processor", "command"}
 
 

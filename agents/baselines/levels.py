@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
+from hitmac.agents.baselines.rule import PlanningPolicy, RandomPolicy, RulePolicy
 from hitmac.agents.baselines.simple import RandomAgent, StillAgent
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.load import load_scenario
@@ -108,7 +108,7 @@ class AssignPlanned(RulePolicy):
         return ((shares > self.least) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
-class PlannerExecutor(RulePolicy):
+class PlannerExecutor(PlanningPolicy):
     """Executor that plans for a sensor by itself, which covers its goals; see ``PlannerAgent``.
 
     Args:
@@ -133,17 +133,6 @@ class PlannerExecutor(RulePolicy):
         """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
         values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
         return values[:, 0], new
-
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies, with the planner's memory."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        return values.argmax(-1), new
 
 
 COORDINATORS: dict[str, type[RulePolicy]] = {

@@ -9,7 +9,7 @@ import numpy as np
 
 from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import Search, plan
-from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -29,7 +29,7 @@ class PlannerState(NamedTuple):
     plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
 
 
-class PlannerAgent(RulePolicy):
+class PlannerAgent(PlanningPolicy):
     """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
 
     A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
@@ -167,17 +167,6 @@ class PlannerAgent(RulePolicy):
         arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values, own)
         Threads(len(pairs), cores(), block=8).run(plan, *arguments)
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
-
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, PlannerState]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies, with a memory."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        return self.with_zoom(values.argmax(-1)), new
 
     def _nothing(self, pairs: np.ndarray) -> PlannerState:
         """Return the state before the first call."""

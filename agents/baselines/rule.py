@@ -86,6 +86,31 @@ class RulePolicy:
         return actions
 
 
+class PlanningPolicy(RulePolicy):
+    """Base class of policies that value the turns, with a memory that is their state."""
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """Return the values (..., 3) of staying, turning left and turning right, and the state for the next call."""
+        raise NotImplementedError
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[Any, ...]]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies: make the turns of the highest value."""
+        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        return self.with_zoom(values.argmax(-1)), new
+
+
 class RandomPolicy(RulePolicy):
     """Base class of policies that decide at random, by the seed of each scene, in any batch.
 

@@ -24,7 +24,7 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
 ) = range(13)  # fmt: skip
 
-# Rows of what is known of a target; AGE in sub-steps, inf: never seen.
+# Rows of the knowledge of a target; AGE in sub-steps, inf: never seen.
 KNOWN_X, KNOWN_Y, KNOWN_VELOCITY_X, KNOWN_VELOCITY_Y, AGE = range(5)
 
 
@@ -41,7 +41,7 @@ class Tracks(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """What the sensors of a batch know of the targets, in the layout of the kernels.
+    """Knowledge that the sensors of a batch have of the targets, in the layout of the kernels.
 
     There are r rows: one for each sensor, or a single one of all. Sets of sensors are bits of W words: sensor i is bit
     i % 64 of word i // 64. S is the delay of messages in sub-steps.
@@ -117,7 +117,7 @@ class State(NamedTuple):
 
 
 class Known(NamedTuple):
-    """What the sensors of a batch of B scenes know of the targets.
+    """Knowledge that the sensors of a batch of B scenes have of the targets.
 
     There are r rows: n, one for each sensor, or 1 if all share what they see. Reports are on their way for S sub-steps,
     the delay of messages.

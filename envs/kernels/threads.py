@@ -1,6 +1,6 @@
 """Calls of kernels that several threads share.
 
-The scenes of a call are divided into segments for two threads each, and every segment into small blocks. One of the two
+The scenes of a call are divided into segments for two threads each, and every segment into blocks. One of the two
 takes blocks from the segment's beginning, the other from its end, until they meet; then both help the others.
 So a thread computes nearly the same scenes in every call, which its cache still holds. The caller takes part from the
 start and waits for no helper that has not begun: on a busy machine it also computes the blocks of the helpers that the
