@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -122,7 +123,8 @@ def test_scenes_without_any_sensor_that_acts_teach_nothing():
     model.learn(16)
     before = [parameter.clone() for parameter in model.policy.parameters()]
     model.buffer.mask[:] = 0
-    assert model._update() == 0.0
+    with ThreadPoolExecutor(1) as threads:
+        assert model._update(threads) == 0.0
     assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
 
 
@@ -152,6 +154,29 @@ def test_imitation_of_the_planner_covers_in_seconds():
     assert agents["trained"]["coverage"]["mean"] > 0.7
 
 
+@pytest.mark.parametrize("num_envs", [1, 2, 3, 8])
+def test_a_gradient_is_that_of_the_whole_batch_on_any_number_of_threads(num_envs, monkeypatch):
+    """Halves of one scene and none, of one and one, of unequal and of equal size."""
+    gradients = []
+    for workers in (1, 2):
+        model = learner(num_envs=num_envs, max_grad_norm=1e9)
+        model.learn(12 * num_envs)
+        chosen = model._chosen(12 * num_envs)
+        monkeypatch.setattr(model, "_chosen", lambda _, chosen=chosen: chosen)
+        scenes = (torch.from_numpy(array[chosen]) for array in model.buffer)
+        loss, decisions = model.lesson.loss(model.policy, *scenes)
+        expected = torch.autograd.grad(loss / decisions, list(model.policy.parameters()), allow_unused=True)
+        with ThreadPoolExecutor(workers) as threads:
+            assert model._update(threads) == pytest.approx(loss.item() / decisions, rel=1e-5)
+        found = [parameter.grad for parameter in model.policy.parameters()]
+        for one, other in zip(found, expected, strict=True):
+            assert (one is None) == (other is None)
+            if one is not None:
+                torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+        gradients.append([gradient for gradient in found if gradient is not None])
+    assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))
+
+
 def test_scenes_of_like_size_are_learned_together_without_padding():
     """Sizes by hand; a batch is of neighbours by size, and cropping changes neither loss nor gradients."""
     mask = np.zeros((3, 4, 5), np.int8)
@@ -170,7 +195,7 @@ def test_scenes_of_like_size_are_learned_together_without_padding():
     results = []
     for scenes in (whole, small):
         model.policy.optimizer.zero_grad()
-        loss = model.lesson.loss(model.policy, *(torch.from_numpy(array) for array in scenes))
+        loss, _ = model.lesson.loss(model.policy, *(torch.from_numpy(array) for array in scenes))
         loss.backward()
         results.append((loss.detach(), [p.grad.clone() for p in model.policy.parameters() if p.grad is not None]))
     torch.testing.assert_close(*(loss for loss, _ in results))

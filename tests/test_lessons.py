@@ -1,6 +1,7 @@
 """Lessons for the two levels of HiT-MAC: turns towards goals, and assignments."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -101,9 +102,11 @@ def test_the_loss_of_assignments_by_hand():
     logits = torch.tensor([[0.0, math.log(3.0), 5.0]])
     model.policy.logits = lambda obs: logits[:, None, :, None]
     mask, answers = torch.tensor([[[1, 1, 0]]]), torch.tensor([[1.0, 0.0, 1.0]])
-    loss = model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), mask, answers)
-    assert loss.item() == pytest.approx((math.log(2) + math.log(4)) / 2)  # the last pair is not there
-    assert model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), 0 * mask, answers) is None
+    loss, decisions = model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), mask, answers)
+    assert loss.item() == pytest.approx(math.log(2) + math.log(4))  # the last pair is not there
+    assert decisions == 2
+    nothing, decisions = model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), 0 * mask, answers)
+    assert (nothing.item(), decisions) == (0.0, 0)
 
 
 def test_sensors_without_goals_teach_nothing():
@@ -111,7 +114,8 @@ def test_sensors_without_goals_teach_nothing():
     model.learn(4 * model.n_envs)
     before = [parameter.clone() for parameter in model.policy.parameters()]
     model.buffer.mask[:] = 0
-    assert model._update() == 0.0
+    with ThreadPoolExecutor(1) as threads:
+        assert model._update(threads) == 0.0
     assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
 
 

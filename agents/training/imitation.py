@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
-from torch import nn
+from torch import Tensor, nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.training.lessons import Scenes, cropped, lesson_of, sizes
@@ -25,6 +25,14 @@ BUFFER_SCENES = 25_600
 _BUFFER_BYTES = 2**28
 _DRAWN = 4  # batches of scenes to draw, for one of scenes of like size
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
+
+
+class _Part(NamedTuple):
+    """Part of a batch, summed over its decisions."""
+
+    gradient: Iterable[Tensor | None]  # of each parameter
+    loss: float
+    decisions: int
 
 
 class Imitation(BaseAlgorithm):
@@ -46,7 +54,8 @@ class Imitation(BaseAlgorithm):
     An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
     cross-entropy; see :mod:`hitmac.agents.training.lessons`.
 
-    The teacher computes on a thread of its own while the policy is updated; the result does not depend on it.
+    The teacher computes on a thread of its own while the policy is updated, and every gradient is the sum of those of
+    two halves of the batch, on a thread each. The result does not depend on the number of threads.
 
     Args:
         policy: class of the policy.
@@ -141,14 +150,14 @@ class Imitation(BaseAlgorithm):
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
         callback.on_training_start(locals(), globals())
-        with ThreadPoolExecutor(1) as thread, _leaving_a_core():
+        with ThreadPoolExecutor(2) as threads, _one_thread_each():
             while self.num_timesteps < total_timesteps:
                 callback.on_rollout_start()
                 self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
                 self._update_learning_rate(self.policy.optimizer)
                 losses = []
                 for _ in range(self.n_steps):
-                    rewards, loss = self._step(thread)
+                    rewards, loss = self._step(threads)
                     losses += loss
                     callback.update_locals({"rewards": rewards})
                     if not callback.on_step():
@@ -164,16 +173,16 @@ class Imitation(BaseAlgorithm):
         """Name of the phase of the training: the teacher acts in some of the scenes, or the policy in all."""
         return "mixed actions" if self.num_timesteps < _MIXED_STEPS * self.n_envs else "own actions"
 
-    def _step(self, thread: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
+    def _step(self, threads: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and remember the present ones; return rewards and losses."""
         assert isinstance(self._last_obs, dict)
         observation = self._last_obs
         assert self._last_episode_starts is not None
-        taught = thread.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
+        taught = threads.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
         self.policy.set_training_mode(False)
         actions, _ = self.policy.predict(observation, deterministic=False)
         self.policy.set_training_mode(True)
-        losses = [self._update() for _ in range(self.num_updates)] if self.num_timesteps else []
+        losses = [self._update(threads) for _ in range(self.num_updates)] if self.num_timesteps else []
         values = taught.result()
         step = self.num_timesteps // self.n_envs
         self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
@@ -205,22 +214,32 @@ class Imitation(BaseAlgorithm):
         by_size = np.argsort(sizes(self.buffer.mask[drawn]).prod(-1), kind="stable")
         return drawn[by_size[first : first + self.batch_size]]
 
-    def _update(self) -> float:
+    def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
         filled = min(self.num_timesteps, len(self.buffer.pairs))
         chosen = self._chosen(filled)
         scenes = Scenes(*(array[chosen] for array in self.buffer))
         scenes = cropped(scenes) if self.varies else scenes
-        pairs, mask, values = (torch.from_numpy(array).to(self.device) for array in scenes)
-        loss = self.lesson.loss(self.policy, pairs, mask, values)
-        if loss is None:
+        half = (len(chosen) + 1) // 2
+        other = threads.submit(self._gradient, Scenes(*(array[half:] for array in scenes)))
+        parts = self._gradient(Scenes(*(array[:half] for array in scenes))), other.result()
+        number = sum(part.decisions for part in parts)
+        if number == 0:
             return 0.0
-        self.policy.optimizer.zero_grad()
-        loss.backward()
+        for parameter, *gradients in zip(self.policy.parameters(), *(part.gradient for part in parts), strict=True):
+            known = [gradient for gradient in gradients if gradient is not None]
+            parameter.grad = sum(known[1:], known[0]) / number if known else None
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         self._n_updates += 1
-        return loss.item()
+        return sum(part.loss for part in parts) / number
+
+    def _gradient(self, scenes: Scenes) -> _Part:
+        """Return the loss of scenes and its gradient, summed over decisions."""
+        pairs, mask, answers = (torch.from_numpy(array).to(self.device) for array in scenes)
+        loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers)
+        gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
+        return _Part(gradient, loss.item(), decisions)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name: scenes, and the teacher's state."""
@@ -237,10 +256,10 @@ class Imitation(BaseAlgorithm):
 
 
 @contextmanager
-def _leaving_a_core() -> Iterator[None]:
-    """Let PyTorch use one thread less: its threads wait for each other, and the teacher needs a core."""
+def _one_thread_each() -> Iterator[None]:
+    """Let each thread that calls PyTorch compute alone: the networks are small, and sums do not depend on the cores."""
     threads = torch.get_num_threads()
-    torch.set_num_threads(max(1, threads - 1))
+    torch.set_num_threads(1)
     try:
         yield
     finally:

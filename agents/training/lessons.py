@@ -107,15 +107,15 @@ class Lesson:
         """Return the teacher's best actions of rows."""
         raise NotImplementedError
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
-        """Return the policy's loss on rows, averaged over decisions; None without any decision to make."""
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
+        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
         raise NotImplementedError
 
 
 class TurnLesson(Lesson):
     """Lesson in turning the sensors of whole scenes, by the values (n, 3) of the turns.
 
-    The loss is that of :func:`imitation_loss`, averaged over the sensors that act.
+    The loss is that of :func:`imitation_loss`; sensors that act decide.
 
     Args:
         teacher: a :class:`Teacher`.
@@ -149,17 +149,15 @@ class TurnLesson(Lesson):
         turns = answers.argmax(-1)
         return keep_views(turns) if self.env.scenario.zoom else turns
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
-        acting = mask.reshape(*answers.shape[:2], -1).bool().any(-1)  # (S, n)
-        if not acting.any():
-            return None
+        acting = mask.bool().any(-1).reshape(answers.shape[:2])  # (S, n)
         logits = policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
-        loss = imitation_loss(logits[:, 0][acting], answers[acting], self.temperature)
+        losses = imitation_loss(logits[:, 0][acting], answers[acting], self.temperature)
         if logits.shape[1] > 1:
-            kept = answers.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(int(acting.sum()), 3)
-            loss = loss + imitation_loss(logits[:, 1][acting], kept, self.temperature)
-        return loss
+            kept = answers.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(len(losses), 3)
+            losses = losses + imitation_loss(logits[:, 1][acting], kept, self.temperature)
+        return losses.sum(), len(losses)
 
 
 class GoalLesson(TurnLesson):
@@ -175,7 +173,7 @@ class GoalLesson(TurnLesson):
 class AssignmentLesson(Lesson):
     """Lesson in assigning targets to sensors, for coordinators, by the teacher's assignments (n * m).
 
-    The loss is the cross-entropy to the assignment of each valid pair.
+    The loss is the cross-entropy to the assignment; valid pairs are decided.
 
     Args:
         teacher: a coordinator without a state.
@@ -199,13 +197,11 @@ class AssignmentLesson(Lesson):
         """See :meth:`Lesson.best`."""
         return answers.astype(np.int8)
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
+    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
         there = mask.flatten(1).bool()
-        if not there.any():
-            return None
-        logits = policy.logits({"pairs": pairs, "mask": mask}).flatten(1)  # (S, n * m)
-        return binary_cross_entropy_with_logits(logits[there], answers[there])
+        logits = policy.logits({"pairs": pairs, "mask": mask}).flatten(1)[there]  # of S * n * m
+        return binary_cross_entropy_with_logits(logits, answers[there], reduction="sum"), len(logits)
 
 
 def lesson_of(teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> Lesson:
@@ -216,7 +212,7 @@ def lesson_of(teacher: Any, env: DirectionalSensorVecEnv, temperature: float) ->
 
 
 def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
-    """Return the cross-entropy to the softmax of the values, plus the expected regret, averaged over decisions.
+    """Return the cross-entropy to the softmax of the values, plus the expected regret, of each decision (...,).
 
     Args:
         logits: (..., k) of the policy's actions.
@@ -226,4 +222,4 @@ def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor
     log_policy = logits.log_softmax(-1)
     cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
     regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
-    return (cross_entropy + regret).mean()
+    return cross_entropy + regret
