@@ -24,7 +24,7 @@ from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
 from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.learner import Learner, build
+from hitmac.agents.training.learner import Learner, build, learned_policy
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import prepare
@@ -151,7 +151,7 @@ def train(
     )
     callback.init_callback(model)
     add_to_curve = CurveEvaluation(
-        options.trained(model.policy, config),
+        options.trained(learned_policy(model), config),
         config.scenario,
         progress,
         callback.fraction_at,
@@ -161,7 +161,7 @@ def train(
     )
 
     def save() -> None:
-        save_policy(run_dir / "checkpoint", model.policy, config)
+        save_policy(run_dir / "checkpoint", learned_policy(model), config)
         save_training(run_dir / "checkpoint" / "training.safetensors", model, venv, progress)
 
     def rate(_: float) -> float:

@@ -134,7 +134,7 @@ def test_it_learns_to_turn_as_the_teacher_does():
     model.learn(16 * 300)
     model.env.seed(99)
     observation = model.env.reset()
-    actions, _ = model.policy.predict(observation, deterministic=True)
+    actions, _ = model.learned.predict(observation, deterministic=True)
     seen = model.lesson.observer.observe(model.env.task.simulator)
     values = Compass.values(seen["pairs"])
     clear = np.abs(values[..., 1]) > 0.1
@@ -148,7 +148,7 @@ def test_imitation_of_the_planner_covers_in_seconds():
     model, venv, config = build(dataclasses.replace(options), scene)
     assert venv.num_envs == 32
     model.learn(32 * 96)
-    trained = as_agent(model.policy, config, scene, name="trained")
+    trained = as_agent(model.learned, config, scene, name="trained")
     agents = evaluate([trained, "random", "nearest"], scene, episodes=8, seed=10**6, progress=False)["agents"]
     assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.3
     assert agents["trained"]["coverage"]["mean"] > 0.7
@@ -175,6 +175,26 @@ def test_a_gradient_is_that_of_the_whole_batch_on_any_number_of_threads(num_envs
                 torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
         gradients.append([gradient for gradient in found if gradient is not None])
     assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))
+
+
+def test_what_is_learned_is_the_average_of_the_weights():
+    """After update k the weights 1 to k count as k (k + 1) ... (k + 8), up to a factor, which goes with k^9."""
+    model, weights = learner(), []
+    update = model._update
+
+    def watch(threads):
+        loss = update(threads)
+        weights.append(model.policy.action_net[0][0].weight.detach().clone())
+        return loss
+
+    model._update = watch
+    model.learn(12 * model.n_envs)
+    assert len(weights) > 10
+    count = torch.tensor([math.prod(range(k, k + 9)) for k in range(1, len(weights) + 1)], dtype=torch.float64)
+    expected = (torch.stack(weights).double() * (count / count.sum())[:, None, None]).sum(0)
+    average = model.learned.action_net[0][0].weight
+    torch.testing.assert_close(average, expected.float(), rtol=1e-4, atol=1e-6)
+    assert not torch.allclose(average, weights[-1], rtol=1e-4, atol=1e-6)
 
 
 def test_scenes_of_like_size_are_learned_together_without_padding():

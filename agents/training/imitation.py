@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
@@ -13,6 +13,7 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor, nn
+from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.training.lessons import Scenes, cropped, lesson_of, sizes
@@ -24,7 +25,15 @@ BUFFER_SCENES = 25_600
 
 _BUFFER_BYTES = 2**28
 _DRAWN = 4  # batches of scenes to draw, for one of scenes of like size
+_LATE = 9  # eta of the average of weights: the higher, the more the latest count
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
+
+
+def _move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
+    """Move the average of weights after `updates` updates towards the next weights."""
+    share = (_LATE + 1) / (int(updates) + 1 + _LATE)
+    for one, new in zip(average, weights, strict=True):
+        one.lerp_(new, share)
 
 
 class _Part(NamedTuple):
@@ -50,6 +59,10 @@ class Imitation(BaseAlgorithm):
     no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
     and imitation learning via interactive no-regret learning", 2014). The policy never sees what the teacher sees
     beyond its own observation.
+
+    The policy that is learned, :attr:`learned`, has the average of the weights after each update, weighted towards the
+    later ones: after update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9`
+    (Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
 
     An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
     cross-entropy; see :mod:`hitmac.agents.training.lessons`.
@@ -118,6 +131,7 @@ class Imitation(BaseAlgorithm):
         scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
         self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
+        self.average = AveragedModel(self.policy, multi_avg_fn=_move_average)
         self.lesson.warm_up()
         space = self.observation_space
         assert isinstance(space, spaces.Dict)
@@ -167,6 +181,13 @@ class Imitation(BaseAlgorithm):
                 self.logger.dump(self.num_timesteps)
         callback.on_training_end()
         return self
+
+    @property
+    def learned(self) -> AttentionPolicy:
+        """Policy with the average of the weights."""
+        policy = self.average.module
+        assert isinstance(policy, AttentionPolicy)
+        return policy
 
     @property
     def phase(self) -> str:
@@ -231,6 +252,7 @@ class Imitation(BaseAlgorithm):
             parameter.grad = sum(known[1:], known[0]) / number if known else None
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
+        self.average.update_parameters(self.policy)
         self._n_updates += 1
         return sum(part.loss for part in parts) / number
 
@@ -242,17 +264,21 @@ class Imitation(BaseAlgorithm):
         return _Part(gradient, loss.item(), decisions)
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return what is remembered, by name: scenes, and the teacher's state."""
+        """Return what is remembered, by name: scenes, the teacher's state and the average of the weights."""
         filled = min(self.num_timesteps, len(self.buffer.pairs))
-        scenes = {name: array[:filled] for name, array in self.buffer._asdict().items()}
-        return scenes | {f"teacher_{number}": array for number, array in enumerate(self.lesson.memory or ())}
+        state = {name: array[:filled] for name, array in self.buffer._asdict().items()}
+        state |= {f"teacher/{number}": array for number, array in enumerate(self.lesson.memory or ())}
+        return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Remember what :meth:`get_state` returned."""
         for name, array in self.buffer._asdict().items():
             array[: len(state[name])] = state[name]
-        memory = [state[f"teacher_{number}"] for number in range(len(state) - len(self.buffer))]
-        self.lesson.memory = tuple(memory) or None
+        number = sum(name.startswith("teacher/") for name in state)
+        self.lesson.memory = tuple(state[f"teacher/{one}"] for one in range(number)) or None
+        self.average.load_state_dict(
+            {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
+        )
 
 
 @contextmanager

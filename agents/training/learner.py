@@ -71,3 +71,10 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
             model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
     venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
     return model, venv, config
+
+
+def learned_policy(model: Learner) -> AttentionPolicy:
+    """Return the policy that a learner has learned: of imitation, with the average of the weights."""
+    policy = model.learned if isinstance(model, Imitation) else model.policy
+    assert isinstance(policy, AttentionPolicy)
+    return policy
