@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,7 +16,8 @@ from hitmac.agents.training import imitation
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.lessons import Scenes, cropped, imitation_loss, sizes
+from hitmac.agents.training.lessons import imitation_loss
+from hitmac.agents.training.parts import halves, of_like_size, part, sizes, spread
 from hitmac.envs import load_scenario
 from hitmac.envs.apis.sb3_env import CoverageVecEnv
 
@@ -198,31 +200,72 @@ def test_what_is_learned_is_the_average_of_the_weights():
 
 
 def test_scenes_of_like_size_are_learned_together_without_padding():
-    """Sizes by hand; a batch is of neighbours by size, and cropping changes neither loss nor gradients."""
+    """Sizes by hand; parts are of like size, and cropping changes neither loss nor gradients nor logits."""
     mask = np.zeros((3, 4, 5), np.int8)
     mask[0, 1, 2] = mask[1, 0, 0] = mask[2, 3, 1] = 1
     assert sizes(mask).tolist() == [[2, 3], [1, 1], [4, 2]]
+    assert [rows.tolist() for rows in of_like_size(mask)] == [[1], [], [], [0], [], [], [2], [], []]
+    assert [rows.tolist() for rows in of_like_size(mask[[0, 0, 1, 1, 1, 1, 2]])[:4]] == [[2], [3], [4], [5]]
+    assert [rows.tolist() for rows in halves(mask)] == [[0, 1], [2]]
     model = learner("mixed", num_envs=16, batch_size=8)
     assert model.varies
     model.learn(16 * 12)
-    mask = model.buffer.mask[: 16 * 12]
-    spread = [np.ptp(sizes(mask[model._chosen(len(mask))]).prod(-1)) for _ in range(30)]
-    assert np.mean(spread) < 0.6 * np.ptp(sizes(mask).prod(-1))
-    chosen = model._chosen(len(mask))
-    whole = Scenes(*(array[chosen] for array in model.buffer))
-    small = cropped(whole)
-    assert small.pairs.size <= whole.pairs.size
+    rows = of_like_size(model.buffer.mask[: 16 * 12])[0]
     results = []
-    for scenes in (whole, small):
-        model.policy.optimizer.zero_grad()
-        loss, _ = model.lesson.loss(model.policy, *(torch.from_numpy(array) for array in scenes))
-        loss.backward()
-        results.append((loss.detach(), [p.grad.clone() for p in model.policy.parameters() if p.grad is not None]))
-    torch.testing.assert_close(*(loss for loss, _ in results))
-    for one, other in zip(results[0][1], results[1][1], strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-6)
+    for crop in (False, True):
+        scenes = part(model.buffer, rows, crop=crop)
+        pairs, mask, answers = (torch.from_numpy(array) for array in scenes)
+        loss, _ = model.lesson.loss(model.policy, pairs, mask, answers)
+        gradient = torch.autograd.grad(loss, list(model.policy.parameters()), allow_unused=True)
+        logits = model.policy.logits({"pairs": pairs, "mask": mask}).detach()
+        results.append((scenes.pairs.size, loss.detach(), gradient, logits))
+    (most, *_, padded), (least, *_, plain) = results
+    assert 2 * least < most  # a ninth of the scenes, the smallest
+    n = plain.shape[2]
+    torch.testing.assert_close(padded[:, :, :n], plain, rtol=1e-3, atol=1e-5)
+    assert (padded[:, :, n:].argmax(-1) == 0).all()  # the others stay
+    torch.testing.assert_close(results[0][1], results[1][1])
+    for one, other in zip(results[0][2], results[1][2], strict=True):
+        if one is not None:
+            torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
     assert not learner("hit-mac-3x2").varies
     assert not learner("mixed", policy_kwargs={"encoder": "mlp"}).varies  # a network for one size
+
+
+@pytest.mark.parametrize("scenario", ["hit-mac-3x2", "mixed", "obstacles"])
+def test_it_acts_by_the_policy(scenario):
+    """Where the policy is sure, by its best actions; sensors that are not there stay."""
+    model = learner(scenario, num_envs=16)
+    model.learn(16 * 4)
+    with torch.no_grad():
+        model.policy.action_net[0][2].weight.mul_(1e6)
+    observation = model._last_obs
+    expected, _ = model.policy.predict(observation, deterministic=True)
+    with ThreadPoolExecutor(1) as threads:
+        actions = model._act(observation, threads)
+    assert actions.shape == expected.shape
+    assert actions.dtype == expected.dtype
+    np.testing.assert_array_equal(actions, expected)
+    assert (expected != 0).any()
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+@pytest.mark.parametrize("count", [1, 2, 9])
+def test_parts_are_computed_once_each_in_their_order(workers, count):
+    computed = []
+
+    def function(rows):
+        computed.append(rows)
+        return 2 * rows
+
+    with ThreadPoolExecutor(workers) as threads:
+        assert spread(threads, function, range(count)) == [2 * number for number in range(count)]
+        busy = threading.Event()
+        waiting = [threads.submit(busy.wait) for _ in range(workers)]
+        assert spread(threads, function, range(count)) == [2 * number for number in range(count)]  # by this thread
+        busy.set()
+    assert sorted(computed) == sorted(2 * list(range(count)))
+    assert all(one.result() for one in waiting)
 
 
 def test_one_sensor_by_itself_learns_where_the_number_of_targets_varies():

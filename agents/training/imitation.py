@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.training.lessons import Scenes, cropped, lesson_of, sizes
+from hitmac.agents.training.lessons import lesson_of
+from hitmac.agents.training.parts import Scenes, halves, of_like_size, part, spread
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 
@@ -24,7 +25,6 @@ BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
 
 _BUFFER_BYTES = 2**28
-_DRAWN = 4  # batches of scenes to draw, for one of scenes of like size
 _LATE = 9  # eta of the average of weights: the higher, the more the latest count
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 
@@ -67,8 +67,9 @@ class Imitation(BaseAlgorithm):
     An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
     cross-entropy; see :mod:`hitmac.agents.training.lessons`.
 
-    The teacher computes on a thread of its own while the policy is updated, and every gradient is the sum of those of
-    two halves of the batch, on a thread each. The result does not depend on the number of threads.
+    The teacher computes on a thread of its own while the policy is updated. Batches are divided into parts, of scenes
+    of like size where sizes vary, which two threads share; their gradients are added up. The result does not depend on
+    the threads.
 
     Args:
         policy: class of the policy.
@@ -131,6 +132,7 @@ class Imitation(BaseAlgorithm):
         scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
         self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
+        self.divide = of_like_size if self.varies else halves
         self.average = AveragedModel(self.policy, multi_avg_fn=_move_average)
         self.lesson.warm_up()
         space = self.observation_space
@@ -164,14 +166,14 @@ class Imitation(BaseAlgorithm):
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
         callback.on_training_start(locals(), globals())
-        with ThreadPoolExecutor(2) as threads, _one_thread_each():
+        with ThreadPoolExecutor(1) as teaching, ThreadPoolExecutor(1) as learning, _one_thread_each():
             while self.num_timesteps < total_timesteps:
                 callback.on_rollout_start()
                 self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
                 self._update_learning_rate(self.policy.optimizer)
                 losses = []
                 for _ in range(self.n_steps):
-                    rewards, loss = self._step(threads)
+                    rewards, loss = self._step(teaching, learning)
                     losses += loss
                     callback.update_locals({"rewards": rewards})
                     if not callback.on_step():
@@ -194,22 +196,20 @@ class Imitation(BaseAlgorithm):
         """Name of the phase of the training: the teacher acts in some of the scenes, or the policy in all."""
         return "mixed actions" if self.num_timesteps < _MIXED_STEPS * self.n_envs else "own actions"
 
-    def _step(self, threads: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
+    def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and remember the present ones; return rewards and losses."""
         assert isinstance(self._last_obs, dict)
         observation = self._last_obs
         assert self._last_episode_starts is not None
-        taught = threads.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
-        self.policy.set_training_mode(False)
-        actions, _ = self.policy.predict(observation, deterministic=False)
-        self.policy.set_training_mode(True)
-        losses = [self._update(threads) for _ in range(self.num_updates)] if self.num_timesteps else []
+        taught = teaching.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
+        actions = self._act(observation, learning)
+        losses = [self._update(learning) for _ in range(self.num_updates)] if self.num_timesteps else []
         values = taught.result()
         step = self.num_timesteps // self.n_envs
         self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
         if step < _MIXED_STEPS:
-            teaching = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
-            actions[teaching] = self.lesson.best(values)[teaching].reshape(actions[teaching].shape)
+            taken = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
+            actions[taken] = self.lesson.best(values)[taken].reshape(actions[taken].shape)
         self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
         self._last_episode_starts = dones
         self._update_info_buffer(infos, dones)
@@ -222,46 +222,55 @@ class Imitation(BaseAlgorithm):
         for array, new in zip(self.buffer, scenes, strict=True):
             array[first : first + self.n_envs] = new
 
-    def _chosen(self, filled: int) -> np.ndarray:
-        """Draw the scenes of a batch, out of the first `filled`.
+    def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
+        """Return actions of the policy's distribution."""
+        answers = np.broadcast_to(np.float32(0.0), (self.n_envs, *self.lesson.shape))  # unknown yet
+        scenes = Scenes(observation["pairs"], observation["mask"], answers)
 
-        Where the numbers of sensors and targets vary, they are neighbours by size in a larger draw: together they need
-        little padding.
-        """
-        if not self.varies:
-            return torch.randint(filled, (self.batch_size,)).numpy()
-        drawn = torch.randint(filled, (_DRAWN * self.batch_size,)).numpy()
-        first = int(torch.randint(len(drawn) - self.batch_size + 1, ()))
-        by_size = np.argsort(sizes(self.buffer.mask[drawn]).prod(-1), kind="stable")
-        return drawn[by_size[first : first + self.batch_size]]
+        def logits_of(rows: np.ndarray) -> Tensor:
+            pairs, mask, _ = self._tensors(part(scenes, rows, crop=self.varies))
+            with torch.no_grad():
+                return self.policy.logits({"pairs": pairs, "mask": mask}).cpu()
+
+        parts = self.divide(scenes.mask)
+        found = spread(threads, logits_of, parts)
+        _, j, _, k = found[0].shape
+        logits = torch.zeros(self.n_envs, j, self.lesson.shape[0], k)
+        logits[..., 1:] = torch.finfo(logits.dtype).min  # sensors that are cropped stay
+        for rows, some in zip(parts, found, strict=True):
+            logits[torch.from_numpy(rows), :, : some.shape[2]] = some
+        sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
+        return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
+
+    def _chosen(self, filled: int) -> np.ndarray:
+        """Draw the scenes of a batch, out of the first `filled`."""
+        return torch.randint(filled, (self.batch_size,)).numpy()
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
-        filled = min(self.num_timesteps, len(self.buffer.pairs))
-        chosen = self._chosen(filled)
-        scenes = Scenes(*(array[chosen] for array in self.buffer))
-        scenes = cropped(scenes) if self.varies else scenes
-        half = (len(chosen) + 1) // 2
-        other = threads.submit(self._gradient, Scenes(*(array[half:] for array in scenes)))
-        parts = self._gradient(Scenes(*(array[:half] for array in scenes))), other.result()
-        number = sum(part.decisions for part in parts)
+        chosen = self._chosen(min(self.num_timesteps, len(self.buffer.pairs)))
+        parts = spread(threads, self._gradient, [chosen[rows] for rows in self.divide(self.buffer.mask[chosen])])
+        number = sum(one.decisions for one in parts)
         if number == 0:
             return 0.0
-        for parameter, *gradients in zip(self.policy.parameters(), *(part.gradient for part in parts), strict=True):
+        for parameter, *gradients in zip(self.policy.parameters(), *(one.gradient for one in parts), strict=True):
             known = [gradient for gradient in gradients if gradient is not None]
             parameter.grad = sum(known[1:], known[0]) / number if known else None
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         self.average.update_parameters(self.policy)
         self._n_updates += 1
-        return sum(part.loss for part in parts) / number
+        return sum(one.loss for one in parts) / number
 
-    def _gradient(self, scenes: Scenes) -> _Part:
-        """Return the loss of scenes and its gradient, summed over decisions."""
-        pairs, mask, answers = (torch.from_numpy(array).to(self.device) for array in scenes)
+    def _gradient(self, rows: np.ndarray) -> _Part:
+        """Return the loss in remembered scenes and its gradient, summed over decisions."""
+        pairs, mask, answers = self._tensors(part(self.buffer, rows, crop=self.varies))
         loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers)
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
         return _Part(gradient, loss.item(), decisions)
+
+    def _tensors(self, scenes: Scenes) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(array).to(self.device) for array in scenes)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name: scenes, the teacher's state and the average of the weights."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from gymnasium import spaces
@@ -35,26 +35,6 @@ class Teacher(Protocol):
         Of an executor the observation is that of rows (R, m, d), and the values are (R, 3).
         """
         ...
-
-
-class Scenes(NamedTuple):
-    """Observations with the teacher's answers to them, a row for each row of the environments."""
-
-    pairs: np.ndarray  # (K, n, m, d) float32, of one sensor (K, m, d)
-    mask: np.ndarray  # (K, n, m) int8
-    values: np.ndarray  # (K, ...) float32, see the lesson
-
-
-def sizes(mask: np.ndarray) -> np.ndarray:
-    """Return (K, 2), the numbers of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
-    ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
-    return np.stack([end.max(-1) for end in ends], -1)
-
-
-def cropped(scenes: Scenes) -> Scenes:
-    """Return scenes and values of their turns without the last sensors and targets that have no valid pair in any."""
-    n, m = np.maximum(sizes(scenes.mask).max(0), 1)
-    return Scenes(scenes.pairs[:, :n, :m], scenes.mask[:, :n, :m], scenes.values[:, :n])
 
 
 class Lesson:

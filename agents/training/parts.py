@@ -1,0 +1,63 @@
+"""Rows of experience in parts of like size, which threads share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+_Result = TypeVar("_Result")
+
+
+class Scenes(NamedTuple):
+    """Observations with the teacher's answers to them, a row for each row of the environments."""
+
+    pairs: np.ndarray  # (K, n, m, d) float32, of one sensor (K, m, d)
+    mask: np.ndarray  # (K, n, m) int8
+    values: np.ndarray  # (K, ...) float32, see the lesson
+
+
+def sizes(mask: np.ndarray) -> np.ndarray:
+    """Return (K, 2), the numbers of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
+    ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
+    return np.stack([end.max(-1) for end in ends], -1)
+
+
+def part(scenes: Scenes, rows: np.ndarray, *, crop: bool) -> Scenes:
+    """Return some rows, with `crop` without the last sensors and targets that have no valid pair in any of them."""
+    if not crop:
+        return Scenes(*(array[rows] for array in scenes))
+    n, m = np.maximum(sizes(scenes.mask[rows]).max(0, initial=0), 1)
+    return Scenes(scenes.pairs[rows, :n, :m], scenes.mask[rows, :n, :m], scenes.values[rows, :n])
+
+
+def halves(mask: np.ndarray) -> list[np.ndarray]:
+    """Divide rows with their masks into two parts."""
+    return np.array_split(np.arange(len(mask)), 2)
+
+
+def of_like_size(mask: np.ndarray) -> list[np.ndarray]:
+    """Divide rows with their masks into nine parts: by their numbers of sensors, and each by the numbers of targets."""
+    n, m = sizes(mask).T
+    parts = []
+    for rows in np.array_split(np.argsort(n, kind="stable"), 3):
+        parts += np.array_split(rows[np.argsort(m[rows], kind="stable")], 3)
+    return parts
+
+
+def spread(
+    threads: ThreadPoolExecutor, function: Callable[[np.ndarray], _Result], parts: Sequence[np.ndarray]
+) -> list[_Result]:
+    """Return the results of a function of each part, computed by this thread and those of a pool.
+
+    The pool begins with the first part and this thread with the last. It computes whatever the pool has not begun, so
+    that it waits for one part at most.
+    """
+    futures = [threads.submit(function, one) for one in parts]
+    own = {}
+    for number in reversed(range(len(parts))):
+        if futures[number].cancel():
+            own[number] = function(parts[number])
+    return [own[number] if number in own else future.result() for number, future in enumerate(futures)]
