@@ -43,8 +43,21 @@ def test_features_by_hand():
     velocity = np.array([(12, 0), (-60, 0), (0, -120)]) / 120
     expected["radial_velocity"] = (away * velocity).sum(-1)
     expected["tangential_velocity"] = away[..., 0] * velocity[:, 1] - away[..., 1] * velocity[:, 0]
+    expected["relative_distance"] = expected["distance"] * 2000 / 800
+    expected["relative_bearing"] = expected["bearing"] * 180 / 45
     for name, values in expected.items():
         np.testing.assert_allclose(features[name], values, atol=1e-6, err_msg=name)
+
+
+def test_relative_features_follow_each_sensors_range_and_view_within_their_bounds():
+    scenario = Scenario(num_sensors=2, num_targets=1, sensing_range=(100, 600), field_of_view=(20, 360))
+    simulator = Simulator(scenario, 1, 0)
+    simulator.place(sensor_position=[(0, 0), (0, 0)], heading=[0, -30], target_position=[(0, 900)])
+    values = observed(simulator, "relative_distance", "relative_bearing")[0, :, 0]
+    np.testing.assert_allclose(values, [[4, 4], [1.5, 120 / 180]], atol=1e-6)
+    simulator.place(heading=[135, 0], target_position=[(20, 0)])
+    values = observed(simulator, "relative_distance", "relative_bearing")[0, :, 0]
+    np.testing.assert_allclose(values, [[0.2, -4], [20 / 600, 0]], atol=1e-6)
 
 
 @pytest.mark.parametrize(

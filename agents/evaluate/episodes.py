@@ -9,6 +9,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hitmac.agents.hierarchy import assignment_of
+from hitmac.agents.learned.one_thread import one_thread_each
 from hitmac.agents.policy import started
 from hitmac.agents.registry import Agent
 from hitmac.envs.scenario import Scenario
@@ -29,6 +30,7 @@ class Record(NamedTuple):
     """Time of all decisions."""
 
 
+@one_thread_each()
 def play(
     agent: Agent, scenario: Scenario, seeds: range, max_episode_steps: int, num_threads: int | None, bar: tqdm
 ) -> Record:

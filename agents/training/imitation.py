@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.one_thread import one_thread_each
 from hitmac.agents.training.lessons import lesson_of
 from hitmac.agents.training.parts import Scenes, halves, of_like_size, part, spread
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
@@ -166,7 +166,7 @@ class Imitation(BaseAlgorithm):
             total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
         )
         callback.on_training_start(locals(), globals())
-        with ThreadPoolExecutor(1) as teaching, ThreadPoolExecutor(1) as learning, _one_thread_each():
+        with ThreadPoolExecutor(1) as teaching, ThreadPoolExecutor(1) as learning, one_thread_each():
             while self.num_timesteps < total_timesteps:
                 callback.on_rollout_start()
                 self._update_current_progress_remaining(self.num_timesteps, total_timesteps)
@@ -288,14 +288,3 @@ class Imitation(BaseAlgorithm):
         self.average.load_state_dict(
             {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
         )
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let each thread that calls PyTorch compute alone: the networks are small, and sums do not depend on the cores."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

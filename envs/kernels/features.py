@@ -142,6 +142,20 @@ def turn(pair, scales, b):
     return pair.sensor[TURN, b] / 180.0
 
 
+@feature(0, 4)
+def relative_distance(pair, scales, b):
+    """Distance / the sensor's range, at most 4."""
+    squared = (pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]) / pair.sensor[RANGE_SQUARED, b]
+    return math.sqrt(min(squared, 16.0))
+
+
+@feature(-4, 4)
+def relative_bearing(pair, scales, b):
+    """Angle from the heading to the target / half the sensor's field of view, within +-4."""
+    angle = _turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[FIELD_OF_VIEW, b]
+    return min(max(angle, -4.0), 4.0)
+
+
 @feature(0, 10)
 def age(pair, scales, b):
     """Sub-steps since the target was last seen / 100, at most 10."""
