@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
@@ -31,6 +32,7 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "exact": ExactAgent,
     "planner": PlannerAgent,
     "planner-fast": FastPlannerAgent,
+    "belief-planner": BeliefPlannerAgent,
 }
 """Agents that decide by rule, by name."""
 
