@@ -31,7 +31,9 @@ def test_it_turns_back_to_where_it_saw_a_target():
     agent = BeliefPlannerAgent(ONE)
     task = CoverageTask(ONE, 1, 0, features=agent.features)
     task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(500, 0)]})
-    _, state = agent.predict(task.observe(), None, np.ones(1, bool))
+    _, state = agent.predict(task.observe())
+    task.step(np.zeros((1, 1), int))  # sensors that are placed before the first step have seen nothing
+    _, state = agent.predict(task.observe(), state)
     for heading, turn in ((100, 2), (-100, 1), (20, 0)):
         task.simulator.place(heading=[heading])
         task.step(np.zeros((1, 1), int))

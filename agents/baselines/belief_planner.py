@@ -9,7 +9,7 @@ import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Rules, plan_beliefs
 from hitmac.agents.baselines.planner_kernels import Search
-from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.agents.tracking.particle_kernels import Belief, scatter_all
 from hitmac.agents.tracking.walk_models import ROWS, walk_model
 from hitmac.envs.kernels.streams import stream_keys
@@ -38,7 +38,7 @@ class BeliefPlannerState(NamedTuple):
     time: np.ndarray  # (B,) int64: calls since the episode began
 
 
-class BeliefPlannerAgent(RulePolicy):
+class BeliefPlannerAgent(PlanningPolicy):
     """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
 
     The belief about a target is that of :class:`~hitmac.agents.tracking.ParticleTracker`: particles that walk as the
@@ -149,7 +149,6 @@ class BeliefPlannerAgent(RulePolicy):
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
         b, n, m = mask.shape
-        threads = Threads(b, cores(), block=8)
         if state is None:
             new, starts = self._nothing(b), np.ones(b, np.bool_)
         else:
@@ -159,6 +158,7 @@ class BeliefPlannerAgent(RulePolicy):
         new.stream[starts] = np.array([self._key, 0], np.uint64)
         new.last_age[starts], new.there[starts], new.plans[starts], new.time[starts] = np.inf, True, 0, 0
         rows = b * groups
+        threads = Threads(rows, cores(), block=8)
         belief = Belief(
             new.body.reshape(rows, *new.body.shape[2:]),
             new.weight.reshape(rows, m, -1),
@@ -180,17 +180,6 @@ class BeliefPlannerAgent(RulePolicy):
         values = values.reshape(b, groups, n, 3)
         own = np.arange(n) if self._alone else np.zeros(n, np.int64)
         return np.ascontiguousarray(values[:, own, np.arange(n)]), new
-
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, BeliefPlannerState]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies, with a memory."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        return self.with_zoom(values.argmax(-1)), new
 
     def _nothing(self, b: int) -> BeliefPlannerState:
         """Return the state before the first call."""
