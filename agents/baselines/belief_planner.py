@@ -7,35 +7,29 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.belief_kernels import Rules, plan_beliefs
+from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
 from hitmac.agents.baselines.planner_kernels import Search
 from hitmac.agents.baselines.rule import PlanningPolicy
-from hitmac.agents.tracking.particle_kernels import Belief, scatter_all
-from hitmac.agents.tracking.walk_models import ROWS, walk_model
+from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import check_cost
 
-(
-    _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS,
-) = range(10)  # fmt: skip
-_OBSTRUCTED = 0.9
-"""Chance that no obstacle hides a target in view, where a scenario has obstacles: the planner does not know them."""
-
 
 class BeliefPlannerState(NamedTuple):
     """Memory of the belief planner for B scenes with g rows of knowledge, between two calls of ``predict``."""
 
-    body: np.ndarray  # (B, g, m, 7, P) rows of the particles
-    weight: np.ndarray  # (B, g, m, P)
-    course: np.ndarray  # (B, g, m, 6)
-    stream: np.ndarray  # (B, g, 2) uint64
-    last_age: np.ndarray  # (B, g, m) sub-steps, of what was known at the last call; inf: nothing
-    there: np.ndarray  # (B, g, m) bool: targets to plan for
+    body: np.ndarray
+    """First of the arrays of :class:`~hitmac.agents.tracking.beliefs.BeliefState`, then `plans`."""
+    weight: np.ndarray
+    course: np.ndarray
+    stream: np.ndarray
+    last_age: np.ndarray
+    there: np.ndarray
+    time: np.ndarray
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
-    time: np.ndarray  # (B,) int64: calls since the episode began
 
 
 class BeliefPlannerAgent(PlanningPolicy):
@@ -65,18 +59,7 @@ class BeliefPlannerAgent(PlanningPolicy):
         ValueError: an option out of its range.
     """
 
-    features: ClassVar[tuple[str, ...]] = (
-        "bearing_sin",
-        "bearing_cos",
-        "distance",
-        "radial_velocity",
-        "tangential_velocity",
-        "age",
-        "sensor_x",
-        "sensor_y",
-        "heading_sin",
-        "heading_cos",
-    )
+    features: ClassVar[tuple[str, ...]] = Beliefs.features
 
     def __init__(
         self,
@@ -94,8 +77,7 @@ class BeliefPlannerAgent(PlanningPolicy):
         super().__init__(scenario, seed)
         scenario = self.scenario
         self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
-        self.particles = positive("particles", particles)
-        if samples > 64 or particles < samples:
+        if samples > 64 or positive("particles", particles) < samples:
             raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64 and at most particles")
         if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
             raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
@@ -105,25 +87,9 @@ class BeliefPlannerAgent(PlanningPolicy):
         farthest = min(horizon, math.ceil(180.0 / turn.min()))
         self._search = Search(farthest, restarts, positive("rounds", rounds), check_cost(turn_cost))
         self._weight = (float(discount) ** np.arange(-1, horizon) / samples).astype(np.float32)  # the first is not used
-        keys = stream_keys(np.array([seed, seed + 2**62]))
-        self._rules = Rules(
-            walk=walk_model(scenario),
-            every=scenario.extra_move_every,
-            deviation=scenario.position_noise,
-            all_known=scenario.knowledge == "full",
-            returns=scenario.return_rate > 0.0,
-            half_view=0.5 * view,
-            turn=turn,
-            key=keys[0],
-        )
-        self._key = keys[1]
-        self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
-        self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
-
-    @property
-    def _alone(self) -> bool:
-        """True if every sensor has beliefs of its own."""
-        return self.scenario.knowledge in ("neighbours", "own")
+        self._futures = stream_keys(np.array([seed]))[0]
+        self._sensors = Sensors(0.5 * view, turn)
+        self._beliefs = Beliefs(scenario, particles, seed)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
@@ -148,105 +114,16 @@ class BeliefPlannerAgent(PlanningPolicy):
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
-        b, n, m = mask.shape
-        if state is None:
-            new, starts = self._nothing(b), np.ones(b, np.bool_)
-        else:
-            new = BeliefPlannerState(*(array.copy() for array in state))
-            starts = np.zeros(b, np.bool_) if episode_start is None else np.asarray(episode_start, np.bool_)
-        groups = new.weight.shape[1]
-        new.stream[starts] = np.array([self._key, 0], np.uint64)
-        new.last_age[starts], new.there[starts], new.plans[starts], new.time[starts] = np.inf, True, 0, 0
-        rows = b * groups
-        threads = Threads(rows, cores(), block=8)
-        belief = Belief(
-            new.body.reshape(rows, *new.body.shape[2:]),
-            new.weight.reshape(rows, m, -1),
-            new.course.reshape(rows, m, -1),
-            np.ascontiguousarray(new.stream.reshape(rows, 2).T),
-        )
-        if starts.any():
-            threads.run(scatter_all, self._rules.walk, belief, np.repeat(starts, groups))
-        known, views, working = self._read(pairs, mask)
-        reports = self._reports(views, working).reshape(rows, n)
+        own, plans = (None, None) if state is None else (state[:-1], state[-1].copy())
+        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
+        b, n, _ = mask.shape
+        if plans is None:
+            plans = np.zeros((b, self._beliefs.rows, n, self.horizon + 1), np.int64)
+        plans[new.time == 1] = 0
+        rows = b * self._beliefs.rows
         values = np.zeros((rows, n, 3), np.float32)
-        memory = (new.last_age.reshape(rows, m), new.there.reshape(rows, m), new.plans.reshape(rows, n, -1))
-        threads.run(
-            plan_beliefs, self._rules, self._search, self._weight, self.samples, belief, known.reshape(rows, m, 5),
-            np.repeat(views, groups, 0), reports, np.repeat(new.time, groups), memory, values,
+        Threads(rows, cores(), block=8).run(
+            plan_beliefs, self._beliefs.rules, self._sensors, self._futures, self._search, self._weight, self.samples,
+            scene, plans.reshape(rows, n, -1), values,
         )  # fmt: skip
-        new.stream[:] = belief.stream.T.reshape(b, groups, 2)
-        new.time[:] += 1
-        values = values.reshape(b, groups, n, 3)
-        own = np.arange(n) if self._alone else np.zeros(n, np.int64)
-        return np.ascontiguousarray(values[:, own, np.arange(n)]), new
-
-    def _nothing(self, b: int) -> BeliefPlannerState:
-        """Return the state before the first call."""
-        n, m, p = self.scenario.num_sensors, self.scenario.num_targets, self.particles
-        g = n if self._alone else 1
-        return BeliefPlannerState(
-            np.zeros((b, g, m, ROWS, p)),
-            np.zeros((b, g, m, p)),
-            np.zeros((b, g, m, 6)),
-            np.zeros((b, g, 2), np.uint64),
-            np.full((b, g, m), np.inf),
-            np.ones((b, g, m), np.bool_),
-            np.zeros((b, g, n, self.horizon + 1), np.int64),
-            np.zeros(b, np.int64),
-        )
-
-    def _read(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return what the rows know (B, g, m, 5), the views (B, n, 7) and the working sensors (B, n)."""
-        scenario, shown = self.scenario, pairs.astype(np.float64)
-        pose = shown[:, :, 0]
-        cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
-        working = cos**2 + sin**2 > 0.5
-        views = np.stack(
-            (
-                scenario.arena * pose[..., _X],
-                scenario.arena * pose[..., _Y],
-                cos,
-                sin,
-                np.broadcast_to(self._half_view_cosine, cos.shape),
-                self._range_squared * working,
-                working,
-            ),
-            -1,
-        )
-        x, y, c, s = (views[:, :, None, k] for k in range(4))
-        # Unit vector of the line of sight, from the heading's and the bearing's.
-        east = c * shown[..., _COS] - s * shown[..., _SIN]
-        north = s * shown[..., _COS] + c * shown[..., _SIN]
-        away = scenario.distance_scale * shown[..., _DISTANCE]
-        radial, tangential = (scenario.top_speed * shown[..., k] for k in (_RADIAL, _TANGENTIAL))
-        known = np.stack(
-            (
-                x + away * east,
-                y + away * north,
-                radial * east - tangential * north,
-                radial * north + tangential * east,
-                np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf),
-            ),
-            -1,
-        )  # (B, n, m, 5)
-        if not self._alone:  # all sensors show the same; the first that works is as good as any
-            first = np.argmax(mask, 1)[:, None, :, None]
-            known = np.take_along_axis(known, first, 1)
-        return np.ascontiguousarray(known), np.ascontiguousarray(views), working
-
-    def _reports(self, views: np.ndarray, working: np.ndarray) -> np.ndarray:
-        """Return the probability (B, g, n) that a sensor detects a target in view and that the row is told at once."""
-        scenario = self.scenario
-        chance = 1.0 - scenario.missed_detections
-        if scenario.discs or scenario.random_discs or scenario.walls:
-            chance *= _OBSTRUCTED
-        detects = chance * working[:, None, :]  # (B, 1, n)
-        if not self._alone:
-            return np.ascontiguousarray(detects)
-        told = np.broadcast_to(np.eye(working.shape[1]), (len(working), *[working.shape[1]] * 2))
-        if scenario.knowledge == "neighbours" and scenario.message_delay == 0:
-            apart = views[:, :, None, :2] - views[:, None, :, :2]
-            near = (apart**2).sum(-1) <= scenario.communication_range**2  # the other links only add reports
-            told = np.maximum(told, near * (1.0 - scenario.message_loss_rate))
-        return np.ascontiguousarray(detects * told)
+        return self._beliefs.of_own(values), BeliefPlannerState(*new, plans)
