@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
@@ -13,10 +14,12 @@ from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from hitmac.agents.custom import declared, has_learned, import_policy, is_import
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.learned.belief_policy import BeliefPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.names import halves, only_two, read_options
 from hitmac.agents.policy import KeepViews, PerSensor, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
+from hitmac.agents.tracking.belief_observer import BELIEFS
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
@@ -31,6 +34,7 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "exact": ExactAgent,
     "planner": PlannerAgent,
     "planner-fast": FastPlannerAgent,
+    "belief-planner": BeliefPlannerAgent,
 }
 """Agents that decide by rule, by name."""
 
@@ -153,9 +157,12 @@ def as_agent(
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
+    features = config.features
+    if features == BELIEFS:
+        agent, features = BeliefPolicy(agent, scenario), BeliefPolicy.features
     if scenario.zoom and not config.scenario.zoom:
         agent = KeepViews(agent)
-    return Agent(name, agent, config.features, seeds, trained=True)
+    return Agent(name, agent, features, seeds, trained=True)
 
 
 def as_level(policy: Policy, config: PolicyConfig) -> LevelPolicy:

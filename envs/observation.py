@@ -32,8 +32,10 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
+    "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
 }
-"""Sets of features by name: the paper's; those of a single frame; the default, with velocities."""
+"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; and with all that is
+known of targets that are not seen."""
 
 
 class Observer:

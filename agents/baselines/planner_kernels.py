@@ -40,7 +40,7 @@ class Search(NamedTuple):
 
 
 @inlined
-def _degrees(y, x):
+def degrees(y, x):
     """Return ``atan2(y, x)`` in degrees and float32, to 1e-5, by a polynomial, which the compiler can vectorise.
 
     The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
@@ -83,7 +83,7 @@ def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthes
         for e in range(entries[j]):
             x = at_x + east * ahead[e] - north * aside[e]
             y = at_y + north * ahead[e] + east * aside[e]
-            bearing = _degrees(y, x)
+            bearing = degrees(y, x)
             again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
             half = half_view if x * x + y * y <= squared else zero
             # In view from the first side on, and no longer from the second on; the interval is empty if out of range.
@@ -149,7 +149,7 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
 
 
 @allocating
-def _improve(sees, weight, search, farthest, order, planned, plans, covers, values, scratch):
+def improve(sees, weight, search, farthest, order, planned, plans, covers, values, scratch):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
@@ -268,7 +268,7 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, ow
                 for h in range(1, horizon + 1):
                     plans[i, h] = min(max(kept[b, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
             order = steps[b] * search.restarts + candidate
-            total = _improve(sees, weight, search, farthest, order, planned, plans, covers, own_values, scratch)
+            total = improve(sees, weight, search, farthest, order, planned, plans, covers, own_values, scratch)
             if total > highest:
                 highest = total
                 best_plans[:] = plans

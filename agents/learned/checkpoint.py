@@ -19,11 +19,11 @@ from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import whole_file, write_text
 from hitmac.envs.load import load_scenario
-from hitmac.envs.observation import Observer
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
@@ -49,7 +49,8 @@ class PolicyConfig:
     """Keyword arguments of :class:`hitmac.agents.learned.attention_policy.AttentionPolicy`: the encoder's options, as
     ``encoder_config`` or each by its name, ``critic`` and ``credit``."""
     features: tuple[str, ...]
-    """The observation features that it was trained on, in order."""
+    """The observation features that it was trained on, in order, or
+    :data:`hitmac.agents.tracking.belief_observer.BELIEFS`."""
     scenario: Scenario
     """The scenario that it was trained on."""
     training_seeds: tuple[int, int]
@@ -88,7 +89,7 @@ class PolicyConfig:
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
-    space = Observer(scenario, config.features).space
+    space = space_of(scenario, config.features)
     # Whether a policy zooms, its own scenario says; a policy of turns keeps the views of lenses that zoom.
     actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if config.scenario.zoom else 1))
     if config.role == "executor" or config.options.get("per_sensor"):

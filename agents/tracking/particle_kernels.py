@@ -26,9 +26,11 @@ from hitmac.envs.kernels.threads import blocks
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
-# to begin there.
-START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN = range(6)
+# to begin there, slowest and fastest move.
+START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
+COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
+SPEEDS = 8  # intervals of the density of a target's speed
 SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
 # A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.
 VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7)
@@ -40,7 +42,7 @@ class Belief(NamedTuple):
 
     body: np.ndarray  # (B, m, 7, P) rows of the particles
     weight: np.ndarray  # (B, m, P), sum 1 over the particles
-    course: np.ndarray  # (B, m, 6)
+    course: np.ndarray  # (B, m, 8)
     stream: np.ndarray  # (2, B) uint64
 
 
@@ -106,8 +108,44 @@ def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
         course[START_X] = x - velocity_x * walk.time_step
         course[START_Y] = y - velocity_y * walk.time_step
         course[VELOCITY_X], course[VELOCITY_Y], course[COUNT] = 0.0, 0.0, 1.0
+        course[SLOWEST], course[FASTEST] = math.inf, 0.0
+    course[SLOWEST], course[FASTEST] = min(course[SLOWEST], speed), max(course[FASTEST], speed)
     course[VELOCITY_X] += (velocity_x - course[VELOCITY_X]) / course[COUNT]
     course[VELOCITY_Y] += (velocity_y - course[VELOCITY_Y]) / course[COUNT]
+
+
+@inlined
+def _fit_speeds(walk, course, density):
+    """Write the density of the speed of a target on its course, relative to the first interval, into `density`.
+
+    It was ``speed * (1 + noise * u)``, u uniform in [0, 1), in each of k moves, so that the density at s falls with
+    ``s^-k``. On a course that was not seen to begin it is as many times higher as a course of that speed is longer: a
+    target with short moves soon gets stuck.
+
+    Returns:
+        The lowest speed, and the width of an interval.
+    """
+    low = max(course[FASTEST] / (1.0 + walk.speed_noise), walk.min_speed)
+    width = (min(course[SLOWEST], walk.max_speed) - low) / density.shape[0]
+    for k in range(density.shape[0]):
+        speed = low + (k + 0.5) * width
+        density[k] = (low / speed) ** course[COUNT]
+        if walk.model == GOALS and course[BEGAN] == 0.0:
+            least = walk.stuck_distance / (speed * walk.time_step) - 1.0  # of noise * u, not to get stuck
+            stuck = min(max(least / walk.speed_noise, 0.0), 1.0)
+            density[k] /= stuck + 1.0 / walk.patience
+    return low, width
+
+
+@inlined
+def _quantile(density, q):
+    """Return the q-quantile of a density, as a number of intervals from the first one's beginning."""
+    rest = q * density.sum()
+    for k in range(density.shape[0]):
+        if rest < density[k]:
+            return k + rest / density[k]
+        rest -= density[k]
+    return float(density.shape[0])
 
 
 @allocating
@@ -115,16 +153,20 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
     """Replace the belief about a target by a detection at (x, y).
 
     A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
-    distance from the start of the course grows with that distance; it is over the distance gone. Particle p takes a
-    fixed quantile of it, so that the particles of a target that is seen for long change little. They spread by
-    `deviation`, the standard deviation of the errors of x and y.
+    distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
+    the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
+    fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little. They
+    spread by `deviation`, the standard deviation of the errors of x and y.
     """
     body, course = belief.body[b, j], belief.course[b, j]
     _follow_course(walk, course, x, y, velocity_x, velocity_y, deviation == 0.0)
     velocity = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
     ahead_x = course[VELOCITY_X] / velocity if velocity > 0.0 else 0.0
     ahead_y = course[VELOCITY_Y] / velocity if velocity > 0.0 else 0.0
-    speed = velocity / (1.0 + 0.5 * walk.speed_noise)
+    mean = velocity / (1.0 + 0.5 * walk.speed_noise)
+    density = np.empty(SPEEDS)
+    lowest, width = _fit_speeds(walk, course, density)
+    varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
     pace = max(velocity * walk.time_step, 1e-9)
     ahead = to_border(walk.arena, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
@@ -142,11 +184,15 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
             belief.stream[DRAWN, b] += np.uint64(3)
             body[STEP, p] = np.inf
             continue
-        body[SPEED, p], body[STEP, p], body[MOVES, p] = speed, length, 0.0
+        third = (0.5 + 0.5497004779019702 * p) % 1.0  # all three evenly spread
+        body[SPEED, p] = lowest + width * _quantile(density, third) if varied else mean
+        body[STEP, p], body[MOVES, p] = length, 0.0
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
         if walk.model == GOALS:
-            first, second = (0.5 + 0.7548776662466927 * p) % 1.0, (0.5 + 0.5698402909980532 * p) % 1.0  # evenly spread
-            gone = seen if course[BEGAN] > 0.0 else seen + second * before
+            first, second = (0.5 + 0.8191725133961645 * p) % 1.0, (0.5 + 0.6710436067037893 * p) % 1.0
+            gone, half = seen, seen + 0.5 * ahead
+            if course[BEGAN] == 0.0:
+                gone += math.sqrt(half * half + second * before * (before + 2.0 * half)) - half
             goal = math.sqrt(gone * gone + first * ahead * (ahead + 2.0 * gone)) - gone
             body[MOVES, p] = max(gone / pace - 1.0, 0.0)
             body[AIM_X, p], body[AIM_Y, p] = x + ahead_x * goal, y + ahead_y * goal

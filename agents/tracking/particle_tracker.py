@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.tracking.particle_kernels import Belief, look_all, map_all, move_all, scatter_all, see_all
+from hitmac.agents.tracking.particle_kernels import COURSE, Belief, look_all, map_all, move_all, scatter_all, see_all
 from hitmac.agents.tracking.walk_models import MODELS, ROWS, X, Y, walk_model
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.streams import stream_keys
@@ -74,7 +74,7 @@ class ParticleTracker:
             self._walk = self._walk._replace(model=MODELS.index(model))
         stream = np.zeros((2, b), np.uint64)
         stream[0] = stream_keys(scene_seeds(seed, b))
-        self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, 6)), stream)
+        self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)), stream)
         self._threads = Threads(b, cores() if num_threads is None else positive("num_threads", num_threads), block=8)
         self.reset()
 

@@ -12,6 +12,7 @@ from hitmac.agents.training.options import NumEnvs, Seed, invalid_options
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import FEATURE_SETS
 from hitmac.envs.ranges import Choice, Count, Positive
+from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import SUB_STEPS_PER_DECISION
 
 EXECUTOR_STEPS = 1_500_000
@@ -43,6 +44,9 @@ class HitMacOptions:
 
     scenario: str = "hit-mac"
     """The scene of both: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
+    """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
+    scenario says."""
     executor_minutes: Positive | None = None
     """Longest training of the executor, minutes."""
     coordinator_minutes: Positive | None = None

@@ -172,6 +172,7 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
 
     def check_on(self, scenario: Scenario) -> None:
         """See :meth:`Options.check_on`."""
+        super().check_on(scenario)
         load_executor(self.executor, scenario)
         if self.executor != "scripted" and (self.executor in EXECUTORS or not Path(self.executor).is_dir()):
             raise ValueError(

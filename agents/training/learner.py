@@ -10,11 +10,11 @@ from stable_baselines3 import A2C, PPO
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
+from hitmac.agents.tracking.belief_observer import check_features
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
 from hitmac.agents.training.teaching import ImitationOptions, teacher_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.observation import check_features
 from hitmac.envs.scenario import Scenario
 
 Learner = PPO | A2C | Imitation

@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from hitmac.agents.learned.heads import CRITICS
+from hitmac.agents.tracking.belief_observer import BELIEFS, BeliefObserver, check_features, observed
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import collect, did_you_mean, raise_together
-from hitmac.envs.observation import DEFAULT_FEATURES, check_features
+from hitmac.envs.observation import DEFAULT_FEATURES
 from hitmac.envs.ranges import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, invalid_fields
 from hitmac.envs.renames import current_options
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import KNOWLEDGE, Scenario
 from hitmac.envs.tasks import SUB_STEPS, Task
 from hitmac.perception import EncoderConfig
 from hitmac.perception.encoder import OLD_NAMES
@@ -40,6 +41,9 @@ class TrainingOptions:
 
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
+    knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
+    """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
+    scenario says."""
     minutes: Positive | None = None
     """Longest training time, minutes. With neither limit a coverage policy is trained for 5 minutes (9 by PPO), an
     executor for 3500000 steps, a coordinator for 600000."""
@@ -58,7 +62,8 @@ class TrainingOptions:
     """Go on with the run in run_dir, from its last checkpoint and with its options."""
     features: tuple[str, ...] = DEFAULT_FEATURES
     """Observation features: the name of a set (hit-mac: the paper's; frame: those of a single frame;
-    motion: velocities too) or names; a wrong one lists the known."""
+    motion: velocities too; last-known: ages too), beliefs (of particles that say where a target may be), or names; a
+    wrong one lists the known."""
     algorithm: Annotated[str, Choice(("ppo", "a2c"))] = "ppo"
     """Learning algorithm; a2c, the synchronous form of the paper's A3C, knows no batch_size and no epochs."""
     critic: Annotated[str, Choice(CRITICS)] | None = None
@@ -114,6 +119,10 @@ class Options(EncoderConfig, TrainingOptions):
 
     def check_on(self, scenario: Scenario) -> None:
         """Raise ValueError for options that do not fit the scenario."""
+        if check_features(self.features) == BELIEFS:
+            if self.task.spec.role != "agent" or getattr(self, "per_sensor", False):
+                raise ValueError("--features is beliefs; they are for a policy that turns all sensors directly")
+            BeliefObserver(scenario)
 
     def resumed(self) -> Self:
         """Return the same options, to go on with the run."""
@@ -148,7 +157,7 @@ class Options(EncoderConfig, TrainingOptions):
             self.task,
             self.num_envs,
             scenario,
-            features=self.features,
+            features=observed(check_features(self.features)),
             max_episode_steps=self.episode_steps,
             stagger=True,
             **self.environment_options(scenario),

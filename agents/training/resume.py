@@ -16,6 +16,7 @@ import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
 
 from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
+from hitmac.agents.tracking.belief_observer import BeliefObserver
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.files import whole_file
@@ -51,6 +52,8 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
     arrays |= {f"simulator/{name}": array for name, array in venv.task.simulator.get_state().items()}
     if venv.task.assigned is not None:
         arrays["venv/assigned"] = venv.task.assigned
+    if isinstance(venv.task.observer, BeliefObserver):
+        arrays |= {f"beliefs/{name}": array for name, array in venv.task.observer.get_state().items()}
     if isinstance(model, Imitation):
         arrays |= {f"buffer/{name}": array for name, array in model.get_state().items()}
     words, position = np.random.get_state(legacy=True)[1:3]  # type: ignore[index]  # noqa: NPY002 - what Stable-Baselines3 shuffles with
@@ -101,6 +104,8 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         venv.returns[:] = groups["venv"]["returns"]
         if venv.task.assigned is not None:
             venv.task.assigned[:] = groups["venv"]["assigned"]
+        if isinstance(venv.task.observer, BeliefObserver):
+            venv.task.observer.set_state(groups["beliefs"])
         model._last_obs = venv.observe()
         model._last_episode_starts = groups["venv"]["episode_starts"]
         words = groups["random"]["numpy"]

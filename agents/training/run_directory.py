@@ -64,7 +64,7 @@ def prepare(
     """
     if options.resume:
         return _resumed(options, program, arguments)
-    scenario = load_scenario(options.scenario) if scenario is None else scenario
+    scenario = _scenario(options) if scenario is None else scenario
     if isinstance(options, Job):
         options.check_on(scenario)
         options = with_limits(options)
@@ -83,6 +83,12 @@ def prepare(
         shutil.rmtree(staging, ignore_errors=True)
         raise
     return _with_own_executor(dataclasses.replace(options, run_dir=run_dir), run_dir), scenario, run_dir
+
+
+def _scenario(options: Job | HitMacOptions) -> Scenario:
+    """Return the scenario that the options name."""
+    scenario = load_scenario(options.scenario)
+    return scenario if options.knowledge is None else scenario.replace(knowledge=options.knowledge)
 
 
 def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list[Any]) -> None:

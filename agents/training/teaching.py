@@ -7,12 +7,13 @@ from typing import Annotated, Any, ClassVar
 
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.training.options import Options
 from hitmac.envs.ranges import Choice, NotNegative, Positive
 from hitmac.envs.scenario import Scenario
 
-TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlannerAgent))
+TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlanningPolicy))
 """Agents that a policy can imitate, by name."""
 
 
@@ -44,7 +45,9 @@ def teacher_of(options: ImitationOptions, scenario: Scenario) -> Any:
     if role == "coordinator":
         chosen = AssignPlanned.planning | chosen
     planner = scripted_agent(options.teacher, scenario, **chosen)
+    if role == "agent":
+        return planner
     assert isinstance(planner, PlannerAgent)
     if role == "coordinator":
         return AssignPlanned(scenario, planner=planner)
-    return PlannerExecutor(scenario, planner=planner) if role == "executor" else planner
+    return PlannerExecutor(scenario, planner=planner)

@@ -42,14 +42,17 @@ SOURCES = _sources()
 def kernel(function: Callable) -> Callable:
     """Compile `function`, to run without the interpreter's lock, with a disk cache for every version of the sources.
 
-    They are those of this package and of the function's folder.
+    They are those of this package, of the function's folder, and of the folders whose compiled functions its module
+    imports.
 
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
     that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
     dispatcher = njit(cache=True, nogil=True, **_OPTIONS)(function)
     cache = dispatcher._cache
-    sources = SOURCES[:16] + _sources(Path(function.__code__.co_filename).parent)[:16]
+    called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
+    folders = sorted({Path(one.__code__.co_filename).parent for one in (function, *called)})
+    sources = SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders)
     cache._cache_file = IndexDataCacheFile(
         cache._cache_path, f"{cache._impl.filename_base}.{sources}", cache._impl.locator.get_source_stamp()
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal, NamedTuple
@@ -72,7 +72,8 @@ class Task:
             default.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
-        features: names out of :data:`hitmac.envs.observation.FEATURES`.
+        features: names out of :data:`hitmac.envs.observation.FEATURES`; or a function that returns the observer of a
+            scenario, with the interface of :class:`~hitmac.envs.observation.Observer`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
@@ -96,14 +97,14 @@ class Task:
         num_envs: int = 1,
         seed: int | Sequence[int] | None = None,
         *,
-        features: Sequence[str],
+        features: Sequence[str] | Callable[[Scenario], Any],
         num_threads: int | None = None,
     ) -> None:
         scenario = self.spec.scenario if scenario is None else scenario
         self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
         self.scenario = self.simulator.scenario
         self.num_envs = self.simulator.num_envs
-        self.observer = Observer(self.scenario, features)
+        self.observer = features(self.scenario) if callable(features) else Observer(self.scenario, features)
         self.observation_space = self.observer.space
 
     def reset(

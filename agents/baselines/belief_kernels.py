@@ -1,0 +1,178 @@
+"""Planning on beliefs: the futures of particles are the samples of the planner. Compiled by numba."""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.baselines.planner_kernels import degrees, improve
+from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
+from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
+from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
+from hitmac.envs.kernels.compiled import allocating, kernel
+from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
+from hitmac.envs.kernels.threads import blocks
+
+_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
+
+
+class Sensors(NamedTuple):
+    """Sensors of the scenario, in degrees."""
+
+    half_view: np.ndarray  # (n,)
+    turn: np.ndarray  # (n,)
+
+
+@allocating
+def _foresee(rules, futures, body, weight, together, time, j, horizon, samples, when, who, where):
+    """Write where a target can be at each sub-step: the futures of particles, drawn at even steps of their weights.
+
+    Entry e: at sub-step `when[e]`, the samples in the bits `who[e]` are at `where[:, e]`. If all particles go the same
+    way, `together`, samples share an entry until they turn. The draws of a future depend only on target, sample, number
+    of turns and time, so that plans of consecutive sub-steps are for the same futures.
+
+    Returns:
+        The number of entries.
+    """
+    one = np.empty((body.shape[0], 1))
+    entries = horizon if together else 0
+    when[:entries], who[:entries], where[:, :entries] = 1, 0, 0.0  # in case that no sample goes so far straight on
+    total, source = weight[0], 0
+    for s in range(samples):
+        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
+            source += 1
+            total += weight[source]
+        one[:, 0] = body[:, source]
+        key, counter = mix(futures + np.uint64(j * 64 + s) * GOLDEN), np.uint64(0)
+        bit, straight = np.uint64(1) << np.uint64(s), together
+        for h in range(1, horizon + 1):
+            for k in range(moves_at(rules, time + h - 1)):
+                before = one[MOVES, 0]
+                counter = move(rules.walk, one, 0, key, counter, 0.5)
+                straight = straight and one[MOVES, 0] >= before
+                draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
+                one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
+            e = h - 1 if straight else entries
+            if not straight:
+                who[e] = 0
+                entries += 1
+            if who[e] == 0:
+                where[0, e], where[1, e] = one[X, 0], one[Y, 0]
+            when[e] = h
+            who[e] |= bit
+    return entries
+
+
+@allocating
+def _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, sides, sees):
+    """Write the samples that a sensor has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
+
+    The samples of as many targets as fit share a word, from bit 0 on. `sides` (4, E) is scratch memory.
+    """
+    sees[:] = 0
+    x, y = np.float32(view[VIEW_X]), np.float32(view[VIEW_Y])
+    c, s = np.float32(view[VIEW_COS]), np.float32(view[VIEW_SIN])
+    half_view, per_turn, squared = np.float32(half_view), np.float32(1.0 / turn), np.float32(view[VIEW_RANGE])
+    most, full, zero, one = np.float32(farthest), np.float32(360.0), np.float32(0.0), np.float32(1.0)
+    targets_per_word = 64 // samples
+    for j in range(there.shape[0]):
+        number = entries[j]
+        if not there[j]:
+            continue
+        for e in range(number):
+            dx, dy = where[j, 0, e] - x, where[j, 1, e] - y
+            bearing = degrees(c * dy - s * dx, c * dx + s * dy)
+            again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
+            half = half_view if dx * dx + dy * dy <= squared else zero
+            # In view from the first side on, and no longer from the second on; the interval is empty if out of range.
+            first = np.floor((bearing - half) * per_turn) + one
+            last = np.ceil((bearing + half) * per_turn) if half > zero else first
+            other_first = np.floor((again - half) * per_turn) + one
+            other_last = np.ceil((again + half) * per_turn) if half > zero else other_first
+            sides[0, e] = np.int32(min(max(first, -most), most + one) + most)
+            sides[1, e] = np.int32(min(max(last, -most), most + one) + most)
+            sides[2, e] = np.int32(min(max(other_first, -most), most + one) + most)
+            sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
+        word, shift = j // targets_per_word, np.uint64(j % targets_per_word * samples)
+        for e in range(number):
+            row = sees[when[j, e], word]
+            members = who[j, e] << shift
+            for k in range(4):
+                row[np.uint64(sides[k, e])] ^= members
+    for h in range(1, sees.shape[0]):
+        for w in range(sees.shape[1]):
+            row = sees[h, w]
+            members = np.uint64(0)
+            for k in range(2 * farthest + 1):
+                members ^= row[k]
+                row[k] = members
+
+
+@allocating
+def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, values, low, high):
+    """Write the values (n, 3) of the first turns of the rows of knowledge `low` to `high` - 1.
+
+    Args:
+        rules: the scenario.
+        sensors: its sensors.
+        futures: key of the draws of the futures.
+        search: options.
+        weight: (H + 1,) float32 weight of a sample at each sub-step.
+        samples: number of futures of each target.
+        scene: what the rows believe.
+        kept: (R, n, H + 1) plans, changed in place.
+        values: (R, n, 3) result.
+        low: first row.
+        high: last row + 1.
+    """
+    belief, known, views, there, time = scene
+    n, m, horizon = views.shape[1], known.shape[1], weight.shape[0] - 1
+    words, headings, room = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1, horizon * (samples + 1)
+    entries, sides = np.empty(m, np.int64), np.empty((4, room), np.int32)
+    when, who, where = np.empty((m, room), np.int32), np.empty((m, room), np.uint64), np.empty((m, 2, room), np.float32)
+    sees = np.empty((n, horizon + 1, words, headings + 1), np.uint64)
+    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
+    plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
+    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty((n, 3))
+    scratch = (
+        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
+        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
+    )  # fmt: skip
+    for r in range(low, high):
+        for j in range(m):
+            if there[r, j]:
+                moving = known[r, j, SPEED_X] != 0.0 or known[r, j, SPEED_Y] != 0.0
+                together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
+                entries[j] = _foresee(
+                    rules, futures, belief.body[r, j], belief.weight[r, j], together, time[r], j, horizon, samples,
+                    when[j], who[j], where[j],
+                )  # fmt: skip
+        for i in range(n):
+            works = views[r, i, VIEW_RANGE] > 0.0
+            farthest[i] = min(search.farthest, math.ceil(180.0 / sensors.turn[i])) if works else 0
+            _mark(
+                views[r, i], sensors.half_view[i], sensors.turn[i], entries, when, who, where, there[r], samples,
+                farthest[i], sides, sees[i],
+            )  # fmt: skip
+        highest = -np.inf
+        for candidate in range(search.restarts + 1):
+            planned[:] = candidate == 0 and time[r] > 0
+            for i in range(n):
+                for h in range(1, horizon + 1):
+                    plans[i, h] = min(max(kept[r, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
+            order = time[r] * search.restarts + candidate
+            total = improve(sees, weight, search, farthest, order, planned, plans, covers, own_values, scratch)
+            if total > highest:
+                highest = total
+                best_plans[:] = plans
+                values[r] = own_values
+        for i in range(n):
+            for h in range(1, horizon + 1):
+                kept[r, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
+
+
+@kernel
+def plan_beliefs(rules, sensors, futures, search, weight, samples, scene, kept, values, share):
+    """Plan for the blocks of rows that fall to this thread; see :func:`_plan_rows`."""
+    for low, high in blocks(values.shape[0], share):
+        _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, values, low, high)

@@ -1,0 +1,129 @@
+"""Receding-horizon planner for sensors that know only what they see."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
+from hitmac.agents.baselines.planner_kernels import Search
+from hitmac.agents.baselines.rule import PlanningPolicy
+from hitmac.agents.tracking.beliefs import Beliefs
+from hitmac.envs.kernels.streams import stream_keys
+from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import check_cost
+
+
+class BeliefPlannerState(NamedTuple):
+    """Memory of the belief planner for B scenes with g rows of knowledge, between two calls of ``predict``."""
+
+    body: np.ndarray
+    """First of the arrays of :class:`~hitmac.agents.tracking.beliefs.BeliefState`, then `plans`."""
+    weight: np.ndarray
+    course: np.ndarray
+    stream: np.ndarray
+    last_age: np.ndarray
+    there: np.ndarray
+    time: np.ndarray
+    plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
+
+
+class BeliefPlannerAgent(PlanningPolicy):
+    """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
+
+    The belief about a target is that of :class:`~hitmac.agents.tracking.ParticleTracker`: particles that walk as the
+    scenario's targets do, from where it was last seen; a view in which it is not seen takes weight from the particles
+    inside. A target that was never seen may be anywhere at first, so that to look where nobody has looked is worth what
+    it can be expected to find. The futures of particles are the samples of the planner; its search, and the value of
+    the plans of all sensors, are those of :class:`~hitmac.agents.baselines.planner.PlannerAgent`.
+
+    It decides from the observation alone, with a memory in the state of ``predict``, which must be called at every
+    sub-step of an episode. With shared or full knowledge there is one belief for all sensors. With the knowledge
+    ``"neighbours"`` or ``"own"`` every sensor has its own beliefs, plans for all sensors on them, and makes its own
+    turn: nothing that a sensor does depends on what another one knows. Positions and headings of all sensors are known
+    to all. Obstacles are not: where a scenario has some, a view is taken to miss one target in ten.
+
+    Args:
+        scenario: the scenario to play.
+        seed: seed of the particles and the futures, which are the same in all scenes; the plans are deterministic.
+        horizon: sub-steps to look ahead; 1 or more.
+        particles: particles of a target; `samples` or more.
+        samples: futures of each target that are planned for; 1 to 64.
+        restarts, rounds, turn_cost, discount: see :class:`~hitmac.agents.baselines.planner.PlannerAgent`.
+
+    Raises:
+        ValueError: an option out of its range.
+    """
+
+    features: ClassVar[tuple[str, ...]] = Beliefs.features
+
+    def __init__(
+        self,
+        scenario: Scenario,
+        seed: int = 0,
+        *,
+        horizon: int = 60,
+        particles: int = 168,
+        samples: int = 21,
+        restarts: int = 1,
+        rounds: int = 2,
+        turn_cost: float = 0.25,
+        discount: float = 0.99,
+    ) -> None:
+        super().__init__(scenario, seed)
+        scenario = self.scenario
+        self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
+        if samples > 64 or positive("particles", particles) < samples:
+            raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64 and at most particles")
+        if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
+            raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
+        if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
+            raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
+        turn, view = scenario.of_each_sensor("turn_angle"), scenario.of_each_sensor("field_of_view")
+        farthest = min(horizon, math.ceil(180.0 / turn.min()))
+        self._search = Search(farthest, restarts, positive("rounds", rounds), check_cost(turn_cost))
+        self._weight = (float(discount) ** np.arange(-1, horizon) / samples).astype(np.float32)  # the first is not used
+        self._futures = stream_keys(np.array([seed]))[0]
+        self._sensors = Sensors(0.5 * view, turn)
+        self._beliefs = Beliefs(scenario, particles, seed)
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
+        return self.plan(pairs, mask)[0].argmax(-1)
+
+    def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Return the values (B, n, 3) of staying, turning left and turning right, planned without a memory."""
+        return self.plan(pairs, mask)[0]
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, BeliefPlannerState]:
+        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
+
+        Args:
+            pairs: (B, n, m, 10) features of the observation.
+            mask: (B, n, m) bool, the known targets.
+            state: state returned by the last call; None at first.
+            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
+        """
+        own, plans = (None, None) if state is None else (state[:-1], state[-1].copy())
+        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
+        b, n, _ = mask.shape
+        if plans is None:
+            plans = np.zeros((b, self._beliefs.rows, n, self.horizon + 1), np.int64)
+        plans[new.time == 1] = 0
+        rows = b * self._beliefs.rows
+        values = np.zeros((rows, n, 3), np.float32)
+        Threads(rows, cores(), block=8).run(
+            plan_beliefs, self._beliefs.rules, self._sensors, self._futures, self._search, self._weight, self.samples,
+            scene, plans.reshape(rows, n, -1), values,
+        )  # fmt: skip
+        return self._beliefs.of_own(values), BeliefPlannerState(*new, plans)
