@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.policy import Policy, keep_views
+from hitmac.agents.policy import Policy, completed
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.assigned_observation import flatten_sensors
 from hitmac.envs.observation import Observer
 
-_ZOOM_REGRET = 1.0  # of a zoom, since the teacher keeps all fields of view
+_REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: it keeps all fields of view
 
 
 class Teacher(Protocol):
@@ -30,9 +30,10 @@ class Teacher(Protocol):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
+        """Return the values (B, k n, 3) of the actions of each decision, and the state for the next call.
 
-        Of an executor the observation is that of rows (R, m, d), and the values are (R, 3).
+        The teacher's k decisions, its attribute ``decides`` (without one, turns only), follow each other. Of an
+        executor the observation is that of rows (R, m, d), and the values are (R, 3).
         """
         ...
 
@@ -52,7 +53,7 @@ def sizes(mask: np.ndarray) -> np.ndarray:
 
 
 def cropped(scenes: Scenes) -> Scenes:
-    """Return scenes and values of their turns without the last sensors and targets that have no valid pair in any."""
+    """Return scenes and values of their actions without the last sensors and targets that have no valid pair in any."""
     n, m = np.maximum(sizes(scenes.mask).max(0), 1)
     return Scenes(scenes.pairs[:, :n, :m], scenes.mask[:, :n, :m], scenes.values[:, :n])
 
@@ -80,7 +81,7 @@ class Lesson:
 
     @property
     def of_scenes(self) -> bool:
-        """A row is a whole scene, and its answer a value for each turn of each sensor."""
+        """A row is a whole scene, and its answer a value for each action of each sensor."""
         space = self.env.observation_space
         assert isinstance(space, spaces.Dict)
         return len(self.shape) == 2 and len(space["mask"].shape or ()) == 2
@@ -113,7 +114,7 @@ class Lesson:
 
 
 class TurnLesson(Lesson):
-    """Lesson in turning the sensors of whole scenes, by the values (n, 3) of the turns.
+    """Lesson in turning the sensors of whole scenes, by the values (n, 3 k) of the teacher's k decisions.
 
     The loss is that of :func:`imitation_loss`, averaged over the sensors that act.
 
@@ -128,6 +129,7 @@ class TurnLesson(Lesson):
     def __init__(self, teacher: Teacher, env: DirectionalSensorVecEnv, temperature: float) -> None:
         super().__init__(teacher, env)
         self.temperature = temperature
+        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -136,18 +138,21 @@ class TurnLesson(Lesson):
         assert isinstance(space, spaces.Dict)
         mask = space["mask"].shape
         assert mask is not None
-        return (*(mask[:-1] or (1,)), 3)
+        return (*(mask[:-1] or (1,)), 3 * len(self.decides))
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
         starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
         values, self.memory = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.memory, starts)
+        if len(self.decides) > 1:  # every sensor's values together
+            values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)
 
     def best(self, answers: np.ndarray) -> np.ndarray:
-        """See :meth:`Lesson.best`; every zooming lens keeps its field of view."""
-        turns = answers.argmax(-1)
-        return keep_views(turns) if self.env.scenario.zoom else turns
+        """See :meth:`Lesson.best`; decisions that the teacher does not take are 0."""
+        actions = answers.reshape(*answers.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
+        actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
+        return completed(actions, self.decides, self.env.scenario.decisions)
 
     def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> Tensor | None:
         """See :meth:`Lesson.loss`."""
@@ -155,11 +160,13 @@ class TurnLesson(Lesson):
         if not acting.any():
             return None
         logits = policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
-        loss = imitation_loss(logits[:, 0][acting], answers[acting], self.temperature)
-        if logits.shape[1] > 1:
-            kept = answers.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(int(acting.sum()), 3)
-            loss = loss + imitation_loss(logits[:, 1][acting], kept, self.temperature)
-        return loss
+        values = dict(zip(self.decides, answers[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
+        kept = answers.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
+        losses = [
+            imitation_loss(logits[:, k][acting], values.get(name, kept), self.temperature)
+            for k, name in enumerate(self.env.scenario.decisions)
+        ]
+        return sum(losses[1:], losses[0])
 
 
 class GoalLesson(TurnLesson):
