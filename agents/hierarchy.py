@@ -102,7 +102,7 @@ class HierarchicalAgent:
         coordinator: policy that returns (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see
             :meth:`LevelPolicy.of`.
         executor: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns turns (B * n,), or
-            turns and zooms (B * n, 2), which are used with zooming lenses; see :meth:`LevelPolicy.of`.
+            several decisions (B * n, k), see :attr:`hitmac.envs.Scenario.decisions`; see :meth:`LevelPolicy.of`.
         decision: sub-steps for which an assignment holds; 1 or more; default 10.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
         seed: seed of the random turns of idle sensors.
@@ -168,7 +168,7 @@ class HierarchicalAgent:
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
         chosen, executor = self.executor.predict(rows, executor, starts.repeat(n), deterministic=True)
-        actions = executed(chosen, assigned, mask, bool(self.scenario.zoom))
+        actions = executed(chosen, assigned, mask, len(self.scenario.decisions))
         if self.idle == "random":
             free, random = random.integers(3, n)
             nothing = ~(assigned & (mask != 0)).any(-1)

@@ -52,7 +52,7 @@ class PerSensor:
 
     Args:
         policy: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns one number for each of
-            the B * n sensors, or two with zooming lenses.
+            the B * n sensors, or one for each of its decisions.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -65,25 +65,41 @@ class PerSensor:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
-        """Act as :class:`Policy` specifies; the actions are (B, n), or (B, 2 n) with all turns before all zooms."""
+        """Act as :class:`Policy` specifies; the actions are (B, k n), with k decisions of a sensor."""
         actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
-        return unflatten_sensors(actions, observation["mask"].shape[1], zooms=actions.ndim > 1), None
+        decisions = 1 if actions.ndim == 1 else actions.shape[-1]
+        return unflatten_sensors(actions, observation["mask"].shape[1], decisions), None
 
 
-def keep_views(turns: np.ndarray) -> np.ndarray:
-    """Return turns (..., n) with a zoom for each sensor (..., 2 n), so that every lens keeps its field of view."""
-    return np.concatenate((turns, np.zeros_like(turns)), -1)
-
-
-class KeepViews:
-    """Policy of turns, for lenses that zoom: every lens keeps its field of view.
+def completed(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
+    """Return actions with the decisions of a scenario: those not taken are 0, to keep the field of view or the place.
 
     Args:
-        policy: policy that returns a turn for each sensor (B, n).
+        actions: (..., k n), the k decisions of `own`.
+        own: names of the decisions taken; those that the scenario does not have are dropped.
+        decisions: names of the d decisions of a sensor, :attr:`hitmac.envs.Scenario.decisions`.
+
+    Returns:
+        (..., d n).
+    """
+    if tuple(own) == tuple(decisions):
+        return actions
+    taken = dict(zip(own, np.split(actions, len(own), -1), strict=True))
+    nothing = np.zeros_like(taken["turn"])
+    return np.concatenate([taken.get(name, nothing) for name in decisions], -1)
+
+
+class Completed:
+    """Policy for a scenario with other decisions: those not taken are 0, to keep the field of view or the place.
+
+    Args:
+        policy: policy that returns the decisions `own` (B, k n), or as an executor (R,) or (R, k).
+        own: names of the decisions that it takes.
+        decisions: names of the decisions of the scenario; see :func:`completed`.
     """
 
-    def __init__(self, policy: Policy) -> None:
-        self.policy = policy
+    def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
+        self.policy, self.own, self.decisions = policy, tuple(own), tuple(decisions)
 
     def predict(
         self,
@@ -92,9 +108,10 @@ class KeepViews:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Act as :class:`Policy` specifies; the actions are (B, 2 n)."""
-        turns, state = self.policy.predict(observation, state, episode_start, deterministic)
-        return keep_views(turns), state
+        """Act as :class:`Policy` specifies; the actions are (B, d n), or (R, d)."""
+        actions, state = self.policy.predict(observation, state, episode_start, deterministic)
+        actions = actions.reshape(len(actions), -1)
+        return completed(actions, self.own, self.decisions), state
 
 
 class ReleasedPolicy:

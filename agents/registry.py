@@ -17,7 +17,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.belief_policy import BeliefPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.names import halves, only_two, read_options
-from hitmac.agents.policy import KeepViews, PerSensor, Policy, ReleasedPolicy
+from hitmac.agents.policy import Completed, PerSensor, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.tracking.belief_observer import BELIEFS
 from hitmac.envs.errors import did_you_mean
@@ -160,13 +160,15 @@ def as_agent(
     features = config.features
     if features == BELIEFS:
         agent, features = BeliefPolicy(agent, scenario), BeliefPolicy.features
-    if scenario.zoom and not config.scenario.zoom:
-        agent = KeepViews(agent)
+    if config.scenario.decisions != scenario.decisions:
+        agent = Completed(agent, config.scenario.decisions, scenario.decisions)
     return Agent(name, agent, features, seeds, trained=True)
 
 
-def as_level(policy: Policy, config: PolicyConfig) -> LevelPolicy:
-    """Make a level of the hierarchy of a trained executor."""
+def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
+    """Make a level of the hierarchy of a trained executor, for `scenario`; None: for that of its training."""
+    if scenario is not None and config.scenario.decisions != scenario.decisions:
+        policy = Completed(policy, config.scenario.decisions, scenario.decisions)
     return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
 
 
@@ -218,10 +220,11 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
         FileNotFoundError: the directory holds no checkpoint.
         ValueError: a damaged checkpoint, or a checkpoint of another task.
     """
-    policy, config = load_policy(executor_folder(path), load_scenario(scenario))
+    scenario = load_scenario(scenario)
+    policy, config = load_policy(executor_folder(path), scenario)
     if config.role != "executor":
         raise ValueError(f"{path} was trained for {config.task}; expected an executor")
-    return as_level(policy, config), (config.training_seeds,)
+    return as_level(policy, config, scenario), (config.training_seeds,)
 
 
 def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:

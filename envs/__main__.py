@@ -28,9 +28,11 @@ def _listing() -> str:
         sizes = " x ".join(f"{low}-{most}" if low else f"{most}" for low, most in ranges)
         discs = scene.random_discs + len(scene.discs)
         notes = ["zoom"] * bool(scene.zoom) + [f"{discs} discs"] * bool(discs)
-        placement = "at random" if scene.placement == "random" else f"in {scene.placement}"
+        notes += [f"knowledge: {scene.knowledge}"] * (scene.knowledge != "full")
+        placement = {"random": "at random", "rails": "on rails"}.get(scene.placement, f"in {scene.placement}")
+        across = " x ".join(f"{2 * half:g}" for half in dict.fromkeys(scene.extent))
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
-        lines.append(f"  {name:<17} {sizes:>9}  arena {2 * scene.arena:>4g} across; {about}")
+        lines.append(f"  {name:<17} {sizes:>9}  arena {across:>11} across; {about}")
     lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
     return "\n".join(lines)
 
@@ -57,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--film", metavar="OUT.gif", help="write a film")
     parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
     parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 or more ({_STEPS_SHOWN})")
-    parser.add_argument("--size", type=int, default=480, help="height and width of film and picture, pixels (480)")
+    parser.add_argument("--size", type=int, default=480, help="longer side of film and picture, pixels (480)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
     options = parser.parse_args(arguments)
     if options.scenario is None and not (options.film or options.picture):

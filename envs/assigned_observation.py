@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels import assignment
-from hitmac.envs.kernels.physics import KEEP, STAY
+from hitmac.envs.kernels.physics import STAY
 
 PADDINGS = ("attended", "masked", "unfiltered")
 """Layouts of the assigned targets in the m rows of a sensor; see :func:`mask_unassigned`."""
@@ -48,51 +48,49 @@ def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
 
 
-def unflatten_sensors(actions: np.ndarray, num_sensors: int, zooms: bool) -> np.ndarray:
-    """Reshape actions of single sensors (B * n,), or (B * n, 2) with zooms, to the actions of their scenes.
+def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> np.ndarray:
+    """Reshape actions of single sensors (B * n,), or (B * n, k) with k decisions each, to the actions of their scenes.
 
     Args:
-        actions: turns, and optionally zooms, of the rows of :func:`flatten_sensors`.
+        actions: turns, and optionally further decisions, of the rows of :func:`flatten_sensors`.
         num_sensors: n.
-        zooms: whether the lenses of the scenes zoom. If not, zooms are dropped. If so and none is given, the lenses
-            keep their field of view.
+        decisions: d, decisions of a sensor in the scenes; see :attr:`hitmac.envs.Scenario.decisions`. Those that are
+            not given are 0: a lens keeps its field of view, a sensor stays in its place. Further ones are dropped.
 
     Returns:
-        (B, n) turns, or (B, 2 n), all turns and then all zooms.
+        (B, d n), all turns and then one further decision of all sensors after the other.
     """
-    parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])  # (B, n, 1 or 2)
-    if not zooms:
-        return parts[..., 0]
-    if parts.shape[-1] == 1:
-        parts = np.concatenate((parts, np.full_like(parts, KEEP)), -1)
+    parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])[..., :decisions]
+    parts = np.pad(parts, ((0, 0), (0, 0), (0, decisions - parts.shape[-1])))  # (B, n, d)
     return parts.swapaxes(1, 2).reshape(len(parts), -1)
 
 
-def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, zooms: bool) -> np.ndarray:
+def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int) -> np.ndarray:
     """Return the actions of all sensors: those of the executor for sensors with assigned targets, stay for the others.
 
     Args:
-        chosen: turns (B * n,), or turns and zooms (B * n, 2), of the rows of :func:`flatten_sensors`.
+        chosen: turns (B * n,), or k decisions (B * n, k), of the rows of :func:`flatten_sensors`.
         assigned: (B, n, m) bool.
         mask: (B, n, m), 1 for valid pairs.
-        zooms: see :func:`unflatten_sensors`.
+        decisions: d, see :func:`unflatten_sensors`.
 
     Returns:
-        Actions (B, n) or (B, 2 n) of 0, 1, 2. A sensor without any assigned target stays and keeps its field of view.
+        Actions (B, d n) of 0, 1, 2. A sensor without any assigned target decides on 0 throughout: it stays.
 
     Raises:
         ValueError: `chosen` has another size or type, or holds a number other than 0, 1 and 2.
     """
     scenes, sensors = assigned.shape[:2]
     rows, chosen = scenes * sensors, np.asarray(chosen)
-    fits = chosen.size in (rows, 2 * rows) and chosen.dtype.kind in "iu"
+    fits = chosen.size in (rows, 2 * rows, 3 * rows) and chosen.dtype.kind in "iu"
     if not fits or chosen.min() < 0 or chosen.max() > 2:
         raise ValueError(
-            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or the same number of pairs"
+            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or the same number of pairs or "
+            "triples"
         )
-    actions = unflatten_sensors(chosen.reshape(rows, -1), sensors, zooms)
+    actions = unflatten_sensors(chosen.reshape(rows, -1), sensors, decisions)
     nothing = ~(assigned & (mask != 0)).any(-1)
-    return np.where(np.tile(nothing, 2) if zooms else nothing, STAY, actions)
+    return np.where(np.tile(nothing, decisions), STAY, actions)
 
 
 def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:

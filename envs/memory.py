@@ -1,4 +1,4 @@
-"""Arrays of the kernels for a scenario, and checks of saved ones."""
+"""Arrays of the kernels for a scenario, and checks of places and saved states."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ from collections.abc import Mapping
 import numpy as np
 
 from hitmac.envs.kernels.placements import PLACEMENTS
+from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.state import (
     COS_TURN,
     PARAMETERS,
+    RAIL_LENGTH,
     SIN_TURN,
     START_VIEW,
     TURN,
     VIEW_AREA,
     KernelState,
     Knowledge,
+    Rails,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario
@@ -32,7 +35,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
-        sensor=np.zeros((n, 13, b)),
+        sensor=np.zeros((n, 17, b)),
         working=np.zeros((n, b), np.bool_),
         target=np.zeros((m, 13, b)),
         present=np.zeros((m, b), np.bool_),
@@ -45,6 +48,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
+        rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -52,6 +56,8 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     rows.sensor[:, TURN] = turn[:, None]
     rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
     rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    if rows.rails is not None:
+        rows.sensor[:, RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
 
@@ -75,7 +81,10 @@ def _knowledge(scenario: Scenario, b: int) -> Knowledge:
 def _parameters(scenario: Scenario) -> np.ndarray:
     """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
     narrowest, widest = scenario.zoom or (0.0, 0.0)
+    half_width, half_height = scenario.extent
     changed = {
+        "half_width": half_width,
+        "half_height": half_height,
         "min_sensors": scenario.min_sensors or scenario.num_sensors,
         "min_targets": scenario.min_targets or scenario.num_targets,
         "narrowest": narrowest,
@@ -94,7 +103,20 @@ def _parameters(scenario: Scenario) -> np.ndarray:
     return values
 
 
-def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) -> None:
+def check_places(name: str, places: np.ndarray, scenario: Scenario, rails: Rails | None) -> None:
+    """Raise ValueError for a place outside the arena, or one of a sensor that is not on its rail."""
+    if name == "sensor_position" and rails is not None:
+        raise ValueError("sensor_position is given; the sensors are on rails, give along")
+    if name == "along" and rails is None:
+        raise ValueError("along is given; the sensors are on no rails, give sensor_position")
+    if name == "along" and rails is not None:
+        if (wrong := (places < 0) | (places > rails.length)).any():
+            raise ValueError(f"along holds {places[wrong][0]:g}; it must be from 0 to the length of the rail")
+    elif name != "heading" and (wrong := np.abs(places) > scenario.extent).any():
+        raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
+
+
+def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], longest_rail: float = 0.0) -> None:
     """Raise ValueError unless `state` can replace `own`, the whole state of a simulator."""
     if set(state) != set(own):
         raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
@@ -115,6 +137,7 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray]) 
         "num_sensors": (1, n),
         "num_targets": (1, m),
         "field_of_view": (1e-9, 360),
+        "along": (0, longest_rail),
         "track_length": (0, length),
         "track_moves": (0, length),
     }

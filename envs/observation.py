@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -60,6 +61,7 @@ class Observer:
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([FEATURES[name].of_sensor for name in self.features])
         noisy = scenario.position_noise > 0
+        half_width, half_height = scenario.extent
         scales = Scales(
             per_distance=1 / scenario.distance_scale,
             per_speed=1 / scenario.top_speed,
@@ -69,7 +71,9 @@ class Observer:
             missed_detections=scenario.missed_detections,
             noisy_velocity=noisy and any(FEATURES[name].moving for name in self.features),
             all_there=not scenario.varies and scenario.knowledge == "full",
-            arena=scenario.arena,
+            half_width=half_width,
+            half_height=half_height,
+            diagonal=2 * math.hypot(half_width, half_height),
             pace=scenario.time_step * (1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)),
             top_speed=scenario.top_speed,
         )

@@ -31,6 +31,7 @@ _SENSOR = (27, 62, 115)
 _FAILED = (160, 160, 160)
 _SEEN = (34, 139, 74)
 _UNSEEN = (208, 57, 43)
+_RAIL = (200, 198, 190)
 _OBSTACLE = (112, 106, 98)
 _ASSIGNED = (120, 70, 150, 150)
 _TEXT = (40, 40, 40)
@@ -39,12 +40,15 @@ _TEXT = (40, 40, 40)
 class Picture:
     """Renderer of scenes as RGB pictures.
 
-    Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), seen targets green
-    discs, unseen targets red rings, obstacles grey, assignments purple lines.
+    Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
+    targets green discs, unseen targets red rings, obstacles grey, assignments purple lines.
 
     Args:
         scenario: scenario of the scenes.
-        size: height and width of the picture, pixels; 64 or more; default 600.
+        size: longer side of the picture, pixels; 64 or more; default 600. A square arena has a square picture.
+
+    Attributes:
+        shape: height and width of the picture, pixels.
 
     Raises:
         ValueError: a size under 64.
@@ -59,10 +63,13 @@ class Picture:
         except ModuleNotFoundError:
             raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'") from None
         self.scenario = scenario
-        self.size = size
         self._full = size * _SMOOTH
         self._margin = 0.06 * self._full
-        self._scale = (self._full - 2 * self._margin) / (2 * scenario.arena)
+        half_width, half_height = scenario.extent
+        self._scale = (self._full - 2 * self._margin) / (2 * max(half_width, half_height))
+        width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
+        self.shape = height, width
+        self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = 0.011 * self._full * min(1.0, math.sqrt(16 / crowd))
@@ -74,7 +81,7 @@ class Picture:
         return self.draw(task.simulator.state, b, assigned=None if task.assigned is None else task.assigned[b])
 
     def draw(self, state: State, b: int, caption: str | None = None, assigned: np.ndarray | None = None) -> np.ndarray:
-        """Draw scene `b` of a batch; return the picture (size, size, 3) uint8.
+        """Draw scene `b` of a batch; return the picture (height, width, 3) uint8.
 
         Args:
             state: state of the batch.
@@ -84,10 +91,13 @@ class Picture:
         """
         from PIL import Image, ImageDraw
 
-        picture = Image.new("RGB", (self._full, self._full), _BACKGROUND)
+        height, width = (side * _SMOOTH for side in self.shape)
+        picture = Image.new("RGB", (width, height), _BACKGROUND)
         draw = ImageDraw.Draw(picture, "RGBA")
-        corner, far, unit = self._margin, self._full - self._margin, self._unit
-        draw.rectangle((corner, corner, far, far), outline=_FRAME, width=_SMOOTH)
+        corner, unit = self._margin, self._unit
+        draw.rectangle((corner, corner, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
+        for rail in self._rails:
+            draw.line([self._place(point) for point in rail], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
         targets = np.flatnonzero(state.present[b])
         sensor_at = [self._place(position) for position in state.sensor_position[b]]
@@ -113,13 +123,13 @@ class Picture:
                 draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=round(0.45 * unit))
         if caption is None:
             caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
-        draw.text((self._full / 2, self._margin / 2), caption, fill=_TEXT, font=_font(self._caption_size), anchor="mm")
+        draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=_font(self._caption_size), anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
     def _place(self, position: np.ndarray) -> tuple[float, float]:
         """Return the pixel of a point of the arena; y points up in the arena and down in the picture."""
-        middle = self._full / 2
-        return middle + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
+        height, width = (side * _SMOOTH for side in self.shape)
+        return width / 2 + float(position[0]) * self._scale, height / 2 - float(position[1]) * self._scale
 
     def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
         for disc in discs:
@@ -229,7 +239,7 @@ class Viewer:
 
         if self._window is None:
             pygame.display.init()
-            self._window = pygame.display.set_mode((self._picture.size, self._picture.size))
+            self._window = pygame.display.set_mode(self._picture.shape[::-1])
             pygame.display.set_caption(task.scenario.name)
             self._clock = pygame.time.Clock()
         pygame.event.pump()

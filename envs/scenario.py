@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,6 +12,7 @@ from typing import Annotated, Any
 import numpy as np
 import yaml
 
+from hitmac.envs.contradictions import contradictions
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.field_docs import parameter_table
 from hitmac.envs.files import write_text
@@ -37,13 +37,14 @@ KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
 
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
+Corner = Annotated[tuple[float, float], Row(("x", "y"))]
 Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
 Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scenario:
-    """Parameters of a directional sensor network and its targets in a square arena.
+    """Parameters of a directional sensor network and its targets in an arena.
 
     Lengths are in arena units, angles in degrees (counter-clockwise, 0 along +x), times in seconds.
     The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
@@ -62,8 +63,9 @@ class Scenario:
     """Fewest sensors of an episode, whose number is drawn from min_sensors to num_sensors; 0: always num_sensors."""
     min_targets: Natural = 0
     """Fewest targets of an episode, whose number is drawn from min_targets to num_targets; 0: always num_targets."""
-    arena: Positive = 1250.0
-    """Half the side of the arena: targets stay in [-arena, arena]^2."""
+    arena: Annotated[float | tuple[float, ...], over(0)] = 1250.0
+    """Half the side of the arena: targets stay in [-arena, arena]^2; or [half the width, half the height] of a
+    rectangle."""
     whole_numbers: bool = True
     """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
@@ -79,6 +81,14 @@ class Scenario:
     stays constant, so that a narrower view reaches farther."""
     zoom_step: Positive = 10.0
     """Change of the field of view in one sub-step of zooming, degrees."""
+    rails: tuple[tuple[Corner, ...], ...] = ()
+    """Polylines on which the sensors move, each a list of corners, closed if the last is the first: one for all
+    sensors, or one for each (a rail of one corner is a fixed place); empty: no sensor moves."""
+    rail_step: Positive = 10.0
+    """Distance that a sensor moves along its rail in one sub-step."""
+    rail_starts: Annotated[tuple[float, ...], Range(0)] = ()
+    """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, dealt out at
+    random, on rails of their own the i-th for sensor i; empty: anywhere."""
     failure_rate: Fraction = 0.0
     """Probability that a working sensor fails in a sub-step; it then neither sees nor turns."""
     recovery_rate: Fraction = 0.0
@@ -101,7 +111,7 @@ class Scenario:
     """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
-    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart."""
+    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails."""
     sensor_areas: tuple[Area, ...] = (
         (250, 750, 250, 750),
         (250, 750, -750, -250),
@@ -152,12 +162,14 @@ class Scenario:
     random_discs: Natural = 0
     """Number of further discs at random positions, drawn for every episode, none over a sensor."""
     disc_radius: Annotated[tuple[float, ...], over(0)] = (25.0, 100.0)
-    """Lowest and highest radius of random discs, at most the arena."""
+    """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
 
     distance_scale: Positive = 2000.0
     """Distance at which the observation feature `distance` is 1."""
+    episode_steps: Natural = 0
+    """Most sub-steps of an episode, in all tasks; 0: as many as the task says."""
 
     def __post_init__(self) -> None:
         converted, invalid = invalid_fields(self)
@@ -166,55 +178,25 @@ class Scenario:
         def valid(*names: str) -> bool:
             return not invalid.keys() & set(names)
 
-        for name, allowed in self._contradictions(valid):
+        for name, allowed in contradictions(self, valid):
             invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {allowed}")
         raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
 
-    def _contradictions(self, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-        """Yield the parameters that do not fit the others, each with what it must be.
+    @property
+    def extent(self) -> tuple[float, float]:
+        """Half the width and half the height of the arena."""
+        return self.arena if isinstance(self.arena, tuple) else (self.arena, self.arena)  # type: ignore[return-value]
 
-        `valid` tells whether all parameters of the given names are valid so far; only those are compared.
-        """
-        n, arena = self.num_sensors, self.arena
-        for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
-            if valid(name, most) and getattr(self, name) > getattr(self, most):
-                yield name, f"0 to {most} ({getattr(self, most)})"
-        for name in ("sensing_range", "field_of_view", "turn_angle"):
-            if valid(name, "num_sensors") and isinstance(getattr(self, name), tuple) and len(getattr(self, name)) != n:
-                yield name, f"one number, or one for each of the {n} sensors"
-        if valid("zoom") and self.zoom and not (len(self.zoom) == 2 and self.zoom[0] <= self.zoom[1]):
-            yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
-        if valid("zoom", "field_of_view", "num_sensors") and self.zoom:
-            views = self.of_each_sensor("field_of_view")
-            if views.min() < self.zoom[0] or views.max() > self.zoom[1]:
-                yield "field_of_view", f"within zoom ({self.zoom[0]:g} to {self.zoom[1]:g} degrees)"
-        in_areas = valid("placement") and self.placement == "areas"
-        if in_areas and valid("sensor_areas", "num_sensors") and len(self.sensor_areas) < n:
-            yield "sensor_areas", f"at least one area for each of the {n} sensors"
-        if valid("placement", "grid", "num_sensors") and self.placement == "grid" and self.grid**2 < n:
-            yield "grid", f"large enough for one cell for each of {n} sensors"
-        areas = {"target_area": (self.target_area,), "sensor_areas": self.sensor_areas if in_areas else ()}
-        for name in areas:
-            if valid(name, "arena") and not all(
-                -arena <= a <= b <= arena and -arena <= c <= d <= arena for a, b, c, d in areas[name]
-            ):
-                yield name, f"[x low, x high, y low, y high] inside the arena of +-{arena:g}"
-        if valid("max_speed", "min_speed") and self.max_speed <= self.min_speed:
-            yield "max_speed", f"over min_speed ({self.min_speed:g})"
-        if valid("discs") and any(radius <= 0 for *_, radius in self.discs):
-            yield "discs", "[x, y, radius] with a radius over 0"
-        radii = self.disc_radius
-        if valid("disc_radius", "arena") and not (len(radii) == 2 and radii[0] <= radii[1] <= arena):
-            yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({arena:g})"
-        # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
-        if valid("placement", "spacing", "discs", "arena", "num_sensors") and self.placement == "random":
-            taken = math.pi * ((n - 1) * self.spacing**2 + sum(radius**2 for *_, radius in self.discs))
-            if taken > 3 * arena**2:
-                yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
-        if valid("random_discs", "disc_radius", "arena", "num_sensors") and self.random_discs:
-            taken = math.pi * n * self.disc_radius[1] ** 2
-            if taken > 3 * arena**2:
-                yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
+    @property
+    def arena_words(self) -> str:
+        """The arena in messages: ``+-1250``, or ``+-1200 x +-600``."""
+        half_width, half_height = self.extent
+        return f"+-{half_width:g}" if half_width == half_height else f"+-{half_width:g} x +-{half_height:g}"
+
+    @property
+    def decisions(self) -> tuple[str, ...]:
+        """What each sensor decides on in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
+        return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
 
     @property
     def top_speed(self) -> float:

@@ -14,7 +14,7 @@ from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.load import load_scenario
-from hitmac.envs.memory import allocate, check_state
+from hitmac.envs.memory import allocate, check_places, check_state
 from hitmac.envs.scenario import Scenario
 
 SCENES_PER_BLOCK = (128, 512)
@@ -23,7 +23,7 @@ SCENES_PER_BLOCK = (128, 512)
 PAIRS_PER_BLOCK = 5120
 """Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
 
-PLACES = ("sensor_position", "heading", "target_position", "target_tracks")
+PLACES = ("sensor_position", "along", "heading", "target_position", "target_tracks")
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
 
 
@@ -70,8 +70,8 @@ class Simulator:
         self.num_threads = min(threads, self.num_envs)
         self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario, self.num_envs, self.num_threads))
         self._everyone = np.ones(self.num_envs, np.bool_)
-        n = self.scenario.num_sensors
-        self._action_shapes = [(self.num_envs, n), (self.num_envs, 2 * n)][: 2 if self.scenario.zoom else 1]
+        n, decisions = self.scenario.num_sensors, len(self.scenario.decisions)
+        self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, decisions * n)))
         self.reset(seed=random_seed() if seed is None else seed)
 
     @property
@@ -120,11 +120,12 @@ class Simulator:
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
-        """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn, the targets move.
+        """Advance the scenes of `mask` (B,), or all, by one sub-step: the sensors turn and move, the targets move.
 
         Args:
-            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right. With zooming lenses also
-                (B, 2 n), turns followed by zooms: 0 keep, 1 narrower, 2 wider. Any other number counts as 0.
+            action: (B, n) whole numbers, 0 stay, 1 left (counter-clockwise), 2 right; or (B, d n), the d decisions of
+                :attr:`Scenario.decisions`: turns, then with zooming lenses zooms (0 keep, 1 narrower, 2 wider), then on
+                rails moves (0 stay, 1 forward, away from the first corner, 2 back). Any other number counts as 0.
             mask: (B,) bool, the scenes to advance.
 
         Raises:
@@ -149,7 +150,8 @@ class Simulator:
             mask: (B,) bool, the scenes to change; None: all.
             **places: any of
 
-                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes, inside the arena;
+                - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes, inside the arena, without rails;
+                - ``along`` (B, n) or (n,), distances along the rails from their first corners;
                 - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
                 - ``target_position`` (B, m, 2) or (m, 2), inside the arena;
                 - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: positions of the targets after their
@@ -183,9 +185,7 @@ class Simulator:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
-            if name != "heading" and np.abs(array).max() > self.scenario.arena:
-                outside = array.flat[np.abs(array).argmax()]
-                raise ValueError(f"{name} holds {outside:g}; the arena is +-{self.scenario.arena:g}")
+            check_places(name, array, self.scenario, self.rows.rails)
             checked[name] = np.broadcast_to(array, shape)
         return checked
 
@@ -231,15 +231,17 @@ class Simulator:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
 
         An older state without `draws_before` and `time_before` counts as one before the first move: until the next
-        move, observed velocities have no errors.
+        move, observed velocities have no errors. One without `along` has no rails.
 
         Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range; the
         state is then unchanged.
         """
         own = self._whole_state()
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
+        if self.rows.rails is None:
+            before |= {name: np.zeros_like(own[name]) for name in ("along", "rail_direction")}
         state = {**before, **state}
-        check_state(state, own)
+        check_state(state, own, 0.0 if self.rows.rails is None else self.rows.rails.length.max())
         for name, array in own.items():
             if name not in Tracks._fields:
                 array[...] = state[name]

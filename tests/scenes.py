@@ -12,7 +12,11 @@ RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 def scenarios(draw):
     n, m = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     arena = draw(st.sampled_from([1.0, 30.0, 1250.0]))
-    place = st.floats(-arena, arena)
+    place, height = st.floats(-arena, arena), draw(st.sampled_from([1.0, 0.8])) * arena
+    points = st.lists(st.tuples(place, st.floats(-height, height)), min_size=1, max_size=3, unique=True)
+    rails = draw(
+        st.one_of(st.just([]), st.lists(points, min_size=1, max_size=1), st.lists(points, min_size=n, max_size=n))
+    )
     zoom = draw(st.sampled_from([(), (20, 120)]))
     opening = st.floats(20, 120) if zoom else st.floats(5, 360)
     view = draw(st.one_of(opening, st.lists(opening, min_size=n, max_size=n)))
@@ -21,7 +25,7 @@ def scenarios(draw):
         num_targets=m,
         min_sensors=draw(st.integers(0, n)),
         min_targets=draw(st.integers(0, m)),
-        arena=arena,
+        arena=arena if height == arena else (arena, height),
         whole_numbers=draw(st.booleans()),
         sensing_range=draw(st.floats(arena / 100, 3 * arena)),
         field_of_view=view,
@@ -31,7 +35,9 @@ def scenarios(draw):
         recovery_rate=draw(RATES),
         position_noise=draw(st.sampled_from([0.0, arena / 50])),
         missed_detections=draw(RATES),
-        placement=draw(st.sampled_from(["grid", "random"])),
+        rails=[[*rail, *draw(st.sampled_from([[], rail[:1]]))] if len(rail) > 2 else rail for rail in rails],
+        rail_step=draw(st.sampled_from([arena / 100, arena])),
+        placement="rails" if rails else draw(st.sampled_from(["grid", "random"])),
         grid=3,
         spacing=draw(st.floats(0, arena / 3)),
         start_heading=draw(st.sampled_from(["random", "target"])),

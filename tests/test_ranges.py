@@ -42,13 +42,16 @@ SCENARIO = {
     "num_targets": COUNT,
     "min_sensors": ([0, 4], [-1, 5, 0.5]),
     "min_targets": ([0, 5], [-1, 6, 0.5]),
-    "arena": ([1250, 1e9], [0, -1]),
+    "arena": ([1250, 1e9, (1250, 1e9)], [0, -1, (1250,), (1250, 0)]),
     "whole_numbers": ([True, False, np.bool_(True)], [0, None]),
     "sensing_range": ([TINY, 1e9, (1, 2, 3, 4), np.ones(4)], [0, (1, 2, 3), (1, 2, 3, 0), ()]),
     "field_of_view": ([TINY, 360, (1, 2, 3, 360)], [0, np.nextafter(360, 361), (1, 2, 3), (1, 2, 3, 361)]),
     "turn_angle": ([TINY, 180, (1, 2, 3, 180)], [0, np.nextafter(180, 181), (1, 2, 3), (1, 2, 3, 181)]),
     "zoom": ([(), (90, 90), (TINY, 360)], [90, (90,), (0, 120), (30, 361), (120, 30), (30, 60, 120)]),
     "zoom_step": POSITIVE,
+    "rails": ([()], [[[(0, 0), (0, 0, 0)]], [5], 5]),
+    "rail_step": POSITIVE,
+    "rail_starts": ([(), (0, 5)], [(-TINY,), 5]),
     "failure_rate": FRACTION,
     "recovery_rate": FRACTION,
     "position_noise": NOT_NEGATIVE,
@@ -81,6 +84,7 @@ SCENARIO = {
     "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (5, 1251), (9, 5), (5,), 5]),
     "walls": ([(), [(0, 0, 1, 1)]], [[(0, 0, 1)], 1]),
     "distance_scale": POSITIVE,
+    "episode_steps": NATURAL,
 }
 
 AT_LEAST_2 = ([2, 10**6], [1, 2.5])

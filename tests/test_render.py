@@ -239,12 +239,12 @@ def test_a_window_without_a_display_is_an_error(variables, tmp_path, monkeypatch
         check_display()
 
 
-def test_every_preset_has_a_picture_that_the_readme_shows():
-    readme = (ROOT / "README.md").read_text()
+def test_every_preset_has_a_picture_that_the_pages_show():
+    pages = (ROOT / "README.md").read_text() + (ROOT / "docs" / "environments.md").read_text()
     for name in envs.presets():
         path = f"envs/scenes/{name}.png"
         assert (ROOT / path).is_file()
-        assert path in readme
+        assert path in pages
 
 
 def test_envs_need_no_pillow_until_something_is_drawn():

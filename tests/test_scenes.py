@@ -353,7 +353,7 @@ def test_properties_of_any_scene(scenario):
     single = Simulator(scenario, 1, seed=7)
     observer = Observer(scenario, tuple(FEATURES))
     rng = np.random.default_rng(0)
-    width = scenario.num_sensors * (2 if scenario.zoom else 1)
+    width = scenario.num_sensors * len(scenario.decisions)
     turn = scenario.of_each_sensor("turn_angle")
     for step in range(25):
         action = rng.integers(0, 3, (5, width))
@@ -367,7 +367,7 @@ def test_properties_of_any_scene(scenario):
         state = batch.state
         assert ((batch.coverage >= 0) & (batch.coverage <= 1)).all()
         assert ((batch.rotation >= 0) & (batch.rotation <= 1)).all()
-        assert (np.abs(state.target_position) <= scenario.arena).all()
+        assert (np.abs(state.target_position) <= scenario.extent).all()
         assert (np.linalg.norm(state.velocity, axis=-1) <= scenario.top_speed * (1 + 1e-9)).all()
         assert (np.abs(state.heading - before) <= turn * (1 + 1e-9)).all()
         assert not state.visible[~batch.valid_pairs].any()
@@ -388,7 +388,7 @@ def test_a_million_steps_stay_finite(scenario):
     observer = Observer(scenario, tuple(FEATURES))
     rng = np.random.default_rng(0)
     for _ in range(200):
-        simulator.step(rng.integers(0, 3, (200, scenario.num_sensors * (2 if scenario.zoom else 1))))
+        simulator.step(rng.integers(0, 3, (200, scenario.num_sensors * len(scenario.decisions))))
     for name, array in simulator.get_state().items():
         assert name == "places" or np.isfinite(array).all()
     assert np.isfinite(observer.observe(simulator)["pairs"]).all()
@@ -398,7 +398,7 @@ def row_decisions(env, rng):
     return rng.integers(0, 3, (env.num_envs, *env.action_space.shape))
 
 
-@pytest.mark.parametrize("name", ["obstacles", "random", "large"])
+@pytest.mark.parametrize("name", ["obstacles", "random", "large", "basketball-4"])
 def test_the_shells_run_on_any_scene(name):
     """The joint gymnasium environment is the reference; every other shell shows the same episode."""
     joint = gymnasium.make("dsn/Coverage-v0", scenario=name)
@@ -424,7 +424,7 @@ def test_the_shells_run_on_any_scene(name):
         assert 0 <= info["coverage"] <= 1
 
 
-@pytest.mark.parametrize("name", ["obstacles", "random"])
+@pytest.mark.parametrize("name", ["obstacles", "random", "basketball-4"])
 def test_the_api_checkers_on_other_scenes(name):
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -38,7 +38,8 @@ def test_every_walk_stays_in_the_arena(name):
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_every_placement_puts_different_sensors_into_the_arena(name):
-    simulator = Simulator(Scenario(placement=name), 50, 0)
+    rails = [[(-1250, 0), (1250, 0)]] if name == "rails" else []
+    simulator = Simulator(Scenario(placement=name, rails=rails), 50, 0)
     places = simulator.state.sensor_position
     assert np.abs(places).max() <= simulator.scenario.arena
     assert all(len(np.unique(of_one, axis=0)) == 4 for of_one in places)

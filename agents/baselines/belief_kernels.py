@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.planner_kernels import degrees, improve
+from hitmac.agents.baselines.planner_kernels import degrees
+from hitmac.agents.baselines.search import improve
 from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
@@ -130,8 +131,8 @@ def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, va
     words, headings, room = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1, horizon * (samples + 1)
     entries, sides = np.empty(m, np.int64), np.empty((4, room), np.int32)
     when, who, where = np.empty((m, room), np.int32), np.empty((m, room), np.uint64), np.empty((m, 2, room), np.float32)
-    sees = np.empty((n, horizon + 1, words, headings + 1), np.uint64)
-    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
+    sees = np.empty((n, 1, horizon + 1, words, headings + 1), np.uint64)
+    farthest, planned, ways = np.empty(n, np.int64), np.empty(n, np.bool_), np.zeros(n, np.int64)
     plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
     covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty((n, 3))
     scratch = (
@@ -152,7 +153,7 @@ def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, va
             farthest[i] = min(search.farthest, math.ceil(180.0 / sensors.turn[i])) if works else 0
             _mark(
                 views[r, i], sensors.half_view[i], sensors.turn[i], entries, when, who, where, there[r], samples,
-                farthest[i], sides, sees[i],
+                farthest[i], sides, sees[i, 0],
             )  # fmt: skip
         highest = -np.inf
         for candidate in range(search.restarts + 1):
@@ -161,7 +162,7 @@ def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, va
                 for h in range(1, horizon + 1):
                     plans[i, h] = min(max(kept[r, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
             order = time[r] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, plans, covers, own_values, scratch)
+            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
             if total > highest:
                 highest = total
                 best_plans[:] = plans

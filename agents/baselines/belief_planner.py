@@ -8,8 +8,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
-from hitmac.agents.baselines.planner_kernels import Search
 from hitmac.agents.baselines.rule import PlanningPolicy
+from hitmac.agents.baselines.search import Search
 from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores

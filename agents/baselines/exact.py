@@ -90,7 +90,7 @@ class ExactAgent(RulePolicy):
         anew = needs_replanning(age, self.every, episode_start)
         left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
         left[~mask.any(-1)] = 0
-        return self.with_zoom(_turns(left)), (left - np.sign(left), age + 1)
+        return self.completed(_turns(left)), (left - np.sign(left), age + 1)
 
 
 def need_scipy(who: str) -> None:

@@ -9,8 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, inlined
+from hitmac.envs.kernels.rails import gone_along, point_on, rail_of
+from hitmac.envs.kernels.state import Rails
 
-SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN = range(8)  # features of a pair
+# Features of a pair, the last three on rails only.
+SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN, HEADING_SIN, HEADING_COS, ALONG = range(11)
 # Memory of a target: moves since its last turn (-1: unknown), observations since then, their mean speed, last speed.
 MOVES, SEEN, SPEED, SHOWN = range(4)
 STRAIGHT = 0.03  # largest sine of the angle between two velocities of a target that has not turned
@@ -31,6 +34,33 @@ class Walk(NamedTuple):
     exact: bool  # positions are observed without errors
 
 
+class Motion(NamedTuple):
+    """Motion of sensors on rails."""
+
+    rails: Rails
+    step: float  # of a sensor, in units of the observation
+    rail_step: float  # the same, in units of the arena
+
+
+@allocating
+def _ride(motion, features, i, along, other):
+    """Return the way from one place on the rail of sensor i to another, ahead and to the left of its heading."""
+    r = rail_of(motion.rails, i)
+    x, y, _, _ = point_on(motion.rails, r, along)
+    to_x, to_y, _, _ = point_on(motion.rails, r, other)
+    dx, dy = (to_x - x) * motion.step / motion.rail_step, (to_y - y) * motion.step / motion.rail_step
+    c, s = features[HEADING_COS], features[HEADING_SIN]
+    return c * dx + s * dy, c * dy - s * dx
+
+
+@allocating
+def gone_on_rail(motion, features, i, steps):
+    """Return where sensor i will be after some steps along its rail, ahead and to the left of its heading."""
+    r = rail_of(motion.rails, i)
+    along = features[ALONG] * motion.rails.length[r]
+    return _ride(motion, features, i, along, gone_along(motion.rails, r, along, steps * motion.rail_step))
+
+
 @allocating
 def moved_twice(pairs, mask, old_pairs, old_mask, walk):
     """Return True if targets moved twice since the last observation: they were not there before their last move."""
@@ -47,7 +77,7 @@ def moved_twice(pairs, mask, old_pairs, old_mask, walk):
 
 
 @allocating
-def remember(pairs, mask, old_pairs, old_mask, walk, moves, memory):
+def remember(pairs, mask, old_pairs, old_mask, walk, motion, moves, memory):
     """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation."""
     for j in range(mask.shape[1]):
         best = -1  # farthest sensor: there the line of sight changes least
@@ -64,6 +94,11 @@ def remember(pairs, mask, old_pairs, old_mask, walk, moves, memory):
         # Place before the moves, along and across the line of sight, and the velocity now with respect to that place.
         along = now[DISTANCE] - moves * now[RADIAL] * walk.step
         across = -moves * now[TANGENTIAL] * walk.step
+        if motion is not None:  # seen from where the sensor was
+            length = motion.rails.length[rail_of(motion.rails, best)]
+            ahead, left = _ride(motion, now, best, old[ALONG] * length, now[ALONG] * length)
+            along += now[COS] * ahead + now[SIN] * left
+            across += now[COS] * left - now[SIN] * ahead
         away = math.hypot(along, across)
         if known and away > 0.0 and speed > 0.0:
             radial = (now[RADIAL] * along + now[TANGENTIAL] * across) / away

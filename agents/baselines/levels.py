@@ -65,6 +65,14 @@ class ScriptedExecutor(RulePolicy):
         return np.where(mask.any(-1), np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY)), STAY)
 
 
+def _in_place(scenario: Scenario | str | Path) -> Scenario:
+    """Return the scenario with sensors that stay in their places, since the levels decide on no moves."""
+    scenario = load_scenario(scenario)
+    if not scenario.rails:
+        return scenario
+    return scenario.replace(rails=(), rail_starts=(), placement="random", spacing=0.0)
+
+
 class AssignPlanned(RulePolicy):
     """Coordinator that assigns to every sensor the targets that only this sensor will cover, as the planner foresees.
 
@@ -100,7 +108,7 @@ class AssignPlanned(RulePolicy):
     ) -> None:
         super().__init__(None, seed)
         self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
-        self.planner = planner or PlannerAgent(load_scenario(scenario), seed, **self.planning)
+        self.planner = planner or PlannerAgent(_in_place(scenario), seed, **self.planning)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
@@ -121,7 +129,7 @@ class PlannerExecutor(PlanningPolicy):
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
-        self.planner = planner or PlannerAgent(load_scenario(scenario), seed)
+        self.planner = planner or PlannerAgent(_in_place(scenario), seed)
 
     def plan(
         self,

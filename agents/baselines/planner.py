@@ -7,9 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecast import Walk
-from hitmac.agents.baselines.planner_kernels import Search, plan
+from hitmac.agents.baselines.forecast import Motion, Walk
+from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.agents.baselines.rule import PlanningPolicy
+from hitmac.agents.baselines.search import Search
+from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -27,6 +29,7 @@ class PlannerState(NamedTuple):
     clock: np.ndarray  # (B,) int64: sub-steps since the last extra move of the targets; -1: unknown
     steps: np.ndarray  # (B,) int64: calls since the start
     plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
+    ways: np.ndarray  # (B, n) int64: ways to move of these plans, 0 without rails
 
 
 class PlannerAgent(PlanningPolicy):
@@ -47,6 +50,9 @@ class PlannerAgent(PlanningPolicy):
     ``predict`` remembers in its state the plans, when targets turned, their mean speeds, and the sub-step of the extra
     moves; ``act`` and ``values`` plan without a memory, and cover less. Obstacles, the arena's border, departures of
     targets and evasion are not foreseen, and zooming lenses keep their fields of view.
+
+    On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
+    A sensor takes the best plan of the best way. Then the observation has the features of :attr:`rail_features` too.
 
     Args:
         scenario: the scenario to play.
@@ -73,6 +79,8 @@ class PlannerAgent(PlanningPolicy):
         "sensing_range",
         "turn",
     )
+    rail_features: ClassVar[tuple[str, ...]] = ("heading_sin", "heading_cos", "along")
+    """Features that are read in addition where the sensors move on rails."""
 
     def __init__(
         self,
@@ -96,7 +104,9 @@ class PlannerAgent(PlanningPolicy):
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        self._walk = _walk_of(self.scenario)
+        self._walk, self._motion = _walk_of(self.scenario), _motion_of(self.scenario)
+        if self._motion is not None:
+            self.features = self.features + self.rail_features  # type: ignore[misc]
         turn = self.scenario.of_each_sensor("turn_angle").min()
         farthest = min(self.horizon, math.ceil(180.0 / turn))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost)
@@ -110,8 +120,13 @@ class PlannerAgent(PlanningPolicy):
         wandering = _wander(rng, self.samples, 2 * self.horizon, _swerve(self.scenario))
         self._futures = first, later, wandering
 
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """See :attr:`~hitmac.agents.baselines.rule.RulePolicy.decides`."""
+        return ("turn",) if self._motion is None else ("turn", "move")
+
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
+        """Return the first turn (B, n) of every sensor's plan, and on rails its move (B, 2 n), without a memory."""
         return self.values(pairs, mask).argmax(-1)
 
     def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -119,6 +134,7 @@ class PlannerAgent(PlanningPolicy):
 
         The value of a turn is that of the sensor's best plan that begins with it: the discounted coverage that the
         others' plans do not give, less the cost of turning. The others' plans are those of the sensor's last revision.
+        On rails the values are (B, 2 n, 3), followed by those of staying in place and of moving forward and back.
         """
         return self.plan(pairs, mask)[0]
 
@@ -132,7 +148,7 @@ class PlannerAgent(PlanningPolicy):
         """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
 
         Args:
-            pairs: (B, n, m, 8) features of the observation.
+            pairs: (B, n, m, 8) features of the observation, on rails (B, n, m, 11).
             mask: (B, n, m) bool, the valid pairs.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
@@ -163,8 +179,19 @@ class PlannerAgent(PlanningPolicy):
             new.mask[episode_start] = False
             new.clock[episode_start] = 0 if self._walk.every else -1
             new.steps[episode_start] = 0
-        values = np.zeros((*pairs.shape[:2], 3), np.float32)
-        arguments = (pairs, mask, tuple(new), self._walk, self._search, self._weight, self._futures, values, own)
+        values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
+        arguments = (
+            pairs,
+            mask,
+            tuple(new),
+            self._walk,
+            self._motion,
+            self._search,
+            self._weight,
+            self._futures,
+            values,
+            own,
+        )
         Threads(len(pairs), cores(), block=8).run(plan, *arguments)
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
 
@@ -178,6 +205,7 @@ class PlannerAgent(PlanningPolicy):
             np.full(b, -1),
             np.zeros(b, np.int64),
             np.zeros((b, n, self.horizon + 1), np.int64),
+            np.zeros((b, n), np.int64),
         )
 
 
@@ -194,7 +222,7 @@ def _walk_of(scenario: Scenario) -> Walk:
     step = scenario.top_speed * scenario.time_step
     return Walk(
         goals=scenario.walk == "goals",
-        arena=2.0 * scenario.arena / math.sqrt(math.pi) / scenario.distance_scale,
+        arena=2.0 * math.sqrt(math.prod(scenario.extent)) / math.sqrt(math.pi) / scenario.distance_scale,
         step=step / scenario.distance_scale,
         slowest=scenario.min_speed / scenario.top_speed,
         fastest=scenario.max_speed / scenario.top_speed,
@@ -204,6 +232,13 @@ def _walk_of(scenario: Scenario) -> Walk:
         every=scenario.extra_move_every,
         exact=scenario.position_noise == 0.0,
     )
+
+
+def _motion_of(scenario: Scenario) -> Motion | None:
+    """Return the motion of the sensors on rails; None without rails."""
+    if not scenario.rails:
+        return None
+    return Motion(make_rails(scenario.rails), scenario.rail_step / scenario.distance_scale, scenario.rail_step)
 
 
 def _swerve(scenario: Scenario) -> float:

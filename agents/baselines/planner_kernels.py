@@ -1,11 +1,6 @@
-"""Search for plans of all sensors, given forecasts of the targets. Compiled by numba.
-
-A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading. Samples of the
-targets' futures are bits of 64-bit words, so that sets of samples in view are joined and counted at once.
-"""
+"""Plans of all sensors, given observations: the samples of the targets' futures in view. Compiled by numba."""
 
 import math
-from typing import NamedTuple
 
 import numpy as np
 
@@ -20,23 +15,16 @@ from hitmac.agents.baselines.forecast import (
     TURN,
     VIEW,
     foresee,
+    gone_on_rail,
     middle,
     moved_twice,
     remember,
 )  # fmt: skip
-from hitmac.agents.baselines.words import alone, size
+from hitmac.agents.baselines.search import improve
+from hitmac.agents.baselines.words import alone
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.rails import FORWARD
 from hitmac.envs.kernels.threads import blocks
-
-
-class Search(NamedTuple):
-    """Options of the search."""
-
-    farthest: int  # most turns to either side, of any sensor
-    restarts: int
-    rounds: int
-    turn_cost: float
 
 
 @inlined
@@ -60,11 +48,12 @@ def degrees(y, x):
 
 
 @allocating
-def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, sides, sees):
+def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
     """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
 
-    The samples of as many targets as fit share a word, from bit 0 on. No target goes farther than `most_gone`. `sides`
-    (4, E) is scratch memory.
+    The samples of as many targets as fit share a word, from bit 0 on. No target goes farther than `most_gone` with
+    respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to the left; None: nowhere. `sides` (4, E) is
+    scratch memory.
     """
     sees[:] = 0
     half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
@@ -83,6 +72,9 @@ def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthes
         for e in range(entries[j]):
             x = at_x + east * ahead[e] - north * aside[e]
             y = at_y + north * ahead[e] + east * aside[e]
+            if moved is not None:
+                x -= moved[when[j, e], 0]
+                y -= moved[when[j, e], 1]
             bearing = degrees(y, x)
             again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
             half = half_view if x * x + y * y <= squared else zero
@@ -111,120 +103,36 @@ def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthes
 
 
 @allocating
-def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
-    """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
-
-    ``value[h, k + farthest + 1]`` is the highest value of the sub-steps from h on, with heading k at sub-step h: the
-    samples that no other sensor covers, times `weight` (H + 1,), less `turn_cost` for every turn after h.
-    """
-    horizon = plan.shape[0] - 1
-    cost = np.float32(turn_cost)
-    middle = farthest + 1
-    for h in range(1, horizon + 2):
-        value[h, 0] = value[h, middle + middle] = -np.inf
-    value[horizon + 1, 1 : middle + middle] = 0.0
-    for h in range(horizon, 0, -1):
-        reach = min(h, farthest)
-        low, number = farthest - reach, 2 * reach + 1
-        gain[:number] = 0.0
-        for w in range(sees.shape[1]):
-            free = ~covered[h, w]
-            members = sees[h, w, low : low + number]
-            for k in range(number):
-                gain[k] += np.float32(size(members[k] & free))
-        right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
-        now = value[h, low + 1 :]
-        for k in range(number):
-            turned = (left[k] if left[k] > right[k] else right[k]) - cost
-            now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
-    heading = middle
-    for h in range(1, horizon + 1):
-        best = heading
-        if value[h, heading + 1] - cost > value[h, best]:
-            best = heading + 1
-        if value[h, heading - 1] - cost > value[h, best] - (cost if best != heading else np.float32(0.0)):
-            best = heading - 1
-        heading = best
-        plan[h] = heading - middle
+def _mark_ways(pairs, mask, motion, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
+    """Write the samples in view of sensor i (see :func:`_mark`) for each of its ways to move (A, H + 1, W, K + 1)."""
+    _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, None, sides, sees[0])
+    if motion is not None:
+        most_gone += (moved.shape[0] - 1) * motion.step
+        for way in range(1, sees.shape[0]):
+            for h in range(1, moved.shape[0]):
+                moved[h] = gone_on_rail(motion, pairs[i, 0], i, h if way == FORWARD else -h)
+            _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees[way])
 
 
 @allocating
-def improve(sees, weight, search, farthest, order, planned, plans, covers, values, scratch):
-    """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
+def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high):
+    """Write the values of the next actions, and the history for the next call, of the scenes `low` to `high` - 1.
 
     Args:
-        sees: (n, H + 1, W, K + 1) samples in view.
-        weight: (H + 1,) weight of a sample at a sub-step.
-        search: options.
-        farthest: (n,) most turns to either side.
-        order: number of the order of the sensors; odd ones run backwards.
-        planned: (n,) bool, the sensors that already have a plan; all have one afterwards.
-        plans: (n, H + 1) plans, changed in place.
-        covers: (n, H + 1, W) samples that each sensor's plan covers, changed in place.
-        values: (n, 3) result: value of staying, turning left and turning right.
-        scratch: arrays of undefined content.
-    """
-    n, horizon = plans.shape[0], plans.shape[1] - 1
-    covered, value, gain, old = scratch
-    for i in range(n):
-        _cover(sees[i], farthest[i], planned[i], plans[i], covers[i])
-    for _ in range(search.rounds):
-        changed = False
-        for q in range(n):
-            i = (order + q if order // n % 2 == 0 else order - q) % n
-            covered[:] = 0
-            for other in range(n):
-                if other != i:
-                    covered |= covers[other]
-            old[:] = plans[i]
-            _best_plan(sees[i], covered, weight, farthest[i], search.turn_cost, value, gain, plans[i])
-            _cover(sees[i], farthest[i], True, plans[i], covers[i])
-            now = farthest[i] + 1
-            values[i, STAY] = value[1, now]
-            values[i, LEFT] = value[1, now + 1] - search.turn_cost
-            values[i, RIGHT] = value[1, now - 1] - search.turn_cost
-            for h in range(1, horizon + 1):
-                changed |= plans[i, h] != old[h]
-        if not changed:
-            break
-    total = 0.0
-    for h in range(1, horizon + 1):
-        for w in range(covers.shape[2]):
-            members = np.uint64(0)
-            for i in range(n):
-                members |= covers[i, h, w]
-            total += weight[h] * size(members)
-        for i in range(n):
-            total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
-    return total
-
-
-@inlined
-def _cover(sees, farthest, planned, plan, covers):
-    """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
-    for h in range(1, plan.shape[0]):
-        for w in range(covers.shape[1]):
-            covers[h, w] = sees[h, w, farthest + plan[h]] if planned else np.uint64(0)
-
-
-@allocating
-def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, own, low, high):
-    """Write the values (n, 3) of the first turns, and the history for the next call, of the scenes `low` to `high` - 1.
-
-    Args:
-        pairs: (B, n, m, 8) features.
+        pairs: (B, n, m, 8) features, on rails (B, n, m, 11).
         mask: (B, n, m) valid pairs.
         history: arrays of the history, changed in place, except the observation.
         walk: rule of the targets' walk.
+        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         futures: draws for the targets' futures: `first`, `later` and `wandering` of :func:`foresee`.
-        values: (B, n, 3) result.
+        values: (B, n, 3) result, on rails (B, 2 n, 3); see :func:`hitmac.agents.baselines.search.improve`.
         own: window and result (B, n, m) of :func:`hitmac.agents.baselines.words.alone`; (0, 0, 0): not asked for.
         low: first scene.
         high: last scene + 1.
     """
-    old_pairs, old_mask, memory, clock, steps, kept = history
+    old_pairs, old_mask, memory, clock, steps, kept, kept_ways = history
     first, later, wandering = futures
     window, shares = own
     n, m, samples, horizon = mask.shape[1], mask.shape[2], first.shape[0], weight.shape[0] - 1
@@ -233,17 +141,18 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, ow
     entries, room = np.empty(m, np.int64), horizon * (samples + 1 if samples > 1 else 1)
     when, who = np.empty((m, room), np.int32), np.empty((m, room), np.uint64)
     where, sides = np.empty((m, 2, room), np.float32), np.empty((4, room), np.int32)
-    sees = np.empty((n, horizon + 1, words, headings + 1), np.uint64)
+    sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
+    moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
     farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
     plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
-    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty((n, 3))
+    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
     scratch = (
         np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
         np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
     for b in range(low, high):
         extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], walk)
-        remember(pairs[b], mask[b], old_pairs[b], old_mask[b], walk, 2.0 if extra else 1.0, memory[b])
+        remember(pairs[b], mask[b], old_pairs[b], old_mask[b], walk, motion, 2.0 if extra else 1.0, memory[b])
         if extra:
             clock[b] = 1
         elif clock[b] >= 0 and steps[b] > 0:
@@ -260,29 +169,34 @@ def _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, ow
         for i in range(n):
             turn = pairs[b, i, :, TURN].max() * 180.0
             farthest[i] = min(horizon, search.farthest, math.ceil(180.0 / turn)) if turn > 0.0 else 0
-            _mark(pairs[b], mask[b], i, entries, when, who, where, most_gone, samples, farthest[i], sides, sees[i])
+            _mark_ways(
+                pairs[b], mask[b], motion, i, entries, when, who, where, most_gone, samples, farthest[i], moved, sides,
+                sees[i],
+            )  # fmt: skip
         highest = -np.inf
         for candidate in range(search.restarts + 1):
             planned[:] = candidate == 0 and steps[b] > 0
             for i in range(n):
+                ways[i] = kept_ways[b, i] if planned[i] else 0
                 for h in range(1, horizon + 1):
                     plans[i, h] = min(max(kept[b, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
             order = steps[b] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, plans, covers, own_values, scratch)
+            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
             if total > highest:
                 highest = total
-                best_plans[:] = plans
+                best_plans[:], best_ways[:] = plans, ways
                 values[b] = own_values
                 if shares.size > 0:
                     alone(covers, window, samples, shares[b])
         for i in range(n):
+            kept_ways[b, i] = best_ways[i]
             for h in range(1, horizon + 1):
                 kept[b, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
         steps[b] += 1
 
 
 @kernel
-def plan(pairs, mask, history, walk, search, weight, futures, values, own, share):
+def plan(pairs, mask, history, walk, motion, search, weight, futures, values, own, share):
     """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
     for low, high in blocks(pairs.shape[0], share):
-        _plan_scenes(pairs, mask, history, walk, search, weight, futures, values, own, low, high)
+        _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import keep_views
+from hitmac.agents.policy import completed
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
@@ -77,13 +77,21 @@ class RulePolicy:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
-        return self.with_zoom(self.act(observation["pairs"], observation["mask"] != 0)), None
+        return self.completed(self.act(observation["pairs"], observation["mask"] != 0)), None
 
-    def with_zoom(self, actions: np.ndarray) -> np.ndarray:
-        """Return the actions; with zooming lenses, add zooms to turns (B, n) so that all fields of view are kept."""
-        if self._scenario is not None and self._scenario.zoom and actions.shape[1] == self._scenario.num_sensors:
-            return keep_views(actions)
-        return actions
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """What the policy decides on for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
+        return ("turn",)
+
+    def completed(self, actions: np.ndarray) -> np.ndarray:
+        """Return the actions with all decisions of the scenario: lenses keep their view, sensors on rails their place.
+
+        Actions of another kind, such as assignments, are returned as they are.
+        """
+        if self._scenario is None or actions.shape[1] != len(self.decides) * self._scenario.num_sensors:
+            return actions
+        return completed(actions, self.decides, self._scenario.decisions)
 
 
 class PlanningPolicy(RulePolicy):
@@ -96,7 +104,10 @@ class PlanningPolicy(RulePolicy):
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Return the values (..., 3) of staying, turning left and turning right, and the state for the next call."""
+        """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
+
+        The k :attr:`decides` of the sensors follow each other: first the values of all turns.
+        """
         raise NotImplementedError
 
     def predict(
@@ -106,9 +117,9 @@ class PlanningPolicy(RulePolicy):
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies: make the turns of the highest value."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
         values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        return self.with_zoom(values.argmax(-1)), new
+        return self.completed(values.argmax(-1)), new
 
 
 class RandomPolicy(RulePolicy):

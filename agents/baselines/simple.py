@@ -11,16 +11,16 @@ from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class RandomAgent(RandomPolicy):
-    """Agent that takes a random action of the three for every sensor, and every zooming lens, at every sub-step.
+    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
 
     Without a scenario it is an executor, for rows of single sensors.
     """
 
     def decisions(self, mask: np.ndarray) -> int:
-        """Return n, one decision for every sensor, or 2 n with zooming lenses; 1 without a scenario."""
+        """Return d n, d decisions for every sensor; 1 without a scenario."""
         if self._scenario is None:
             return 1
-        return mask.shape[1] * (2 if self._scenario.zoom else 1)
+        return mask.shape[1] * len(self._scenario.decisions)
 
 
 class StillAgent(RulePolicy):

@@ -62,7 +62,7 @@ def evaluate(
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
-        max_episode_steps: sub-steps of an episode; 1 or more.
+        max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows.
         references: also evaluate :data:`hitmac.agents.evaluate.references.REFERENCES`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
@@ -91,6 +91,7 @@ def evaluate(
     scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
     max_episode_steps = positive("max_episode_steps", max_episode_steps)
+    max_episode_steps = min(max_episode_steps, scenario.episode_steps or max_episode_steps)
     seeds = range(seed, seed + episodes)
     if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
         agents = [agents]

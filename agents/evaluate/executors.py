@@ -100,7 +100,7 @@ def _play(
         rows = flatten_sensors(task.observe())
         action, state = level.predict(rows, state, start, deterministic=True)
         start = np.zeros_like(start)
-        reward = task.step(unflatten_sensors(action, scenario.num_sensors, bool(scenario.zoom)))
+        reward = task.step(unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions)))
         sums += reward, task.simulator.rotation, task.simulator.coverage
         bar.update()
     return sums / max_episode_steps

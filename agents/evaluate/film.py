@@ -47,7 +47,7 @@ def save_film(
         agent: the agent, as accepted by :func:`hitmac.agents.registry.load_agent`.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         seed: seed of the episode.
-        sub_steps: length of the episode, sub-steps; default 1010.
+        sub_steps: length of the episode, sub-steps; default 1010, at most what the scenario allows.
         every: sub-steps between two frames; default 5.
         size: height and width, pixels; default 400.
 
@@ -57,6 +57,7 @@ def save_film(
     check_ending("path", path, ".gif")
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
+    sub_steps = min(sub_steps, scenario.episode_steps or sub_steps)
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     pictures, total, state = [], 0.0, started(agent.policy, [seed])

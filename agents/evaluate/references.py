@@ -64,8 +64,8 @@ def free_turning_bound(
         progress: called with the number of further episodes that are done.
 
     Raises:
-        ValueError: targets that evade or lenses that zoom, for which this is no bound; no seed, or an invalid one; no
-            sub-step.
+        ValueError: targets that evade, lenses that zoom or sensors on rails, for which this is no bound; no seed, or
+            an invalid one; no sub-step.
         ModuleNotFoundError: the scenario has more than 16 targets, and scipy is missing.
     """
     scenario = load_scenario(scenario)
@@ -145,6 +145,8 @@ def _solved(
 ) -> Reference:
     """Record and `solve` a few episodes at a time; `solve` returns coverage (E, T) and rotation (E,)."""
     sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
+    if scenario.rails:
+        raise ValueError(f"scenario {scenario.name!r}: the sensors move on rails, so it has no references")
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
         raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no references")

@@ -90,8 +90,8 @@ class PolicyConfig:
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
     space = space_of(scenario, config.features)
-    # Whether a policy zooms, its own scenario says; a policy of turns keeps the views of lenses that zoom.
-    actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if config.scenario.zoom else 1))
+    # What a policy decides on, its own scenario says.
+    actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * len(config.scenario.decisions))
     if config.role == "executor" or config.options.get("per_sensor"):
         space = own_observation_space(goals_space(space, config.options.get("padding", "masked")))
         actions = own_turning_space(config.scenario)
@@ -123,11 +123,15 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
     A plain network has its n and m built in (or m, for one sensor). A policy that turns the sensors itself decides on
-    zooms if the lenses of its own scenario zoom, which no other lenses can follow.
+    zooms if the lenses of its own scenario zoom, and on moves if its sensors are on rails, which no other sensors can
+    follow. Of an executor these are dropped.
     """
     trained = config.scenario
-    if config.role == "agent" and trained.zoom and not scenario.zoom:
-        raise ValueError(f"{folder} was trained where lenses zoom; those of the scenario {scenario.name!r} do not zoom")
+    for decision, words in (("zoom", "lenses zoom"), ("move", "sensors move")):
+        if config.role == "agent" and decision in trained.decisions and decision not in scenario.decisions:
+            raise ValueError(
+                f"{folder} was trained where {words}; those of the scenario {scenario.name!r} do not {decision}"
+            )
     of_one = config.role == "executor" or config.options.get("per_sensor")
     fits = trained.num_targets == scenario.num_targets and (of_one or trained.num_sensors == scenario.num_sensors)
     if not ENCODERS[config.encoder.encoder].any_size and not fits:

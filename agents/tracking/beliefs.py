@@ -163,7 +163,8 @@ class Beliefs:
         cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
         working = cos**2 + sin**2 > 0.5
         half = np.broadcast_to(self._half_view_cosine, cos.shape)
-        x, y = scenario.arena * pose[..., _X], scenario.arena * pose[..., _Y]
+        half_width, half_height = scenario.extent
+        x, y = half_width * pose[..., _X], half_height * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, self._range_squared * working, working), -1)
         views = np.repeat(views, self.rows, 0)
         views[..., VIEW_CHANCE] = self._reports(x, y, working).reshape(-1, n)

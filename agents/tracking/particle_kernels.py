@@ -168,17 +168,17 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
     lowest, width = _fit_speeds(walk, course, density)
     varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
     pace = max(velocity * walk.time_step, 1e-9)
-    ahead = to_border(walk.arena, x, y, ahead_x, ahead_y)
+    ahead = to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
-    before = max(min(walk.patience * pace, to_border(walk.arena, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
         if deviation > 0.0:
             radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(belief.stream, b)))
             angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
-            body[X, p] = min(max(x + radius * math.cos(angle), -walk.arena), walk.arena)
-            body[Y, p] = min(max(y + radius * math.sin(angle), -walk.arena), walk.arena)
+            body[X, p] = min(max(x + radius * math.cos(angle), -walk.half_width), walk.half_width)
+            body[Y, p] = min(max(y + radius * math.sin(angle), -walk.half_height), walk.half_height)
         if velocity == 0.0:
             begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
             belief.stream[DRAWN, b] += np.uint64(3)
@@ -280,13 +280,13 @@ def look_all(walk, belief, unseen, views, share):
 
 
 @kernel
-def map_all(arena, belief, cells, share):
+def map_all(walk, belief, cells, share):
     """Add the weights of the particles to the cells (B, m, c, c) of a grid over the arena, x first."""
     number = cells.shape[2]
     for low, high in blocks(cells.shape[0], share):
         for b in range(low, high):
             for j in range(cells.shape[1]):
                 for p in range(belief.weight.shape[2]):
-                    column = int((belief.body[b, j, X, p] / arena + 1.0) * 0.5 * number)
-                    row = int((belief.body[b, j, Y, p] / arena + 1.0) * 0.5 * number)
+                    column = int((belief.body[b, j, X, p] / walk.half_width + 1.0) * 0.5 * number)
+                    row = int((belief.body[b, j, Y, p] / walk.half_height + 1.0) * 0.5 * number)
                     cells[b, j, min(column, number - 1), min(row, number - 1)] += belief.weight[b, j, p]

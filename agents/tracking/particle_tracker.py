@@ -141,7 +141,7 @@ class ParticleTracker:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
         b, m, _ = self.belief.weight.shape
         found = np.zeros((b, m, positive("cells", cells), cells))
-        self._run(map_all, self._walk.arena, self.belief, found)
+        self._run(map_all, self._walk, self.belief, found)
         return found
 
     def _shaped(self, name: str, array: np.ndarray, last: tuple[int, ...] | None) -> np.ndarray:

@@ -29,7 +29,8 @@ class WalkModel(NamedTuple):
     """Walk that a tracker expects; lengths in arena units, times in seconds."""
 
     model: int  # index in MODELS
-    arena: float
+    half_width: float  # of the arena
+    half_height: float
     min_speed: float
     max_speed: float
     speed_noise: float  # largest relative increase of a move's length
@@ -50,7 +51,7 @@ def walk_model(scenario: Scenario) -> WalkModel:
     still = scenario.walk == "still"
     return WalkModel(
         model,
-        scenario.arena,
+        *scenario.extent,
         0.0 if still else scenario.min_speed,
         0.0 if still else scenario.max_speed,
         scenario.speed_noise,
@@ -69,8 +70,8 @@ def begin_course(walk, body, p, key, counter):
     body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
     body[MOVES, p] = 0.0
     if walk.model == GOALS:
-        body[AIM_X, p] = walk.arena * (2.0 * uniform(key, counter + _ONE) - 1.0)
-        body[AIM_Y, p] = walk.arena * (2.0 * uniform(key, counter + _TWO) - 1.0)
+        body[AIM_X, p] = walk.half_width * (2.0 * uniform(key, counter + _ONE) - 1.0)
+        body[AIM_Y, p] = walk.half_height * (2.0 * uniform(key, counter + _TWO) - 1.0)
     else:
         angle = 2.0 * math.pi * uniform(key, counter + _ONE)
         body[AIM_X, p], body[AIM_Y, p] = math.cos(angle), math.sin(angle)
@@ -94,8 +95,8 @@ def _to_goal(walk, body, p, key, counter, increase):
     length = _length(walk, body, p, increase)
     away = math.sqrt(dx * dx + dy * dy)
     scale = length / away if away > 0.0 else 0.0
-    body[X, p] = min(max(body[X, p] + dx * scale, -walk.arena), walk.arena)
-    body[Y, p] = min(max(body[Y, p] + dy * scale, -walk.arena), walk.arena)
+    body[X, p] = min(max(body[X, p] + dx * scale, -walk.half_width), walk.half_width)
+    body[Y, p] = min(max(body[Y, p] + dy * scale, -walk.half_height), walk.half_height)
     body[STEP, p] = length
     return counter
 
@@ -112,11 +113,14 @@ def _straight_on(walk, body, p, key, counter, increase):
         body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
     length = _length(walk, body, p, increase)
     for axis in range(2):
-        place = body[axis, p] + length * body[AIM_X + axis, p]
-        if abs(place) > walk.arena:
-            place = math.copysign(2.0 * walk.arena, place) - place
+        place, border = (
+            body[axis, p] + length * body[AIM_X + axis, p],
+            walk.half_width if axis == 0 else walk.half_height,
+        )
+        if abs(place) > border:
+            place = math.copysign(2.0 * border, place) - place
             body[AIM_X + axis, p] = -body[AIM_X + axis, p]
-        body[axis, p] = min(max(place, -walk.arena), walk.arena)
+        body[axis, p] = min(max(place, -border), border)
     body[STEP, p] = length
     return counter
 
@@ -134,8 +138,8 @@ def move(walk, body, p, key, counter, increase):
 
 
 @inlined
-def to_border(arena, x, y, ahead_x, ahead_y):
+def to_border(walk, x, y, ahead_x, ahead_y):
     """Return the distance from (x, y) in the arena to its border, in a direction."""
-    along_x = (math.copysign(arena, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
-    along_y = (math.copysign(arena, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
+    along_x = (math.copysign(walk.half_width, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
+    along_y = (math.copysign(walk.half_height, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
     return max(min(along_x, along_y), 0.0)

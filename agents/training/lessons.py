@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import Any, ClassVar, Protocol
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.policy import Policy, keep_views
+from hitmac.agents.policy import Policy, completed
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.assigned_observation import flatten_sensors
 from hitmac.envs.observation import Observer
 
-_ZOOM_REGRET = 1.0  # of a zoom, since the teacher keeps all fields of view
+_REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: it keeps all fields of view
 
 
 class Teacher(Protocol):
@@ -30,9 +31,10 @@ class Teacher(Protocol):
         state: tuple[np.ndarray, ...] | None = None,
         episode_start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
+        """Return the values (B, k n, 3) of the actions of each decision, and the state for the next call.
 
-        Of an executor the observation is that of rows (R, m, d), and the values are (R, 3).
+        The teacher's k decisions, its attribute ``decides`` (without one, turns only), follow each other. Of an
+        executor the observation is that of rows (R, m, d), and the values are (R, 3).
         """
         ...
 
@@ -60,7 +62,7 @@ class Lesson:
 
     @property
     def of_scenes(self) -> bool:
-        """A row is a whole scene, and its answer a value for each turn of each sensor."""
+        """A row is a whole scene, and its answer a value for each action of each sensor."""
         space = self.env.observation_space
         assert isinstance(space, spaces.Dict)
         return len(self.shape) == 2 and len(space["mask"].shape or ()) == 2
@@ -93,7 +95,7 @@ class Lesson:
 
 
 class TurnLesson(Lesson):
-    """Lesson in turning the sensors of whole scenes, by the values (n, 3) of the turns.
+    """Lesson in turning the sensors of whole scenes, by the values (n, 3 k) of the teacher's k decisions.
 
     The loss is that of :func:`imitation_loss`; sensors that act decide.
 
@@ -108,6 +110,7 @@ class TurnLesson(Lesson):
     def __init__(self, teacher: Teacher, env: DirectionalSensorVecEnv, temperature: float) -> None:
         super().__init__(teacher, env)
         self.temperature = temperature
+        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -116,28 +119,33 @@ class TurnLesson(Lesson):
         assert isinstance(space, spaces.Dict)
         mask = space["mask"].shape
         assert mask is not None
-        return (*(mask[:-1] or (1,)), 3)
+        return (*(mask[:-1] or (1,)), 3 * len(self.decides))
 
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
         starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
         values, self.memory = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.memory, starts)
+        if len(self.decides) > 1:  # every sensor's values together
+            values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)
 
     def best(self, answers: np.ndarray) -> np.ndarray:
-        """See :meth:`Lesson.best`; every zooming lens keeps its field of view."""
-        turns = answers.argmax(-1)
-        return keep_views(turns) if self.env.scenario.zoom else turns
+        """See :meth:`Lesson.best`; decisions that the teacher does not take are 0."""
+        actions = answers.reshape(*answers.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
+        actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
+        return completed(actions, self.decides, self.env.scenario.decisions)
 
     def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
         acting = mask.bool().any(-1).reshape(answers.shape[:2])  # (S, n)
         logits = policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
-        losses = imitation_loss(logits[:, 0][acting], answers[acting], self.temperature)
-        if logits.shape[1] > 1:
-            kept = answers.new_tensor([0.0, -_ZOOM_REGRET, -_ZOOM_REGRET]).expand(len(losses), 3)
-            losses = losses + imitation_loss(logits[:, 1][acting], kept, self.temperature)
-        return losses.sum(), len(losses)
+        values = dict(zip(self.decides, answers[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
+        kept = answers.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
+        losses = [
+            imitation_loss(logits[:, k][acting], values.get(name, kept), self.temperature)
+            for k, name in enumerate(self.env.scenario.decisions)
+        ]
+        return torch.stack(losses).sum(), len(kept)
 
 
 class GoalLesson(TurnLesson):

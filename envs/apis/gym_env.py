@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import gymnasium
@@ -18,8 +19,9 @@ class DirectionalSensorEnv(gymnasium.Env):
     The task's docstring specifies actions, observations and rewards: ``help(envs.TASKS["Coverage"])``.
 
     ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
-    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the targets' 1st, 2nd, ... move.
-    When the tracks end, the episode is truncated. All positions must be inside the arena.
+    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the targets' 1st, 2nd, ... move;
+    on rails ``along`` (n,) in place of ``sensor_position``. When the tracks end, the episode is truncated. All
+    positions must be inside the arena.
 
     Args:
         task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
@@ -53,7 +55,8 @@ class DirectionalSensorEnv(gymnasium.Env):
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
         self._viewer.show(self.task, 0)
-        return self._observation(), float(reward[0]), False, bool(self.task.simulator.track_ended[0]), self._info()
+        truncated = bool(self.task.simulator.track_ended[0] or self.task.time[0] >= longest_episode(self.task))
+        return self._observation(), float(reward[0]), False, truncated, self._info()
 
     def render(self) -> np.ndarray | None:
         """Return an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
@@ -77,9 +80,15 @@ def one_scene(task: Task) -> Task:
     return task
 
 
+def longest_episode(task: Task) -> float:
+    """Return the most steps of an episode that the scenario allows."""
+    return -(-task.scenario.episode_steps // task.sub_steps) or math.inf
+
+
 def episode_steps(task: Task, given: int | None) -> int:
-    """Return the length of an episode, steps: the given one, or the task's default."""
-    return task.spec.episode_steps if given is None else positive("max_episode_steps", given)
+    """Return the length of an episode, steps: the given one or the task's default, at most what the scenario allows."""
+    steps = task.spec.episode_steps if given is None else positive("max_episode_steps", given)
+    return int(min(steps, longest_episode(task)))
 
 
 class CoverageEnv(DirectionalSensorEnv):

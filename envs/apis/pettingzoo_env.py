@@ -21,10 +21,11 @@ from hitmac.envs.tasks import Task, make_task
 class DirectionalSensorParallelEnv(ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
-    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``, with
-    zooming lenses a turn and a zoom, ``MultiDiscrete([3, 3])``; in a task that assigns targets, those assigned to it,
-    ``MultiBinary(m)``. Its reward is that of the sensor where the task has one, else that of the scene. All agents
-    live until the episode is truncated. The mask of a sensor that is not part of the episode is 0.
+    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; where
+    lenses zoom or sensors move on rails, a turn and the others of its decisions, ``MultiDiscrete([3, 3])``; in a task
+    that assigns targets, those assigned to it, ``MultiBinary(m)``. Its reward is that of the sensor where the task has
+    one, else that of the scene. All agents live until the episode is truncated. The mask of a sensor that is not part
+    of the episode is 0.
 
     ``reset(options=...)`` takes the options of the gymnasium environments. By PettingZoo's convention it ignores any
     other option.
@@ -33,7 +34,8 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
             default.
-        max_episode_steps: steps after which the episode is truncated; 1 or more; None: the task's default.
+        max_episode_steps: steps after which the episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
         render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
         **options: options of the task (see :mod:`hitmac.envs.tasks`).
     """

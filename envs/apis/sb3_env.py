@@ -21,8 +21,8 @@ class DirectionalSensorVecEnv(VecEnv):
 
     A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
     sensors share. Then there are B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
-    as action (with zooming lenses two: turn, zoom), and the reward of the sensor where the task has one, else that of
-    the scene.
+    as action (also a zoom, a move where lenses zoom, sensors move), and the reward of the sensor where the task has
+    one, else that of the scene.
 
     An ended scene is reset within the step. Its last observation is ``info["terminal_observation"]``, its time limit
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
@@ -34,7 +34,8 @@ class DirectionalSensorVecEnv(VecEnv):
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
             default.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
-        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
         per_sensor: make one row for every sensor; None: only in a task of executors.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with

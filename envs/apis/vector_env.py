@@ -25,7 +25,8 @@ class DirectionalSensorVectorEnv(VectorEnv):
         num_envs: B, number of scenes; 1 or more.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
             default.
-        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
         autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
             an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
             ``info["final_info"]`` hold its last observation and info. ``Disabled``:

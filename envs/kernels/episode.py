@@ -58,8 +58,8 @@ def set_field_of_view(state, b, i, field_of_view):
 @compiled
 def take_goal(state, p, b, j):
     """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
-    state.target[j, GOAL_X, b] = draw_between(state.stream, b, -p.arena, p.arena, p.whole_numbers)
-    state.target[j, GOAL_Y, b] = draw_between(state.stream, b, -p.arena, p.arena, p.whole_numbers)
+    state.target[j, GOAL_X, b] = draw_between(state.stream, b, -p.half_width, p.half_width, p.whole_numbers)
+    state.target[j, GOAL_Y, b] = draw_between(state.stream, b, -p.half_height, p.half_height, p.whole_numbers)
     highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
     state.target[j, SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
     state.target[j, MOVES, b] = 0
@@ -89,8 +89,8 @@ def _place_discs(state, p, b):
         free = False
         while not free:  # ends soon, since the scenario's check leaves enough free area
             radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
-            x = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
-            y = draw_between(state.stream, b, radius - p.arena, p.arena - radius, False)
+            x = draw_between(state.stream, b, radius - p.half_width, p.half_width - radius, False)
+            y = draw_between(state.stream, b, radius - p.half_height, p.half_height - radius, False)
             free = True
             for i in range(state.sensor.shape[0]):
                 dx = x - state.sensor[i, X, b]

@@ -16,7 +16,7 @@ class Pair(NamedTuple):
     j: int
     n: int
     m: int
-    sensor: np.ndarray  # (13, B) rows of the sensor
+    sensor: np.ndarray  # (17, B) rows of the sensor
     dx: np.ndarray  # (B,) offset of the target
     dy: np.ndarray
     distance: np.ndarray
@@ -40,7 +40,9 @@ class Scales(NamedTuple):
     missed_detections: float
     noisy_velocity: bool  # a velocity is observed, and with errors
     all_there: bool  # no pair is ever masked
-    arena: float
+    half_width: float
+    half_height: float
+    diagonal: float
     pace: float  # time that a target walks in a sub-step, on average
     top_speed: float
 
@@ -111,12 +113,14 @@ def most_speed(scenario: Any) -> float:
 
 def farthest(scenario: Any) -> float:
     """Return a bound of an observed distance / distance_scale."""
-    return math.sqrt(8) * (scenario.arena + largest_error(scenario)) / scenario.distance_scale  # the diagonal
+    error = largest_error(scenario)
+    half_width, half_height = scenario.extent
+    return 2 * math.hypot(half_width + error, half_height + error) / scenario.distance_scale
 
 
 def diagonal(scenario: Any) -> float:
     """Return the diagonal of the arena / distance_scale."""
-    return math.sqrt(8) * scenario.arena / scenario.distance_scale
+    return 2 * math.hypot(*scenario.extent) / scenario.distance_scale
 
 
 def longest_range(scenario: Any) -> float:

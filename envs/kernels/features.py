@@ -16,7 +16,19 @@ from hitmac.envs.kernels.feature_table import (
     most_speed,
     num_sensors,
 )
-from hitmac.envs.kernels.state import DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, TURN, X, Y
+from hitmac.envs.kernels.state import (
+    ALONG,
+    DIRECTION_X,
+    DIRECTION_Y,
+    FIELD_OF_VIEW,
+    RAIL_LENGTH,
+    RAIL_X,
+    RAIL_Y,
+    RANGE_SQUARED,
+    TURN,
+    X,
+    Y,
+)  # fmt: skip
 
 
 @inlined
@@ -173,8 +185,8 @@ def _expected(pair, scales, b):
     """Return the offset of where the target is if it has kept its last known velocity, inside the arena."""
     gone = pair.age[b] * scales.pace
     x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
-    ahead_x = min(max(x + gone * pair.velocity_x[b], -scales.arena), scales.arena) - pair.sensor[X, b]
-    ahead_y = min(max(y + gone * pair.velocity_y[b], -scales.arena), scales.arena) - pair.sensor[Y, b]
+    ahead_x = min(max(x + gone * pair.velocity_x[b], -scales.half_width), scales.half_width) - pair.sensor[X, b]
+    ahead_y = min(max(y + gone * pair.velocity_y[b], -scales.half_height), scales.half_height) - pair.sensor[Y, b]
     return (ahead_x, ahead_y) if gone > 0.0 else (pair.dx[b], pair.dy[b])
 
 
@@ -206,19 +218,19 @@ def expected_cos(pair, scales, b):
 @feature(0, math.inf, diagonal)
 def spread(pair, scales, b):
     """Distance that the target can have gone since it was last seen, at top speed / distance_scale."""
-    return min(pair.age[b] * scales.pace * scales.top_speed, math.sqrt(8.0) * scales.arena) * scales.per_distance
+    return min(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal) * scales.per_distance
 
 
 @feature(-1, 1, of_sensor=True)
 def sensor_x(pair, scales, b):
-    """The sensor's x / arena of the scenario, also shown for unknown targets."""
-    return pair.sensor[X, b] / scales.arena
+    """The sensor's x / half the width of the arena, also shown for unknown targets."""
+    return pair.sensor[X, b] / scales.half_width
 
 
 @feature(-1, 1, of_sensor=True)
 def sensor_y(pair, scales, b):
-    """The sensor's y / arena of the scenario, also shown for unknown targets."""
-    return pair.sensor[Y, b] / scales.arena
+    """The sensor's y / half the height of the arena, also shown for unknown targets."""
+    return pair.sensor[Y, b] / scales.half_height
 
 
 @feature(-1, 1, of_sensor=True)
@@ -231,6 +243,24 @@ def heading_sin(pair, scales, b):
 def heading_cos(pair, scales, b):
     """Cosine of the sensor's heading, also shown for unknown targets."""
     return pair.sensor[DIRECTION_X, b]
+
+
+@feature(0, 1, of_sensor=True)
+def along(pair, scales, b):
+    """The sensor's place on its rail / length of the rail, also shown for unknown targets; 0 without a rail."""
+    return pair.sensor[ALONG, b] / pair.sensor[RAIL_LENGTH, b] if pair.sensor[RAIL_LENGTH, b] > 0.0 else 0.0
+
+
+@feature(-1, 1, of_sensor=True)
+def rail_sin(pair, scales, b):
+    """Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
+    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_Y, b] - pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_X, b]
+
+
+@feature(-1, 1, of_sensor=True)
+def rail_cos(pair, scales, b):
+    """Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
+    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_X, b] + pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_Y, b]
 
 
 write_feature = one_of(WRITERS)

@@ -151,7 +151,7 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
     s = scales[0]
     own = Scales(
         s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
-        s.all_there, s.arena, s.pace, s.top_speed,
+        s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
     )  # fmt: skip
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):

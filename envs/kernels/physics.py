@@ -1,4 +1,4 @@
-"""Sub-step: sensors turn, targets move, sensors see. Compiled by numba.
+"""Sub-step: sensors turn and move, targets move, sensors see. Compiled by numba.
 
 Every function changes only the scenes ``first`` to ``last - 1`` of a batch, so that a scene is the same in any batch
 and on any thread. Angles are in degrees, counter-clockwise, 0 along +x.
@@ -12,6 +12,7 @@ import numpy as np
 from hitmac.envs.kernels.compiled import allocating, compiled, inlined
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import learn
+from hitmac.envs.kernels.rails import move_along
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COS_TURN,
@@ -228,10 +229,11 @@ def extra_moves(state, p, first, last):
 
 @inlined
 def sub_step(state, p, action, first, last):
-    """Advance by one sub-step: all sensors turn, all targets move, all sensors see and learn."""
+    """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
     update_availability(state, p, first, last)
     _turn(state, action, first, last)
     _zoom(state, p, action, first, last)
+    move_along(state, p, state.rails, action, first, last)
     move_targets(state, p, first, last)
     see(state, first, last)
     for b in range(first, last):

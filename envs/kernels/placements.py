@@ -6,7 +6,8 @@ To add one, write a function of one scene with a line that says what it does, an
 import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, compiled, one_of
-from hitmac.envs.kernels.state import RADIUS, X, Y
+from hitmac.envs.kernels.rails import put_on_rail
+from hitmac.envs.kernels.state import RADIUS, RAIL_LENGTH, X, Y
 from hitmac.envs.kernels.streams import draw_between, draw_integer
 
 
@@ -35,8 +36,8 @@ def _on_grid(state, p, b):
     """In the middle of different random cells of a square grid over the arena, of `grid` cells along a side."""
     dealt = _deal(state, b, state.sensor.shape[0], p.grid * p.grid)
     for i in range(state.sensor.shape[0]):
-        x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.arena
-        y = ((dealt[i] // p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.arena
+        x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_width
+        y = ((dealt[i] // p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_height
         state.sensor[i, X, b] = draw_between(state.stream, b, x, x, p.whole_numbers)
         state.sensor[i, Y, b] = draw_between(state.stream, b, y, y, p.whole_numbers)
 
@@ -47,8 +48,8 @@ def _anywhere(state, p, b):
     for i in range(state.sensor.shape[0]):
         free = False
         while not free:  # ends soon, since the scenario's check leaves enough free area
-            x = draw_between(state.stream, b, -p.arena, p.arena, False)
-            y = draw_between(state.stream, b, -p.arena, p.arena, False)
+            x = draw_between(state.stream, b, -p.half_width, p.half_width, False)
+            y = draw_between(state.stream, b, -p.half_height, p.half_height, False)
             free = True
             for other in range(i):
                 dx = x - state.sensor[other, X, b]
@@ -62,7 +63,27 @@ def _anywhere(state, p, b):
             state.sensor[i, Y, b] = y
 
 
-PLACEMENTS = {"areas": _in_areas, "grid": _on_grid, "random": _anywhere}
+@allocating
+def _start_on_rails(state, p, rails, b):
+    """Place the sensors on their rails; `rails` is an argument of its own, so that without any this is no code."""
+    if rails is not None:
+        n, given, shared = state.sensor.shape[0], rails.start.shape[0] > 0, rails.length.shape[0] == 1
+        dealt = _deal(state, b, n, n) if given and shared else np.arange(n)
+        for i in range(n):
+            if given:
+                along = rails.start[dealt[i]]
+            else:
+                along = draw_between(state.stream, b, 0.0, state.sensor[i, RAIL_LENGTH, b], False)
+            put_on_rail(state, rails, b, i, along)
+
+
+@allocating
+def _on_rails(state, p, b):
+    """On their rails, at `rail_starts`, which are dealt out at random on a shared rail; without any, anywhere."""
+    _start_on_rails(state, p, state.rails, b)
+
+
+PLACEMENTS = {"areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails}
 """The placements of the sensors, by name: functions that place all sensors of a scene."""
 
 place_sensors = one_of(tuple(PLACEMENTS.values()))

@@ -4,7 +4,8 @@ from hitmac.envs.kernels import episode, physics
 from hitmac.envs.kernels.compiled import kernel
 from hitmac.envs.kernels.knowledge import forget, forget_placed, learn
 from hitmac.envs.kernels.physics import runs
-from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING
+from hitmac.envs.kernels.rails import put_on_rail
+from hitmac.envs.kernels.state import ALONG, FIELD_OF_VIEW, HEADING
 
 
 @kernel
@@ -40,6 +41,7 @@ def look(state, chosen, share):
             for i in range(state.sensor.shape[0]):
                 episode.set_heading(state, b, i, state.sensor[i, HEADING, b])
                 episode.set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
+                put_on_rail(state, state.rails, b, i, state.sensor[i, ALONG, b])
         physics.see(state, first, last)
         forget_placed(state, first, last)
         learn(state, state.parameters[0], first, last)

@@ -16,13 +16,16 @@ TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # r
 X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 # Rows of a sensor: first those that change, then those that the scenario fixes.
 (
-    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW,
-    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN,
-) = range(13)  # fmt: skip
+    _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y,
+    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH,
+) = range(17)  # fmt: skip
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
 ) = range(13)  # fmt: skip
+
+# Columns of a corner of a rail: its distance along the rail, and the unit vector to the next corner, after X and Y.
+_, _, CORNER_ALONG, TO_NEXT_X, TO_NEXT_Y = range(5)
 
 # Rows of the knowledge of a target; AGE in sub-steps, inf: never seen.
 KNOWN_X, KNOWN_Y, KNOWN_VELOCITY_X, KNOWN_VELOCITY_Y, AGE = range(5)
@@ -58,13 +61,22 @@ class Knowledge(NamedTuple):
     heard: np.ndarray  # (n, W, B) uint64: sensors whose messages get to the sensor
 
 
+class Rails(NamedTuple):
+    """Rails on which the sensors of all scenes move: one of all sensors, or R = n, one for each."""
+
+    corner: np.ndarray  # (R, V, 5); corners that a rail does not have are at distance inf
+    length: np.ndarray  # (R,)
+    closed: np.ndarray  # (R,) bool
+    start: np.ndarray  # (S,) starting places, as distances along the rails; none: anywhere
+
+
 class KernelState(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
-    sensor: np.ndarray  # (n, 13, B)
+    sensor: np.ndarray  # (n, 17, B)
     working: np.ndarray  # (n, B) bool
     target: np.ndarray  # (m, 13, B)
     present: np.ndarray  # (m, B) bool
@@ -80,6 +92,7 @@ class KernelState(NamedTuple):
     parameters: np.ndarray  # (1,) of PARAMETERS
     tracks: Tracks | None = None  # None: all targets walk
     knowledge: Knowledge | None = None  # None: all is known
+    rails: Rails | None = None  # None: no sensor moves
 
 
 class State(NamedTuple):
@@ -95,6 +108,7 @@ class State(NamedTuple):
     sensor_position: np.ndarray  # (B, n, 2)
     heading: np.ndarray  # (B, n) degrees, not wrapped
     field_of_view: np.ndarray  # (B, n) degrees
+    along: np.ndarray  # (B, n) distance of the sensor along its rail, from the rail's first corner; 0 without a rail
     working: np.ndarray  # (B, n) bool: the sensor is part of the episode and has not failed
     target_position: np.ndarray  # (B, m, 2)
     velocity: np.ndarray  # (B, m, 2) displacement in the last move, per second; 0 after a reset
@@ -109,6 +123,7 @@ class State(NamedTuple):
     direction: np.ndarray  # (B, n, 2) unit vector of the heading
     range_squared: np.ndarray  # (B, n)
     cos_half_view: np.ndarray  # (B, n)
+    rail_direction: np.ndarray  # (B, n, 2) unit vector of the rail at the sensor, the way of growing distance; or 0
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
     covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
     num_covered: np.ndarray  # (B,) int64: number of covered targets
@@ -135,13 +150,15 @@ class Known(NamedTuple):
 
 PARAMETERS = np.dtype(
     [
-        ("arena", float),
+        ("half_width", float),
+        ("half_height", float),
         ("whole_numbers", bool),
         ("min_sensors", int),
         ("min_targets", int),
         ("narrowest", float),
         ("widest", float),
         ("zoom_step", float),  # degrees; 0: no lens zooms
+        ("rail_step", float),
         ("failure_rate", float),
         ("recovery_rate", float),
         ("placement", int),  # index in the table
@@ -188,6 +205,7 @@ def scenes_first(rows: KernelState, num_envs: int) -> State:
         sensor_position=sensor[:, X : Y + 1],
         heading=sensor[:, HEADING],
         field_of_view=sensor[:, FIELD_OF_VIEW],
+        along=sensor[:, ALONG],
         working=rows.working,
         target_position=target[:, X : Y + 1],
         velocity=target[:, VELOCITY_X : VELOCITY_Y + 1],
@@ -201,6 +219,7 @@ def scenes_first(rows: KernelState, num_envs: int) -> State:
         direction=sensor[:, DIRECTION_X : DIRECTION_Y + 1],
         range_squared=sensor[:, RANGE_SQUARED],
         cos_half_view=sensor[:, COS_HALF_VIEW],
+        rail_direction=sensor[:, RAIL_X : RAIL_Y + 1],
         visible=rows.visible,
         covered=rows.covered,
         num_covered=scene[NUM_COVERED],

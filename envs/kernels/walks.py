@@ -91,7 +91,7 @@ def _pursue(state, p, j, first, last):
 @inlined
 def _outside(state, p, b, j):
     """Return True if target j of scene b is outside the arena."""
-    return (abs(state.target[j, X, b]) > p.arena) | (abs(state.target[j, Y, b]) > p.arena)
+    return (abs(state.target[j, X, b]) > p.half_width) | (abs(state.target[j, Y, b]) > p.half_height)
 
 
 @compiled
@@ -138,14 +138,14 @@ def _advance(target, stream, p, b, j, course):
     y = target[j, Y, b]
     new_x = x + length * math.cos(course)
     new_y = y + length * math.sin(course)
-    if abs(new_x) > p.arena:
-        new_x = math.copysign(2.0 * p.arena, new_x) - new_x
+    if abs(new_x) > p.half_width:
+        new_x = math.copysign(2.0 * p.half_width, new_x) - new_x
         course = math.pi - course
-    if abs(new_y) > p.arena:
-        new_y = math.copysign(2.0 * p.arena, new_y) - new_y
+    if abs(new_y) > p.half_height:
+        new_y = math.copysign(2.0 * p.half_height, new_y) - new_y
         course = -course
-    new_x = min(max(new_x, -p.arena), p.arena)  # for a move longer than the arena
-    new_y = min(max(new_y, -p.arena), p.arena)
+    new_x = min(max(new_x, -p.half_width), p.half_width)  # for a move longer than the arena
+    new_y = min(max(new_y, -p.half_height), p.half_height)
     target[j, COURSE, b] = course
     target[j, X, b] = new_x
     target[j, Y, b] = new_y

@@ -162,11 +162,11 @@ class Task:
 
     @property
     def sensor_action_space(self) -> spaces.Space:
-        """Action space of one sensor: its turn, with zooming lenses also its zoom, or the targets assigned to it."""
+        """Action space of one sensor: its turn, with zooming lenses its zoom, on rails its move; or its targets."""
         return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
 
     def joint_action(self, actions: np.ndarray) -> np.ndarray:
-        """Return the actions of scenes, all turns before all zooms, from those of their sensors (B, n, k)."""
+        """Return the actions of scenes, one decision of all sensors after the other, from the sensors' (B, n, k)."""
         return (actions.swapaxes(1, 2) if self.turning else actions).reshape(len(actions), -1)
 
     def checked(self, action: Any) -> np.ndarray:
@@ -186,13 +186,14 @@ class Task:
 
 
 def turning_space(scenario: Scenario) -> spaces.MultiDiscrete:
-    """Return the action space: a turn for every sensor, then with zooming lenses a zoom for every sensor."""
-    return spaces.MultiDiscrete([3] * scenario.num_sensors * (2 if scenario.zoom else 1))
+    """Return the action space: turns of all sensors, with zooming lenses their zooms, then on rails their moves."""
+    return spaces.MultiDiscrete([3] * scenario.num_sensors * len(scenario.decisions))
 
 
 def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscrete:
-    """Return the action space of one turning sensor: a turn, and with zooming lenses a zoom."""
-    return spaces.MultiDiscrete([3, 3]) if scenario.zoom else spaces.Discrete(3)
+    """Return the action space of one turning sensor: a turn, with zooming lenses a zoom, on rails a move."""
+    decisions = len(scenario.decisions)
+    return spaces.MultiDiscrete([3] * decisions) if decisions > 1 else spaces.Discrete(3)
 
 
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:

@@ -33,7 +33,7 @@ class CoordinatorTask(Task):
     ## Action: ``MultiBinary(n * m)``
 
     1 at index i * m + j assigns target j to sensor i, for one decision of ten sub-steps. During the decision an
-    executor turns the sensors, and zooms if it decides on zooms; the scripted executor does not zoom.
+    executor turns the sensors, and zooms and moves them on rails if it decides on that; the scripted one only turns.
 
     ## Observation: ``Dict``
 
@@ -72,8 +72,9 @@ class CoordinatorTask(Task):
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
-            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, 2) turns and zooms. Without zooms, zooming lenses
-            keep their field of view; without zooming lenses, zooms are dropped.
+            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, d) decisions, see
+            :attr:`~hitmac.envs.Scenario.decisions`. Decisions that it leaves out are 0 (keep the field of view, stay in
+            place); further ones are dropped.
         executor_features: features that such a policy observes; `target_id` is the index of the row. None: those of its
             attribute ``features``, or :data:`hitmac.envs.PAPER_FEATURES` without one.
         padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
@@ -166,7 +167,7 @@ class CoordinatorTask(Task):
         return self.marginal.sum(-1) / self.sub_steps
 
     def _executed(self) -> np.ndarray:
-        """Return the executor's actions (B, n), or (B, 2 n) with zooms, for the current positions of the targets."""
+        """Return the executor's actions (B, d n), for the current positions of the targets."""
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
         rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
@@ -176,7 +177,7 @@ class CoordinatorTask(Task):
             carried = {"state": self._executor_state, "episode_start": starts}
         chosen, self._executor_state = self.executor.predict(rows, deterministic=True, **carried)
         self._executor_starts[:] = False
-        return executed(chosen, self.assigned, shown["mask"], bool(self.scenario.zoom))
+        return executed(chosen, self.assigned, shown["mask"], len(self.scenario.decisions))
 
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays: those of :class:`Task` for the last sub-step, and those of the decision.

@@ -15,14 +15,14 @@ from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, check_cost, turnin
 class CoverageTask(Task):
     """Directional sensor coverage, ``dsn/Coverage-v0``: turn every sensor at every sub-step.
 
-    n directional sensors (cameras, radars) at fixed positions in a square arena turn; m targets walk.
+    n directional sensors (cameras, radars) in an arena turn, at fixed positions or on rails; m targets walk.
     A sensor sees a target that is within its range (inclusive) and within its field of view (exclusive), unless an
     obstacle blocks the view. All sensors turn at every sub-step, to cover as many targets with as little turning
     as possible. The default scene is that of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020). :class:`hitmac.envs.Scenario`
-    documents every parameter, including sensors that differ, zoom, fail and err, obstacles, targets that leave and
-    return and walk in other ways, and numbers of sensors and targets that vary from episode to episode.
+    documents every parameter, including sensors that differ, zoom, move, fail and err, obstacles, targets that leave
+    and return and walk in other ways, and numbers of sensors and targets that vary from episode to episode.
 
-    ## Action: ``MultiDiscrete([3] * n)``, or ``MultiDiscrete([3] * 2n)`` in a scenario with `zoom`
+    ## Action: ``MultiDiscrete([3] * n)``, or ``MultiDiscrete([3] * 2n)`` in a scenario with `zoom` or `rails`
 
     | index | value | action |
     |---|---|---|
@@ -33,6 +33,11 @@ class CoverageTask(Task):
     | n + i | 1 | sensor i narrows it by `zoom_step`; range^2 x field of view stays constant |
     | n + i | 2 | sensor i widens it by `zoom_step` |
 
+    In a scenario with `rails` the last n numbers are moves: 0, sensor i stays in its place; 1, it moves by `rail_step`
+    along its rail, away from the first corner; 2, towards the first corner. With `zoom` and `rails` the action is
+    ``MultiDiscrete([3] * 3n)``: turns, zooms, moves. On a closed rail a sensor moves round and round, on another it
+    stops at the ends. Moves and zooms cost nothing.
+
     A failed sensor does nothing.
 
     ## Observation: ``Dict``
@@ -42,8 +47,8 @@ class CoverageTask(Task):
     | `pairs` | Box, float32 (n, m, d) | d features of every pair of a sensor and a target |
     | `mask` | MultiBinary (n, m) | 1 where both are part of the episode, the sensor works and the target is present |
 
-    Where the mask is 0, the features are 0, except those of the sensor's position and heading, which are 0 only for a
-    sensor that does not work. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
+    Where the mask is 0, the features are 0, except those of the sensor's position, heading and rail, which are 0 only
+    for a sensor that does not work. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
 
     | feature | range | meaning |
     |---|---|---|
@@ -65,8 +70,10 @@ class CoverageTask(Task):
     | `expected_distance` | 0 up | distance of the expected position / `distance_scale` |
     | `expected_sin`, `expected_cos` | -1 to 1 | sine and cosine of the bearing of the expected position |
     | `spread` | 0 up | how far the target can have gone since, at top speed / `distance_scale` |
-    | `sensor_x`, `sensor_y` | -1 to 1 | position of the sensor / `arena` |
+    | `sensor_x`, `sensor_y` | -1 to 1 | position of the sensor / half the width and half the height of the arena |
     | `heading_sin`, `heading_cos` | -1 to 1 | sine and cosine of the sensor's heading |
+    | `along` | 0 to 1 | the sensor's place on its rail / length of the rail; 0 without a rail |
+    | `rail_sin`, `rail_cos` | -1 to 1 | sine and cosine of the bearing of the rail's way forward; 0 without a rail |
 
     A scenario's `position_noise` affects all features that depend on the target's position, `missed_detections` affects
     `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
@@ -96,12 +103,13 @@ class CoverageTask(Task):
 
     ## Start and end of an episode
 
-    The scenario's `placement` distributes the sensors at random over its areas, over a grid, or over the arena. Their
-    headings are random. Targets start at random positions.
+    The scenario's `placement` distributes the sensors at random over its areas, over a grid, over the arena, or over
+    rails. Their headings are random. Targets start at random positions.
     An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
-    10 sub-steps of HiT-MAC (``max_episode_steps=``). ``reset(options=...)`` sets other positions and headings
-    (:class:`hitmac.envs.apis.gym_env.DirectionalSensorEnv`). In the `hit-mac` scenario the targets make one extra move
-    before the first of every ten sub-steps, as in the paper's decisions.
+    10 sub-steps of HiT-MAC (``max_episode_steps=``), and after the scenario's `episode_steps` if it has any.
+    ``reset(options=...)`` sets other positions and headings (:class:`hitmac.envs.apis.gym_env.DirectionalSensorEnv`).
+    In the `hit-mac` scenario the targets make one extra move before the first of every ten sub-steps, as in the paper's
+    decisions.
 
     ## Info
 

@@ -31,7 +31,7 @@ class ExecutorTask(Task):
 
     ## Action: ``MultiDiscrete([3] * n)``
 
-    0 stay, 1 left, 2 right, and zooms in a scenario with `zoom`, as in ``dsn/Coverage-v0``.
+    0 stay, 1 left, 2 right; zooms in a scenario with `zoom`, and moves in one with `rails`, as in ``dsn/Coverage-v0``.
 
     ## Observation: ``Dict``
 

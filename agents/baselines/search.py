@@ -1,0 +1,130 @@
+"""Search for the best plans of all sensors, given the samples of the targets that each can have in view.
+
+A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and on rails also a
+way to move. Samples of the targets' futures are bits of 64-bit words, so that sets of samples in view are joined and
+counted at once. Compiled by numba.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.baselines.words import size
+from hitmac.envs.kernels.compiled import allocating, inlined
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+
+
+class Search(NamedTuple):
+    """Options of the search."""
+
+    farthest: int  # most turns to either side, of any sensor
+    restarts: int
+    rounds: int
+    turn_cost: float
+
+
+@allocating
+def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
+    """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
+
+    ``value[h, k + farthest + 1]`` is the highest value of the sub-steps from h on, with heading k at sub-step h: the
+    samples that no other sensor covers, times `weight` (H + 1,), less `turn_cost` for every turn after h.
+    """
+    horizon = plan.shape[0] - 1
+    cost = np.float32(turn_cost)
+    middle = farthest + 1
+    for h in range(1, horizon + 2):
+        value[h, 0] = value[h, middle + middle] = -np.inf
+    value[horizon + 1, 1 : middle + middle] = 0.0
+    for h in range(horizon, 0, -1):
+        reach = min(h, farthest)
+        low, number = farthest - reach, 2 * reach + 1
+        gain[:number] = 0.0
+        for w in range(sees.shape[1]):
+            free = ~covered[h, w]
+            members = sees[h, w, low : low + number]
+            for k in range(number):
+                gain[k] += np.float32(size(members[k] & free))
+        right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
+        now = value[h, low + 1 :]
+        for k in range(number):
+            turned = (left[k] if left[k] > right[k] else right[k]) - cost
+            now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
+    heading = middle
+    for h in range(1, horizon + 1):
+        best = heading
+        if value[h, heading + 1] - cost > value[h, best]:
+            best = heading + 1
+        if value[h, heading - 1] - cost > value[h, best] - (cost if best != heading else np.float32(0.0)):
+            best = heading - 1
+        heading = best
+        plan[h] = heading - middle
+
+
+@allocating
+def improve(sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch):
+    """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
+
+    Args:
+        sees: (n, A, H + 1, W, K + 1) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
+            stay and to move forward or back at every sub-step.
+        weight: (H + 1,) weight of a sample at a sub-step.
+        search: options.
+        farthest: (n,) most turns to either side.
+        order: number of the order of the sensors; odd ones run backwards.
+        planned: (n,) bool, the sensors that already have a plan; all have one afterwards.
+        ways: (n,) ways to move of these plans, changed in place.
+        plans: (n, H + 1) plans, changed in place.
+        covers: (n, H + 1, W) samples that each sensor's plan covers, changed in place.
+        values: (n, 3) result: value of staying, turning left and turning right; with 3 ways (2 n, 3), followed by those
+            of the ways.
+        scratch: arrays of undefined content.
+    """
+    n, horizon = plans.shape[0], plans.shape[1] - 1
+    covered, value, gain, trial = scratch
+    cost = search.turn_cost
+    for i in range(n):
+        _cover(sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
+    for _ in range(search.rounds):
+        changed = False
+        for q in range(n):
+            i = (order + q if order // n % 2 == 0 else order - q) % n
+            covered[:] = 0
+            for other in range(n):
+                if other != i:
+                    covered |= covers[other]
+            before, now, highest = ways[i], farthest[i] + 1, -np.inf
+            for way in range(sees.shape[1]):
+                _best_plan(sees[i, way], covered, weight, farthest[i], cost, value, gain, trial)
+                stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
+                best = max(stay, left, right)
+                if sees.shape[1] > 1:
+                    values[n + i, way] = best
+                if best > highest:  # ties go to staying
+                    highest, ways[i] = best, way
+                    values[i, STAY], values[i, LEFT], values[i, RIGHT] = stay, left, right
+                    for h in range(1, horizon + 1):
+                        changed |= plans[i, h] != trial[h]
+                        plans[i, h] = trial[h]
+            changed |= ways[i] != before
+            _cover(sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
+        if not changed:
+            break
+    total = 0.0
+    for h in range(1, horizon + 1):
+        for w in range(covers.shape[2]):
+            members = np.uint64(0)
+            for i in range(n):
+                members |= covers[i, h, w]
+            total += weight[h] * size(members)
+        for i in range(n):
+            total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
+    return total
+
+
+@inlined
+def _cover(sees, farthest, planned, plan, covers):
+    """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
+    for h in range(1, plan.shape[0]):
+        for w in range(covers.shape[1]):
+            covers[h, w] = sees[h, w, farthest + plan[h]] if planned else np.uint64(0)
