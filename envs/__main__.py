@@ -11,8 +11,9 @@ import numpy as np
 
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
-from hitmac.envs.render import Picture, check_display, save_gif, save_png
+from hitmac.envs.render import Picture, save_gif, save_png
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.window import check_display
 
 _STEPS_SHOWN = 200
 

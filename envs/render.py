@@ -1,18 +1,16 @@
-"""RGB pictures of scenes, films, and a window."""
+"""RGB pictures of scenes, and films of them."""
 
 from __future__ import annotations
 
 import functools
 import math
-import os
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hitmac.envs.files import check_ending, whole_file
-from hitmac.envs.kernels.state import State
+from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 
 if TYPE_CHECKING:
@@ -20,7 +18,6 @@ if TYPE_CHECKING:
 
     from hitmac.envs.tasks import Task
 
-RENDER_MODES = ("rgb_array", "human")
 
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND = (250, 250, 247)
@@ -34,6 +31,8 @@ _UNSEEN = (208, 57, 43)
 _RAIL = (200, 198, 190)
 _OBSTACLE = (112, 106, 98)
 _ASSIGNED = (120, 70, 150, 150)
+_KNOWN = (120, 70, 150)
+_FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 _TEXT = (40, 40, 40)
 
 
@@ -41,7 +40,8 @@ class Picture:
     """Renderer of scenes as RGB pictures.
 
     Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
-    targets green discs, unseen targets red rings, obstacles grey, assignments purple lines.
+    targets green discs, unseen targets red rings, obstacles grey, assignments purple lines. With partial knowledge,
+    purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with their age.
 
     Args:
         scenario: scenario of the scenes.
@@ -78,9 +78,18 @@ class Picture:
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
         """Draw scene `b` of a task, with its assignments if it has any; see :meth:`draw`."""
-        return self.draw(task.simulator.state, b, assigned=None if task.assigned is None else task.assigned[b])
+        assigned = None if task.assigned is None else task.assigned[b]
+        known = None if self.scenario.knowledge == "full" else task.simulator.known
+        return self.draw(task.simulator.state, b, assigned=assigned, known=known)
 
-    def draw(self, state: State, b: int, caption: str | None = None, assigned: np.ndarray | None = None) -> np.ndarray:
+    def draw(
+        self,
+        state: State,
+        b: int,
+        caption: str | None = None,
+        assigned: np.ndarray | None = None,
+        known: Known | None = None,
+    ) -> np.ndarray:
         """Draw scene `b` of a batch; return the picture (height, width, 3) uint8.
 
         Args:
@@ -88,6 +97,7 @@ class Picture:
             b: index of the scene.
             caption: line of text above the scene; None: coverage and sub-step.
             assigned: (n, m) bool, assignments to draw as lines from sensors to targets.
+            known: what the sensors of the batch know, whose last known positions to draw; None: none.
         """
         from PIL import Image, ImageDraw
 
@@ -114,6 +124,8 @@ class Picture:
             colour = _SENSOR if state.working[b, i] else _FAILED
             draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
             draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=_font(self._number_size), anchor="ms")
+        if known is not None:
+            self._known(draw, known, b)
         for j in targets:
             x, y = target_at[j]
             box = (x - unit, y - unit, x + unit, y + unit)
@@ -130,6 +142,16 @@ class Picture:
         """Return the pixel of a point of the arena; y points up in the arena and down in the picture."""
         height, width = (side * _SMOOTH for side in self.shape)
         return width / 2 + float(position[0]) * self._scale, height / 2 - float(position[1]) * self._scale
+
+    def _known(self, draw: Draw, known: Known, b: int) -> None:
+        """Draw the last known position of every target that nobody sees, by the row that saw it last."""
+        age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
+        for j, row in enumerate(age.argmin(0)):
+            if 0.0 < age[row, j] < np.inf:
+                x, y = self._place(known.known_position[b, row, j])
+                shade = round(255 / (1.0 + 2.0 * age[row, j] / _FADED))
+                box = (x - self._unit, y - self._unit, x + self._unit, y + self._unit)
+                draw.ellipse(box, fill=(*_KNOWN, shade))
 
     def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
         for disc in discs:
@@ -199,88 +221,3 @@ def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: fl
         frames[0].save(
             temporary, save_all=True, append_images=frames[1:], duration=1000 / frames_per_second, loop=0, format="GIF"
         )
-
-
-class Viewer:
-    """Implementation of ``render()`` of the environments: pictures, or a window.
-
-    Args:
-        scenario: scenario of the scenes.
-        render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
-        frames_per_second: highest frame rate of the window.
-
-    Raises:
-        ValueError: another render mode.
-        ModuleNotFoundError: Pillow or pygame is missing; the message names the extra to install.
-    """
-
-    def __init__(self, scenario: Scenario, render_mode: str | None, frames_per_second: int) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
-            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(RENDER_MODES)}")
-        self.render_mode = render_mode
-        self._frames_per_second = frames_per_second
-        self._picture = Picture(scenario) if render_mode else None
-        self._window: Any = None
-        self._clock: Any = None
-        if render_mode == "human":
-            try:
-                import pygame  # noqa: F401 - checked here, used when the window opens
-            except ModuleNotFoundError:
-                raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
-
-    def render(self, task: Task, b: int) -> np.ndarray | None:
-        """Return scene `b` of a task as (height, width, 3) uint8; None with a window or without a render mode."""
-        if self._picture is None:
-            return None
-        picture = self._picture.of_task(task, b)
-        if self.render_mode == "rgb_array":
-            return picture
-        import pygame
-
-        if self._window is None:
-            pygame.display.init()
-            self._window = pygame.display.set_mode(self._picture.shape[::-1])
-            pygame.display.set_caption(task.scenario.name)
-            self._clock = pygame.time.Clock()
-        pygame.event.pump()
-        self._window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
-        pygame.display.flip()
-        self._clock.tick(self._frames_per_second)
-        return None
-
-    def show(self, task: Task, b: int) -> None:
-        """Update the window, if there is one."""
-        if self.render_mode == "human":
-            self.render(task, b)
-
-    def close(self) -> None:
-        """Close the window, if there is one."""
-        if self._window is not None:
-            import pygame
-
-            pygame.display.quit()
-            self._window = self._clock = None
-
-
-_DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
-_UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
-
-
-def check_display() -> None:
-    """Raise an OSError that names the remedy if no display can show a window; requires pygame.
-
-    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
-    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
-    """
-    import pygame
-
-    try:
-        # Without a display the drivers would print warnings: do not try them.
-        if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
-            raise pygame.error("DISPLAY is not set")
-        pygame.display.init()
-        if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
-            pygame.display.quit()
-            raise pygame.error("no screen found")
-    except pygame.error as error:
-        raise OSError(f"there is no display for a window ({error}); write a film instead: --film out.gif") from None

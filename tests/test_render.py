@@ -13,8 +13,9 @@ from PIL import Image
 
 from hitmac import envs
 from hitmac.envs.__main__ import main
-from hitmac.envs.render import Picture, check_display, save_gif, save_png
+from hitmac.envs.render import Picture, save_gif, save_png
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from hitmac.envs.window import check_display
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"walk": "still", "extra_move_every": 0}
@@ -51,6 +52,27 @@ def test_obstacles_and_their_shadows():
     assert at(500, 0).min() > 240
     assert shaded(at(500, 300))
     assert at(0, -650).max() < 130
+
+
+def test_last_known_positions_fade_with_their_age():
+    """The first target is seen only before the sensor turns away, the second always, the third never."""
+    scenario = envs.Scenario(num_sensors=1, num_targets=3, knowledge="own", time_step=1, extra_move_every=0)
+    task = CoverageTask(scenario, 1, 0)
+    task.simulator.place(sensor_position=[(0, 0)], heading=[40], target_position=[(500, 0), (0, 400), (-900, -900)])
+    picture, colour = Picture(scenario, 300), []
+    task.step(np.zeros((1, 1), int))
+    task.simulator.place(heading=[90])
+    for steps in (1, 100):
+        for _ in range(steps):
+            task.step(np.zeros((1, 1), int))
+        x, y = task.simulator.known.known_position[0, 0, 0]
+        colour.append(colours(picture.of_task(task, 0), scenario)(x, y))
+    first, last = colour
+    assert first[2] > first[1] + 30  # purple
+    assert last.sum() > first.sum() + 100
+    assert last[2] > last[1] + 10
+    full = colours(Picture(scenario.replace(knowledge="full"), 300).draw(task.simulator.state, 0), scenario)
+    assert full(x, y)[2] - full(x, y)[1] < 10
 
 
 def test_a_view_is_as_wide_and_as_long_as_it_is():

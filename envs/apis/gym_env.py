@@ -8,9 +8,9 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hitmac.envs.render import RENDER_MODES, Viewer
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.window import RENDER_MODES, Viewer
 
 
 class DirectionalSensorEnv(gymnasium.Env):

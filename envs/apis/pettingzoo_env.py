@@ -13,9 +13,9 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps, one_scene
-from hitmac.envs.render import Viewer
 from hitmac.envs.simulator import PLACES
 from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.window import Viewer
 
 
 class DirectionalSensorParallelEnv(ParallelEnv):

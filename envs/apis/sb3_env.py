@@ -12,8 +12,8 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
 from hitmac.envs.assigned_observation import flatten_sensors
-from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task, own_observation_space
+from hitmac.envs.window import Viewer
 
 
 class DirectionalSensorVecEnv(VecEnv):

@@ -10,8 +10,8 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
-from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.window import Viewer
 
 
 class DirectionalSensorVectorEnv(VectorEnv):
