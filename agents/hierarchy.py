@@ -10,7 +10,7 @@ import numpy as np
 
 from hitmac.agents.baselines.rule import BatchRandom, needs_replanning
 from hitmac.agents.custom import declared
-from hitmac.agents.policy import Policy, started
+from hitmac.agents.policy import Memoryless, Policy, started
 from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.load import load_scenario
@@ -188,4 +188,5 @@ def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
 
 def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
     """Return the current assignment (B, n, m) in a policy's state; None for a policy without assignments."""
-    return state[0] if state is not None and isinstance(policy, HierarchicalAgent) else None
+    whole = policy.policy if isinstance(policy, Memoryless) else policy
+    return state[0] if state is not None and isinstance(whole, HierarchicalAgent) else None

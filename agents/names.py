@@ -63,7 +63,7 @@ def _value(text: str) -> Any:
 
 def with_options(names: Iterable[str]) -> re.Pattern[str]:
     """Return the pattern of one of the names with options, at the end of an agent's name or before a ``+``."""
-    return re.compile(rf"(?:^|(?<=[=+]))(?:{'|'.join(map(re.escape, names))})(?::\w+=[^:=+]+)+(?=$|\+)")
+    return re.compile(rf"(?:^|(?<=[=+]))(?:memoryless:)?(?:{'|'.join(map(re.escape, names))})(?::\w+=[^:=+]+)+(?=$|\+)")
 
 
 def each_value(name: str) -> list[str]:

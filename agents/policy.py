@@ -11,6 +11,8 @@ import torch
 from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
+SEEN = "seen_now"
+
 
 class Policy(Protocol):
     """Protocol of a policy, an object that decides on actions.
@@ -112,6 +114,40 @@ class Completed:
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         actions = actions.reshape(len(actions), -1)
         return completed(actions, self.own, self.decisions), state
+
+
+class Memoryless:
+    """Policy that knows no more than what is seen now: to it, a target that no sensor sees is not there.
+
+    It is a baseline for scenarios with partial knowledge. With full knowledge it changes nothing.
+
+    Args:
+        policy: the policy.
+        features: the observation features that it reads.
+
+    Attributes:
+        features: those that the memoryless policy reads: the same, and at the end ``seen_now``.
+    """
+
+    def __init__(self, policy: Policy, features: Sequence[str]) -> None:
+        self.policy, self.features = policy, (*(name for name in features if name != SEEN), SEEN)
+        self._columns = [self.features.index(name) for name in features]
+
+    def start(self, seeds: Sequence[int] | np.ndarray) -> tuple[Any, ...] | None:
+        """Return the policy's initial state for scenes with these seeds (B,)."""
+        return started(self.policy, seeds)
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Act as :class:`Policy` specifies."""
+        pairs = observation["pairs"]
+        seen = {"pairs": pairs[..., self._columns], "mask": observation["mask"] * (pairs[..., -1] != 0)}
+        return self.policy.predict(seen, state, episode_start, deterministic)
 
 
 class ReleasedPolicy:

@@ -17,7 +17,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.belief_policy import BeliefPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.names import halves, only_two, read_options
-from hitmac.agents.policy import Completed, PerSensor, Policy, ReleasedPolicy
+from hitmac.agents.policy import Completed, Memoryless, PerSensor, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.tracking.belief_observer import BELIEFS
 from hitmac.envs.errors import did_you_mean
@@ -81,6 +81,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
     ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.custom.import_policy`
+    ``memoryless:planner``         any of these, to which targets that are not seen now are not there
     ============================== ===========================================================================
 
     A ``Path`` is always a directory. A string is a directory only if it is none of these names, such as ``./planner``.
@@ -232,6 +233,10 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     if isinstance(name, Path):
         return load_run(name, scenario, executor=executor)
     first, _, rest = name.partition(":")
+    if first == "memoryless":
+        agent = _named(rest, scenario, executor)
+        policy = Memoryless(agent.policy, agent.features)
+        return agent._replace(name=name, policy=policy, features=policy.features)
     if first in SCRIPTED and executor is None and (name == first or "=" in rest):
         scripted = scripted_agent(first, scenario, **read_options(SCRIPTED[first], name))
         return Agent(name, scripted, scripted.features)
@@ -251,7 +256,7 @@ def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> A
     known = (*SCRIPTED, *COORDINATORS)
     raise ValueError(
         f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
-        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE and MODULE:CLASS"
+        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and memoryless:NAME"
     )
 
 

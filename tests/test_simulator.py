@@ -1,5 +1,7 @@
 """The batch: equal to single scenes, on any number of threads; states that go on the same."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -118,9 +120,13 @@ def test_bad_states_change_nothing():
 
 def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
     import hitmac.envs.kernels.compiled as compiled
+    from hitmac.agents.baselines import belief_kernels
+    from hitmac.agents.tracking import particle_kernels
     from hitmac.envs.kernels.simulate import sub_step
 
     assert compiled.SOURCES[:16] in sub_step._cache._cache_file._index_name
+    for folder in (Path(belief_kernels.__file__).parent, Path(particle_kernels.__file__).parent):
+        assert compiled._sources(folder)[:8] in belief_kernels.plan_beliefs._cache._cache_file._index_name
     copy = tmp_path / "compiled.py"
     copy.write_text("")
     monkeypatch.setattr(compiled, "__file__", str(copy))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents.tracking import KalmanTracker, ParticleTracker
-from hitmac.agents.tracking.walk_models import MODELS
+from hitmac.agents.tracking.walk_models import MODELS, SPEED
 from hitmac.envs import Scenario, Simulator
 
 ROOM = Scenario(
@@ -119,6 +119,20 @@ def test_particles_walk_to_goals_as_the_targets_do(steps):
 
     cells = sum(spread(tracker.positions[:, :, p]) for p in range(32)) / 32
     assert distance(cells, spread(simulator.state.target_position)) < 0.08
+
+
+def test_a_target_that_is_seen_has_a_speed_that_explains_its_moves():
+    """Moves are 1 to 1.2 times the speed, and one shorter than 10 ends a course: at speeds under 77 it does often."""
+    tracker = ParticleTracker("hit-mac", 1, particles=200)
+    tracker.see(np.zeros((1, 5, 2)), np.ones((1, 5), bool), np.full((1, 5, 2), (80.0, 0.0)))
+    speeds = tracker.belief.body[:, :, SPEED]
+    assert speeds.min() >= 80 / 1.2
+    assert speeds.max() <= 80
+    assert (speeds > 10 / 0.13).mean() > 0.7
+    tracker.move()
+    tracker.see(np.full((1, 5, 2), (11.7, 0.0)), np.ones((1, 5), bool), np.full((1, 5, 2), (90.0, 0.0)))
+    assert speeds.min() >= 90 / 1.2
+    assert speeds.max() <= 80
 
 
 def test_constant_velocity_goes_on_and_bounces():

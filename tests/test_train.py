@@ -264,6 +264,18 @@ def test_a_run_stopped_in_a_rollout_and_resumed_is_the_uninterrupted_one(here):
     assert [set(sitting) >= {"versions", "command", "commit"} for sitting in config["sittings"]] == [True, True]
 
 
+def test_a_training_on_beliefs_stopped_and_resumed_is_the_uninterrupted_one(here):
+    learning = ["--features", "beliefs", "--knowledge", "shared", "--teacher", "belief-planner", "--num-envs", 8]
+    limit = ["--total-steps", 5 * 64, "--rollout-steps", 8, "--batch-size", 16, "--weight-dim", 8, "--curve-points", 0]
+    here("--run-dir", "whole", *learning, *limit, *SHORT)
+    folder = here("--run-dir", "stopped", *learning, *limit, *SHORT, interrupt_at=8 + 5)
+    here("--run-dir", "stopped", "--resume")
+    assert differences(training(folder / "whole"), training(folder / "stopped")) == []
+    config = json.loads((folder / "whole" / "checkpoint" / "config.json").read_text())
+    assert config["features"] == ["beliefs"]
+    assert config["scenario"]["knowledge"] == "shared"
+
+
 def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
     """It is moved and named by another spelling of its path between the sittings, and what it was made from is gone."""
     own = Path("scene.yaml")
