@@ -29,11 +29,12 @@ def _listing() -> str:
         sizes = " x ".join(f"{low}-{most}" if low else f"{most}" for low, most in ranges)
         discs = scene.random_discs + len(scene.discs)
         notes = ["zoom"] * bool(scene.zoom) + [f"{discs} discs"] * bool(discs)
-        notes += [f"knowledge: {scene.knowledge}"] * (scene.knowledge != "full")
+        notes += [f"{scene.knowledge} knowledge"] * (scene.knowledge != "full")
         placement = {"random": "at random", "rails": "on rails"}.get(scene.placement, f"in {scene.placement}")
-        across = " x ".join(f"{2 * half:g}" for half in dict.fromkeys(scene.extent))
+        width, height = (2 * half for half in scene.extent)
+        arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
-        lines.append(f"  {name:<17} {sizes:>9}  arena {across:>11} across; {about}")
+        lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")
     lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
     return "\n".join(lines)
 

@@ -50,7 +50,7 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
             return _read(Path(name) / file)
     raise ValueError(
         f"unknown scenario {name!r}{did_you_mean(sized[1] if sized else name, presets())}: known are "
-        f"{', '.join(presets())}, each also with sizes as in {presets()[0]}-6x9, paths of YAML files, and runs"
+        f"{', '.join(presets())}, each also with sizes as in hit-mac-6x9, paths of YAML files, and runs"
     )
 
 

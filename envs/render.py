@@ -68,7 +68,8 @@ class Picture:
         half_width, half_height = scenario.extent
         self._scale = (self._full - 2 * self._margin) / (2 * max(half_width, half_height))
         width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
-        self.shape = height, width
+        self._band = round(0.04 * size) if scenario.rails else 0  # between the caption and sensors on the upper border
+        self.shape = height + self._band, width
         self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
@@ -104,8 +105,8 @@ class Picture:
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
         draw = ImageDraw.Draw(picture, "RGBA")
-        corner, unit = self._margin, self._unit
-        draw.rectangle((corner, corner, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
+        corner, top, unit = self._margin, self._margin + self._band * _SMOOTH, self._unit
+        draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         for rail in self._rails:
             draw.line([self._place(point) for point in rail], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
@@ -141,7 +142,8 @@ class Picture:
     def _place(self, position: np.ndarray) -> tuple[float, float]:
         """Return the pixel of a point of the arena; y points up in the arena and down in the picture."""
         height, width = (side * _SMOOTH for side in self.shape)
-        return width / 2 + float(position[0]) * self._scale, height / 2 - float(position[1]) * self._scale
+        middle = (height + self._band * _SMOOTH) / 2
+        return width / 2 + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
 
     def _known(self, draw: Draw, known: Known, b: int) -> None:
         """Draw the last known position of every target that nobody sees, by the row that saw it last."""

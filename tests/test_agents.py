@@ -243,7 +243,7 @@ def test_the_command_line(tmp_path, capsys):
             "unknown agent 'genius': known are random, still, nearest, greedy, exact, planner, planner-fast, ",
         ),
         (["--agents", ""], "agents is ''; give one or more"),
-        (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
+        (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
         (
             ["--scenario", "hit-mac,hit-mac-4x5"],
             "two scenarios are named hit-mac with 4 sensors and 5 targets; give each",

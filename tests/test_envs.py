@@ -229,7 +229,7 @@ def test_wrong_actions_move_nothing(action, error, says):
 @pytest.mark.parametrize(
     ("options", "error", "says"),
     [
-        ({"scenario": "moon"}, ValueError, "unknown scenario 'moon': known are hit-mac"),
+        ({"scenario": "moon"}, ValueError, "unknown scenario 'moon': known are basketball-4"),
         ({"features": ["smell"]}, ValueError, "unknown feature smell: known are"),
         ({"turn_cost": -1}, ValueError, "turn_cost is -1; it must be a number, 0 or more"),
         ({"turn_cost": float("nan")}, ValueError, "turn_cost is nan"),

@@ -24,11 +24,12 @@ SCENES = {
     "hard": HARD,
     "obstacles": load_scenario("obstacles"),
     "random": load_scenario("random").replace(message_delay=3, hops=2),
+    "basketball-4": load_scenario("basketball-4"),
 }
 
 
 def turns(scenario, steps, batch, seed=3):
-    actions = scenario.num_sensors * (2 if scenario.zoom else 1)
+    actions = scenario.num_sensors * len(scenario.decisions)
     return np.random.default_rng(seed).integers(0, 3, (steps, batch, actions))
 
 
@@ -88,7 +89,7 @@ class Reference:
 )
 def test_sensors_know_what_they_see_and_are_told(scenario, knowledge, share, hops, delay, seed):
     scenario = scenario.replace(
-        knowledge=knowledge, communication_range=share * scenario.arena, hops=hops, message_delay=delay,
+        knowledge=knowledge, communication_range=share * scenario.extent[0], hops=hops, message_delay=delay,
         position_noise=0, missed_detections=0,
     )  # fmt: skip
     simulator, reference = Simulator(scenario, 1, seed), Reference(scenario)
@@ -126,7 +127,7 @@ def test_what_is_not_known_is_not_shown(name, knowledge):
         for i in range(1 if knowledge == "shared" else scenario.num_sensors):
             state = simulator.state
             unseen = ~(state.covered if knowledge == "shared" else state.visible[:, i])
-            state.target_position[unseen] = rng.uniform(-1, 1, (unseen.sum(), 2)) * scenario.arena
+            state.target_position[unseen] = rng.uniform(-1, 1, (unseen.sum(), 2)) * scenario.extent
             for array in (state.velocity, state.goal, state.places, state.course, state.speed, state.present):
                 array[unseen] = rng.integers(0, 2, array[unseen].shape)
             rows = slice(None) if knowledge == "shared" else i

@@ -277,7 +277,7 @@ def test_every_scene_can_be_played(name, scene):
             start = np.zeros(3, bool)
 
 
-@pytest.mark.parametrize("scene", ["hit-mac", "random"])
+@pytest.mark.parametrize("scene", ["hit-mac", "random", "basketball-4"])
 def test_threads_and_batches_change_nothing(scene):
     agent = scripted_agent("planner", scene)
     task = CoverageTask(scene, 60, 0, features=agent.features)
@@ -293,7 +293,7 @@ def test_threads_and_batches_change_nothing(scene):
     shown, results = task.observe(), []
     for threads, block in ((1, 60), (2, 8), (2, 24)):
         history = tuple(array.copy() for array in state)
-        values = np.empty((*shown["mask"].shape[:2], 3), np.float32)
+        values = np.empty((60, agent.scenario.num_sensors * len(agent.decides), 3), np.float32)
         options = (agent._walk, agent._motion, agent._search, agent._weight, agent._futures)
         shares = np.empty(shown["mask"].shape, np.float32)
         arguments = (shown["pairs"], shown["mask"] != 0, history, *options, values, (30, shares))

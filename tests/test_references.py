@@ -13,7 +13,7 @@ from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.evaluate import reference_kernels as covering
 from hitmac.agents.evaluate import references
 from hitmac.agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound
-from hitmac.envs import Scenario
+from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 from tests.scenes import scenarios
@@ -231,7 +231,8 @@ def test_targets_are_to_be_seen_as_the_simulator_says():
 def bounded(scenario):
     """The scenario with what has no references left out, and with no target exactly on the edge of a view."""
     walk = "bounce" if scenario.walk == "evade" else scenario.walk
-    return scenario.replace(zoom=(), walk=walk, whole_numbers=False)
+    fixed = {"rails": (), "placement": "grid"} if scenario.rails else {}
+    return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
 
 
 @settings(deadline=None, max_examples=60)
@@ -411,6 +412,7 @@ def test_different_headings(turn, count):
     [
         ((ONE.replace(walk="evade"), [0], 5), "walk is 'evade'"),
         ((ONE.replace(zoom=(30, 120)), [0], 5), "zoom is on"),
+        ((load_scenario("basketball-4"), [0], 5), "the sensors move on rails"),
         ((ONE, [], 5), "seeds is empty"),
         ((ONE, [-1], 5), "seed is -1"),
         ((ONE, [0], 0), "sub_steps is 0; it must be a whole number, 1 or more"),

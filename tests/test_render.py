@@ -192,7 +192,7 @@ def test_an_agent_of_any_name_is_filmed(tmp_path):
             ["hit-mac", "--agent", "planner", "--task", "Executor", "--film", "x.gif"],
             "--agent planner plays Coverage only",
         ),
-        (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are hit-mac"),
+        (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are basketball-4"),
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
         (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 or more"),
         (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),

@@ -47,7 +47,7 @@ def test_impossible_parameters_are_named(changes, error, says):
 
 
 def test_unknown_names_and_broken_files(tmp_path):
-    with pytest.raises(ValueError, match="unknown scenario 'nowhere': known are hit-mac"):
+    with pytest.raises(ValueError, match="unknown scenario 'nowhere': known are basketball-4"):
         load_scenario("nowhere")
     with pytest.raises(ValueError, match="num_sensors is 0"):
         load_scenario("hit-mac-0x5")

@@ -489,7 +489,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["--num-envs", "abc"], "'abc'"),
         (["--minutes", "-1"], "--minutes is -1.0; it must be over 0"),
         (["--minutes", "nan"], "--minutes is nan; it must be a finite number, over 0"),
-        (["--scenario", "moon"], "unknown scenario 'moon': known are hit-mac"),
+        (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
         (["--features", "smell"], "unknown feature smell: known are sensor_id"),
         (["--resume"], "--resume needs --run-dir"),
         (["--resume", "--run-dir", "absent"], "absent is no run to resume: it has no config.yaml"),

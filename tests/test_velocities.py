@@ -141,7 +141,7 @@ def test_what_moves_faster_than_it_may_is_shown_at_the_bound(speed, shown):
 @given(scenarios(), st.sampled_from([1.0, 0.1, 0.001]))
 def test_observations_lie_in_their_space_on_tracks_of_any_speed(scenario, share):
     rng = np.random.default_rng(0)
-    tracks = share * scenario.arena * rng.uniform(-1, 1, (3, 30, scenario.num_targets, 2))
+    tracks = share * rng.uniform(-1, 1, (3, 30, scenario.num_targets, 2)) * scenario.extent
     for make in (CoverageTask, ExecutorTask, CoordinatorTask):
         options = {"decision": 3} if make is CoordinatorTask else {}
         task = make(scenario, 3, 0, features=tuple(FEATURES), **options)

@@ -25,8 +25,8 @@ class KalmanTracker:
         num_targets: m, 1 or more.
         agility: q, power of the acceleration, units^2 / s^3, over 0.
         deviation: s, standard deviation of the errors of a detection, in each axis, units; over 0.
-        arena: half the side of the arena, or half its width and height; at first x has this standard deviation about
-            the middle.
+        arena: half the side of the arena, of a rectangle half the longer one; at first x has this standard deviation
+            about the middle.
         top_speed: standard deviation of v at first, units per second.
 
     Attributes:
@@ -44,17 +44,16 @@ class KalmanTracker:
         *,
         agility: float = 1000.0,
         deviation: float = 1.0,
-        arena: float | tuple[float, float] = 1250.0,
+        arena: float = 1250.0,
         top_speed: float = 100.0,
     ) -> None:
         b, m = positive("num_scenes", num_scenes), positive("num_targets", num_targets)
         options = {"agility": agility, "deviation": deviation, "arena": arena, "top_speed": top_speed}
         for name, value in options.items():
-            if not ((np.asarray(value) > 0) & (np.asarray(value) < np.inf)).all():
+            if not 0 < value < np.inf:
                 raise ValueError(f"{name} is {value!r}; it must be a number over 0")
         self.agility, self.deviation = float(agility), float(deviation)
-        spreads = np.broadcast_to(np.asarray(arena, np.float64), 2)
-        self._start = np.array([np.diag((spread**2, float(top_speed) ** 2)) for spread in spreads])
+        self._start = np.diag((float(arena) ** 2, float(top_speed) ** 2))
         self.state, self.covariance = np.zeros((b, m, 2, 2)), np.zeros((b, m, 2, 2))
         self.reset()
 
@@ -103,10 +102,12 @@ class KalmanTracker:
     def map(self, arena: float | tuple[float, float], cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) of each cell of a c x c grid over the arena, x first.
 
+        `arena` is half its side, or half its width and half its height.
+
         It is the density in the middle of a cell times its area, scaled to the sum 1.
         """
         half = np.broadcast_to(np.asarray(arena, np.float64), 2)
-        middle = ((np.arange(positive("cells", cells)) + 0.5) / cells)[:, None] * 2 * half - half  # (c, 2)
+        middle = ((np.arange(positive("cells", cells)) + 0.5) / cells * 2)[:, None] * half - half  # (c, 2)
         away = (middle - self.state[:, :, None, 0]) / self.spread[:, :, None, None]  # (B, m, c, 2)
         density = np.exp(-0.5 * away**2) + 1e-300
         found = density[..., :, None, 0] * density[..., None, :, 1]
