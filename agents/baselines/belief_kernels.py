@@ -11,6 +11,7 @@ from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_a
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
 from hitmac.envs.kernels.compiled import allocating, kernel
+from hitmac.envs.kernels.rails import FORWARD, gone_along, point_on, rail_of
 from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
 from hitmac.envs.kernels.threads import blocks
 
@@ -65,10 +66,11 @@ def _foresee(rules, futures, body, weight, together, time, j, horizon, samples, 
 
 
 @allocating
-def _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, sides, sees):
+def _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, moved, sides, sees):
     """Write the samples that a sensor has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
 
-    The samples of as many targets as fit share a word, from bit 0 on. `sides` (4, E) is scratch memory.
+    The samples of as many targets as fit share a word, from bit 0 on. The sensor goes by `moved` (H + 1, 2); None:
+    nowhere. `sides` (4, E) is scratch memory.
     """
     sees[:] = 0
     x, y = np.float32(view[VIEW_X]), np.float32(view[VIEW_Y])
@@ -82,6 +84,9 @@ def _mark(view, half_view, turn, entries, when, who, where, there, samples, fart
             continue
         for e in range(number):
             dx, dy = where[j, 0, e] - x, where[j, 1, e] - y
+            if moved is not None:
+                dx -= moved[when[j, e], 0]
+                dy -= moved[when[j, e], 1]
             bearing = degrees(c * dy - s * dx, c * dx + s * dy)
             again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
             half = half_view if dx * dx + dy * dy <= squared else zero
@@ -110,31 +115,55 @@ def _mark(view, half_view, turn, entries, when, who, where, there, samples, fart
 
 
 @allocating
-def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, values, low, high):
-    """Write the values (n, 3) of the first turns of the rows of knowledge `low` to `high` - 1.
+def _mark_ways(
+    sensors, motion, along, i, view, entries, when, who, where, there, samples, farthest, moved, sides, sees
+):
+    """Write the samples in view of sensor i (see :func:`_mark`) for each of its ways to move (A, H + 1, W, K + 1)."""
+    half_view, turn = sensors.half_view[i], sensors.turn[i]
+    _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, None, sides, sees[0])
+    if motion is not None:
+        r = rail_of(motion.rails, i)
+        begin = along[i] * motion.rails.length[r]
+        x, y, _, _ = point_on(motion.rails, r, begin)
+        for way in range(1, sees.shape[0]):
+            for h in range(1, moved.shape[0]):
+                steps = h if way == FORWARD else -h
+                place = gone_along(motion.rails, r, begin, steps * motion.rail_step)
+                to_x, to_y, _, _ = point_on(motion.rails, r, place)
+                moved[h, 0], moved[h, 1] = to_x - x, to_y - y
+            _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, moved, sides, sees[way])
+
+
+@allocating
+def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high):
+    """Write the values of the next actions of the rows of knowledge `low` to `high` - 1.
 
     Args:
         rules: the scenario.
         sensors: its sensors.
+        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        along: (R, n) places on the rails / length of the rail.
         futures: key of the draws of the futures.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         samples: number of futures of each target.
         scene: what the rows believe.
-        kept: (R, n, H + 1) plans, changed in place.
-        values: (R, n, 3) result.
+        history: (R, n, H + 1) plans and (R, n) their ways to move, changed in place.
+        values: (R, n, 3) result, on rails (R, 2 n, 3); see :func:`hitmac.agents.baselines.search.improve`.
         low: first row.
         high: last row + 1.
     """
     belief, known, views, there, time = scene
+    kept, kept_ways = history
     n, m, horizon = views.shape[1], known.shape[1], weight.shape[0] - 1
     words, headings, room = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1, horizon * (samples + 1)
     entries, sides = np.empty(m, np.int64), np.empty((4, room), np.int32)
     when, who, where = np.empty((m, room), np.int32), np.empty((m, room), np.uint64), np.empty((m, 2, room), np.float32)
-    sees = np.empty((n, 1, horizon + 1, words, headings + 1), np.uint64)
-    farthest, planned, ways = np.empty(n, np.int64), np.empty(n, np.bool_), np.zeros(n, np.int64)
+    sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
+    moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
+    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
     plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
-    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty((n, 3))
+    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
     scratch = (
         np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
         np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
@@ -151,29 +180,33 @@ def _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, va
         for i in range(n):
             works = views[r, i, VIEW_RANGE] > 0.0
             farthest[i] = min(search.farthest, math.ceil(180.0 / sensors.turn[i])) if works else 0
-            _mark(
-                views[r, i], sensors.half_view[i], sensors.turn[i], entries, when, who, where, there[r], samples,
-                farthest[i], sides, sees[i, 0],
+            _mark_ways(
+                sensors, motion, along[r], i, views[r, i], entries, when, who, where, there[r], samples, farthest[i],
+                moved, sides, sees[i],
             )  # fmt: skip
         highest = -np.inf
         for candidate in range(search.restarts + 1):
             planned[:] = candidate == 0 and time[r] > 0
             for i in range(n):
+                ways[i] = kept_ways[r, i] if planned[i] else 0
                 for h in range(1, horizon + 1):
                     plans[i, h] = min(max(kept[r, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
             order = time[r] * search.restarts + candidate
             total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
             if total > highest:
                 highest = total
-                best_plans[:] = plans
+                best_plans[:], best_ways[:] = plans, ways
                 values[r] = own_values
         for i in range(n):
+            kept_ways[r, i] = best_ways[i]
             for h in range(1, horizon + 1):
                 kept[r, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
 
 
 @kernel
-def plan_beliefs(rules, sensors, futures, search, weight, samples, scene, kept, values, share):
+def plan_beliefs(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, share):
     """Plan for the blocks of rows that fall to this thread; see :func:`_plan_rows`."""
     for low, high in blocks(values.shape[0], share):
-        _plan_rows(rules, sensors, futures, search, weight, samples, scene, kept, values, low, high)
+        _plan_rows(
+            rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high
+        )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
+from hitmac.agents.baselines.planner import motion_of
 from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.agents.baselines.search import Search
 from hitmac.agents.tracking.beliefs import Beliefs
@@ -22,7 +23,7 @@ class BeliefPlannerState(NamedTuple):
     """Memory of the belief planner for B scenes with g rows of knowledge, between two calls of ``predict``."""
 
     body: np.ndarray
-    """First of the arrays of :class:`~hitmac.agents.tracking.beliefs.BeliefState`, then `plans`."""
+    """First of the arrays of :class:`~hitmac.agents.tracking.beliefs.BeliefState`, then `plans` and `ways`."""
     weight: np.ndarray
     course: np.ndarray
     stream: np.ndarray
@@ -30,6 +31,7 @@ class BeliefPlannerState(NamedTuple):
     there: np.ndarray
     time: np.ndarray
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
+    ways: np.ndarray  # (B, g, n) int64: ways to move of these plans, 0 without rails
 
 
 class BeliefPlannerAgent(PlanningPolicy):
@@ -90,6 +92,14 @@ class BeliefPlannerAgent(PlanningPolicy):
         self._futures = stream_keys(np.array([seed]))[0]
         self._sensors = Sensors(0.5 * view, turn)
         self._beliefs = Beliefs(scenario, particles, seed)
+        self._motion = motion_of(scenario)
+        if self._motion is not None:
+            self.features = (*Beliefs.features, "along")  # type: ignore[misc]
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """See :attr:`~hitmac.agents.baselines.rule.RulePolicy.decides`."""
+        return ("turn",) if self._motion is None else ("turn", "move")
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
@@ -109,21 +119,22 @@ class BeliefPlannerAgent(PlanningPolicy):
         """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
 
         Args:
-            pairs: (B, n, m, 10) features of the observation.
+            pairs: (B, n, m, 10) features of the observation, on rails (B, n, m, 11).
             mask: (B, n, m) bool, the known targets.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
-        own, plans = (None, None) if state is None else (state[:-1], state[-1].copy())
+        own, history = (None, None) if state is None else (state[:-2], [array.copy() for array in state[-2:]])
         scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
         b, n, _ = mask.shape
-        if plans is None:
-            plans = np.zeros((b, self._beliefs.rows, n, self.horizon + 1), np.int64)
-        plans[new.time == 1] = 0
-        rows = b * self._beliefs.rows
-        values = np.zeros((rows, n, 3), np.float32)
+        g = self._beliefs.rows
+        plans, ways = history or (np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64))
+        plans[new.time == 1], ways[new.time == 1] = 0, 0
+        rows = b * g
+        values = np.zeros((rows, n * len(self.decides), 3), np.float32)
+        along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._futures, self._search, self._weight, self.samples,
-            scene, plans.reshape(rows, n, -1), values,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._futures, self._search,
+            self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
         )  # fmt: skip
-        return self._beliefs.of_own(values), BeliefPlannerState(*new, plans)
+        return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)

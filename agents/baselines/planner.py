@@ -104,7 +104,7 @@ class PlannerAgent(PlanningPolicy):
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        self._walk, self._motion = _walk_of(self.scenario), _motion_of(self.scenario)
+        self._walk, self._motion = _walk_of(self.scenario), motion_of(self.scenario)
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
         turn = self.scenario.of_each_sensor("turn_angle").min()
@@ -234,7 +234,7 @@ def _walk_of(scenario: Scenario) -> Walk:
     )
 
 
-def _motion_of(scenario: Scenario) -> Motion | None:
+def motion_of(scenario: Scenario) -> Motion | None:
     """Return the motion of the sensors on rails; None without rails."""
     if not scenario.rails:
         return None

@@ -137,10 +137,14 @@ class Beliefs:
         return scene, new
 
     def of_own(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return the values of the sensors (B, n, ...), each by its own row of knowledge, out of those of rows."""
+        """Return the values of the sensors (B, n, ...), each by its own row of knowledge, out of those of rows.
+
+        Of several decisions they are (B, k n, ...), the first of every sensor, then the second.
+        """
         values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
-        sensors = np.arange(values.shape[2])
-        return np.ascontiguousarray(values[:, sensors if self.alone else np.zeros_like(sensors), sensors])
+        numbers = np.arange(values.shape[2])
+        owners = numbers % self.scenario.num_sensors if self.alone else np.zeros_like(numbers)
+        return np.ascontiguousarray(values[:, owners, numbers])
 
     def _nothing(self, b: int, m: int) -> BeliefState:
         """Return the state before the first call."""
