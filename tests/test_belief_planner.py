@@ -126,3 +126,35 @@ def test_it_covers_more_than_without_a_memory():
 def test_options_out_of_range_are_named(option, value):
     with pytest.raises(ValueError, match=f"{option} is {value}"):
         BeliefPlannerAgent(ONE, **{option: value})
+
+
+@pytest.mark.parametrize("knowledge", ["full", "own"])
+@pytest.mark.parametrize(("target", "heading", "move"), [(895, 0, 1), (-895, 180, 2), (700, 0, 0)])
+def test_a_sensor_moves_along_its_rail_until_a_target_is_in_range_and_stays(target, heading, move, knowledge):
+    """With its own knowledge, it has seen the target before it was set back along the rail."""
+    scene = ONE.replace(knowledge=knowledge, rails=[[(-1000, 0), (1000, 0)]], rail_step=20, placement="rails")
+    agent = BeliefPlannerAgent(scene)
+    task = CoverageTask(scene, 1, 0, features=agent.features)
+    ahead = 200 if target > 0 else -200
+    task.reset(options={"along": [1000 + ahead], "heading": [heading], "target_position": [(target, 0)]})
+    _, state = agent.predict(task.observe(), None, np.ones(1, bool))
+    task.step(np.zeros((1, 2), int))
+    task.simulator.place(along=[1000])
+    moves = []
+    for _ in range(8):
+        action, state = agent.predict(task.observe(), state, np.zeros(1, bool))
+        task.step(action)
+        moves.append(action[0].tolist())
+    assert moves == ([[0, move]] * 5 + [[0, 0]] * 3 if move else [[0, 0]] * 8)
+
+
+@pytest.mark.parametrize("knowledge", KNOWLEDGE)
+def test_every_knowledge_moves_cameras_on_rails(knowledge):
+    scenario = load_scenario("volleyball-4").replace(knowledge=knowledge)
+    agent = BeliefPlannerAgent(scenario, **SMALL)
+    coverage = [task.simulator.coverage.mean() for task, _, _ in play(agent, scenario, 60, 8)]
+    still = CoverageTask(scenario, 8, 0)
+    still.reset(seed=0)
+    moved = [state for _, _, state in play(agent, scenario, 3, 2)][-1].ways
+    assert moved.shape == (2, 4 if knowledge in ("neighbours", "own") else 1, 4)
+    assert np.mean(coverage[30:]) > 2 * still.simulator.coverage.mean()
