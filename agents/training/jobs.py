@@ -49,7 +49,6 @@ class CoverageOptions(ImitationOptions, AgentJob):
     pooling: str = "mean"
     embed_layers: int = 2
     num_blocks: int = 2
-    planner_turn_cost: float = 0.15
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
