@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitmac.envs import Simulator
+from hitmac.envs import Scenario, Simulator
 
 
 def states_equal(one, other, scenes=slice(None)):
@@ -133,3 +133,15 @@ def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
     one = compiled._sources()
     (tmp_path / "physics.py").write_text("changed = 1")
     assert compiled._sources() != one
+
+
+@pytest.mark.parametrize("whole_numbers", [True, False])
+def test_moves_that_are_all_too_long_for_the_arena_end_at_its_border(whole_numbers):
+    """The first was an endless loop; rounded places of a small arena are inside it."""
+    fast = {"whole_numbers": whole_numbers, "placement": "random", "sensing_range": 1.0, "disc_radius": (0.1, 0.2)}
+    small = Scenario(arena=(1.0, 0.8), target_area=(-1, 1, -0.5, 0.5), time_step=1.0, **fast)
+    simulator = Simulator(small, 20, seed=0)
+    for _ in range(30):
+        assert (np.abs(simulator.state.target_position) <= small.extent).all()
+        simulator.step(np.zeros((20, small.num_sensors), np.int64))
+    assert np.isfinite(simulator.state.target_position).all()

@@ -33,6 +33,9 @@ from hitmac.envs.kernels.state import (
 )  # fmt: skip
 from hitmac.envs.kernels.streams import draw_uniform, uniform
 
+MOST_DRAWS = 1000
+"""Most times that a move out of the arena is drawn again."""
+
 _ONE = np.uint64(1)
 
 
@@ -99,7 +102,8 @@ def _to_goals(state, p, first, last):
     """Walk of HiT-MAC's targets, from goal to goal.
 
     A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
-    its previous one.
+    its previous one. After :data:`MOST_DRAWS`, where all moves are too long for the arena, the target stops at its
+    border.
     """
     for j in range(state.target.shape[0]):
         _pursue(state, p, j, first, last)
@@ -107,10 +111,14 @@ def _to_goals(state, p, first, last):
             state.scratch_mask[b] = _outside(state, p, b, j)
         for b in range(first, last):
             if state.scratch_mask[b]:
-                while _outside(state, p, b, j):
+                draws = 0
+                while _outside(state, p, b, j) and draws < MOST_DRAWS:
+                    draws += 1
                     state.target[j, X, b] = state.target[j, LAST_X, b]
                     state.target[j, Y, b] = state.target[j, LAST_Y, b]
                     _pursue(state, p, j, b, b + _ONE)
+                state.target[j, X, b] = min(max(state.target[j, X, b], -p.half_width), p.half_width)
+                state.target[j, Y, b] = min(max(state.target[j, Y, b], -p.half_height), p.half_height)
 
 
 @inlined
