@@ -5,18 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 
 from hitmac.envs.kernels.rails import make_rails
 
-if TYPE_CHECKING:
-    from hitmac.envs.scenario import Scenario
 
-
-def contradictions(scenario: Scenario, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters that do not fit the others, each with what it must be.
+def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a :class:`~hitmac.envs.scenario.Scenario` that do not fit the others, and what fits.
 
     `valid` tells whether all parameters of the given names are valid so far; only those are compared.
     """
@@ -73,7 +70,7 @@ def contradictions(scenario: Scenario, valid: Callable[..., bool]) -> Iterator[t
         yield from _contradictions_of_rails(scenario)
 
 
-def _contradictions_of_rails(scenario: Scenario) -> Iterator[tuple[str, str]]:
+def _contradictions_of_rails(scenario: Any) -> Iterator[tuple[str, str]]:
     """Yield the parameters of rails that do not fit the others, each with what it must be."""
     if (scenario.placement == "rails") != bool(scenario.rails):
         yield "placement", "rails if and only if rails are given"
@@ -90,6 +87,6 @@ def _contradictions_of_rails(scenario: Scenario) -> Iterator[tuple[str, str]]:
         yield "rail_starts", f"empty, or a place for each of the {n} sensors, at most the length of its rail"
 
 
-def _are_on_rails(starts: tuple[float, ...], scenario: Scenario) -> bool:
+def _are_on_rails(starts: tuple[float, ...], scenario: Any) -> bool:
     lengths = np.broadcast_to(make_rails(scenario.rails).length, scenario.num_sensors)
     return len(starts) == len(lengths) and bool((starts <= lengths).all())

@@ -37,9 +37,10 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files", "errors", "renames"}, {"ranges"}, {"field_docs"}, {"kernels"}, {"scenario"}, {"load"}, {"memory"},
+        {"files", "errors", "renames"}, {"ranges"}, {"field_docs"}, {"kernels"}, {"contradictions"},
+        {"scenario"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
-        {"render"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
+        {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},

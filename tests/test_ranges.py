@@ -117,10 +117,11 @@ OPTIONS = {
     "save_every": NOT_NEGATIVE,
     "curve_points": NATURAL,
     "episodes": COUNT,
+    "knowledge": ([None, "full", "shared", "neighbours", "own"], ["all", 1]),
 }
 IMITATION = {
     "algorithm": (["imitation", "ppo", "a2c"], ["imitate", None]),
-    "teacher": (["planner", "planner-fast"], ["greedy", None]),
+    "teacher": (["planner", "planner-fast", "belief-planner"], ["greedy", None]),
     "planner_turn_cost": NOT_NEGATIVE,
     "temperature": POSITIVE,
 }
@@ -148,6 +149,7 @@ OF_JOB = {
         "num_envs": OPTIONS["num_envs"],
         "weight_dim": COUNT,
         "episodes": COUNT,
+        "knowledge": OPTIONS["knowledge"],
     },
 }
 TABLES = {job: (OPTIONS if job is not HitMacOptions else {}) | own for job, own in OF_JOB.items()}

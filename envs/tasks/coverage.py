@@ -65,6 +65,8 @@ class CoverageTask(Task):
     | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
     | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
     | `turn` | 0 to 1 | angle that the sensor turns in a sub-step / 180 deg |
+    | `relative_distance` | 0 to 4 | distance / the sensor's range, at most 4 |
+    | `relative_bearing` | -4 to 4 | angle from the heading to the target / half the sensor's field of view |
     | `age` | 0 to 10 | sub-steps since the target was last seen / 100, at most 10 |
     | `seen_now` | 0 or 1 | the target is seen in this sub-step, by this sensor or by one whose report has arrived |
     | `expected_distance` | 0 up | distance of the expected position / `distance_scale` |
