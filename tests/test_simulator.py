@@ -145,3 +145,14 @@ def test_moves_that_are_all_too_long_for_the_arena_end_at_its_border(whole_numbe
         assert (np.abs(simulator.state.target_position) <= small.extent).all()
         simulator.step(np.zeros((20, small.num_sensors), np.int64))
     assert np.isfinite(simulator.state.target_position).all()
+
+
+@pytest.mark.parametrize("placement", ["areas", "grid", "random"])
+def test_rounded_places_of_sensors_are_inside_the_arena(placement):
+    area = (-0.7, 0.7, -0.8, -0.6)
+    small = Scenario(
+        num_sensors=1, arena=(1.0, 0.8), whole_numbers=True, placement=placement, sensor_areas=[area], grid=3,
+        spacing=0, sensing_range=1.0, target_area=area, disc_radius=(0.1, 0.2),
+    )  # fmt: skip
+    simulator = Simulator(small, 200, seed=0)
+    assert (np.abs(simulator.state.sensor_position) <= small.extent).all()

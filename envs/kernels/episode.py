@@ -31,7 +31,7 @@ from hitmac.envs.kernels.state import (
     X,
     Y,
 )  # fmt: skip
-from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_uniform
+from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place, draw_uniform
 
 
 @inlined
@@ -55,17 +55,13 @@ def set_field_of_view(state, b, i, field_of_view):
     state.sensor[i, COS_HALF_VIEW, b] = math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
 
 
-@inlined
-def _draw_place(state, p, b, low, high, half):
-    """Draw a coordinate in [low, high], which a rounded one can leave, within `half` of the middle of the arena."""
-    return min(max(draw_between(state.stream, b, low, high, p.whole_numbers), -half), half)
-
-
 @compiled
 def take_goal(state, p, b, j):
     """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
-    state.target[j, GOAL_X, b] = _draw_place(state, p, b, -p.half_width, p.half_width, p.half_width)
-    state.target[j, GOAL_Y, b] = _draw_place(state, p, b, -p.half_height, p.half_height, p.half_height)
+    state.target[j, GOAL_X, b] = draw_place(state.stream, b, -p.half_width, p.half_width, p.half_width, p.whole_numbers)
+    state.target[j, GOAL_Y, b] = draw_place(
+        state.stream, b, -p.half_height, p.half_height, p.half_height, p.whole_numbers
+    )
     highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
     state.target[j, SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
     state.target[j, MOVES, b] = 0
@@ -75,8 +71,12 @@ def take_goal(state, p, b, j):
 def enter(state, p, b, j):
     """Place target j of scene b at random in the targets' area."""
     state.present[j, b] = True
-    state.target[j, X, b] = _draw_place(state, p, b, p.target_area[0], p.target_area[1], p.half_width)
-    state.target[j, Y, b] = _draw_place(state, p, b, p.target_area[2], p.target_area[3], p.half_height)
+    state.target[j, X, b] = draw_place(
+        state.stream, b, p.target_area[0], p.target_area[1], p.half_width, p.whole_numbers
+    )
+    state.target[j, Y, b] = draw_place(
+        state.stream, b, p.target_area[2], p.target_area[3], p.half_height, p.whole_numbers
+    )
     take_goal(state, p, b, j)
     # The direction of the goal is random, and needs no further draw.
     to_goal_x = state.target[j, GOAL_X, b] - state.target[j, X, b]

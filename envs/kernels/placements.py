@@ -8,7 +8,7 @@ import numpy as np
 from hitmac.envs.kernels.compiled import allocating, compiled, one_of
 from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.state import RADIUS, RAIL_LENGTH, X, Y
-from hitmac.envs.kernels.streams import draw_between, draw_integer
+from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place
 
 
 @allocating
@@ -27,8 +27,8 @@ def _in_areas(state, p, b):
     dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
         area = state.areas[dealt[i]]
-        state.sensor[i, X, b] = draw_between(state.stream, b, area[0], area[1], p.whole_numbers)
-        state.sensor[i, Y, b] = draw_between(state.stream, b, area[2], area[3], p.whole_numbers)
+        state.sensor[i, X, b] = draw_place(state.stream, b, area[0], area[1], p.half_width, p.whole_numbers)
+        state.sensor[i, Y, b] = draw_place(state.stream, b, area[2], area[3], p.half_height, p.whole_numbers)
 
 
 @allocating
@@ -38,8 +38,8 @@ def _on_grid(state, p, b):
     for i in range(state.sensor.shape[0]):
         x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_width
         y = ((dealt[i] // p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_height
-        state.sensor[i, X, b] = draw_between(state.stream, b, x, x, p.whole_numbers)
-        state.sensor[i, Y, b] = draw_between(state.stream, b, y, y, p.whole_numbers)
+        state.sensor[i, X, b] = draw_place(state.stream, b, x, x, p.half_width, p.whole_numbers)
+        state.sensor[i, Y, b] = draw_place(state.stream, b, y, y, p.half_height, p.whole_numbers)
 
 
 @compiled

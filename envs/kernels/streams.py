@@ -69,6 +69,12 @@ def draw_between(stream, b, low, high, whole):
     return low + (high - low) * draw_uniform(stream, b)
 
 
+@inlined
+def draw_place(stream, b, low, high, half, whole):
+    """Draw a coordinate in [low, high], which a rounded one can leave, within `half` of the middle of the arena."""
+    return min(max(draw_between(stream, b, low, high, whole), -half), half)
+
+
 def stream_keys(seeds: np.ndarray) -> np.ndarray:
     """Return the keys (uint64) of the streams of `seeds` (non-negative integers), element by element.
 
