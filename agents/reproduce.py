@@ -47,9 +47,9 @@ class Row(NamedTuple):
 ROWS = {
     "planner": Row(agent="planner"),
     "planner-fast": Row(agent="planner-fast"),
-    "coverage policy": Row("coverage"),
-    "coverage policy, low rotation": Row("coverage --planner-turn-cost 1.1"),
-    "coverage policy, single frame": Row("coverage --features frame"),
+    "coverage policy": Row("coverage --total-steps 450000"),
+    "coverage policy, low rotation": Row("coverage --planner-turn-cost 1.1 --total-steps 450000"),
+    "coverage policy, single frame": Row("coverage --features frame --total-steps 450000"),
     "coverage-ppo": Row("coverage-ppo"),
     "hit-mac": Row("hit-mac"),
     "hit-mac, imitation": Row("hit-mac --algorithm imitation"),
