@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.planner_kernels import degrees
-from hitmac.agents.baselines.search import improve
+from hitmac.agents.baselines.search import ascend, room_for
+from hitmac.agents.baselines.views import fill_between, mark_sides, write_sides
 from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
@@ -69,49 +69,26 @@ def _foresee(rules, futures, body, weight, together, time, j, horizon, samples, 
 def _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, moved, sides, sees):
     """Write the samples that a sensor has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
 
-    The samples of as many targets as fit share a word, from bit 0 on. The sensor goes by `moved` (H + 1, 2); None:
+    The sensor goes by `moved` (H + 1, 2); None:
     nowhere. `sides` (4, E) is scratch memory.
     """
     sees[:] = 0
     x, y = np.float32(view[VIEW_X]), np.float32(view[VIEW_Y])
     c, s = np.float32(view[VIEW_COS]), np.float32(view[VIEW_SIN])
     half_view, per_turn, squared = np.float32(half_view), np.float32(1.0 / turn), np.float32(view[VIEW_RANGE])
-    most, full, zero, one = np.float32(farthest), np.float32(360.0), np.float32(0.0), np.float32(1.0)
-    targets_per_word = 64 // samples
+    most = np.float32(farthest)
     for j in range(there.shape[0]):
-        number = entries[j]
         if not there[j]:
             continue
-        for e in range(number):
+        for e in range(entries[j]):
             dx, dy = where[j, 0, e] - x, where[j, 1, e] - y
             if moved is not None:
                 dx -= moved[when[j, e], 0]
                 dy -= moved[when[j, e], 1]
-            bearing = degrees(c * dy - s * dx, c * dx + s * dy)
-            again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
-            half = half_view if dx * dx + dy * dy <= squared else zero
-            # In view from the first side on, and no longer from the second on; the interval is empty if out of range.
-            first = np.floor((bearing - half) * per_turn) + one
-            last = np.ceil((bearing + half) * per_turn) if half > zero else first
-            other_first = np.floor((again - half) * per_turn) + one
-            other_last = np.ceil((again + half) * per_turn) if half > zero else other_first
-            sides[0, e] = np.int32(min(max(first, -most), most + one) + most)
-            sides[1, e] = np.int32(min(max(last, -most), most + one) + most)
-            sides[2, e] = np.int32(min(max(other_first, -most), most + one) + most)
-            sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
-        word, shift = j // targets_per_word, np.uint64(j % targets_per_word * samples)
-        for e in range(number):
-            row = sees[when[j, e], word]
-            members = who[j, e] << shift
-            for k in range(4):
-                row[np.uint64(sides[k, e])] ^= members
-    for h in range(1, sees.shape[0]):
-        for w in range(sees.shape[1]):
-            row = sees[h, w]
-            members = np.uint64(0)
-            for k in range(2 * farthest + 1):
-                members ^= row[k]
-                row[k] = members
+            near = dx * dx + dy * dy <= squared
+            write_sides(sides, e, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+        mark_sides(sees, j, samples, entries[j], when[j], who[j], sides)
+    fill_between(sees, farthest)
 
 
 @allocating
@@ -156,18 +133,14 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
     belief, known, views, there, time = scene
     kept, kept_ways = history
     n, m, horizon = views.shape[1], known.shape[1], weight.shape[0] - 1
-    words, headings, room = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1, horizon * (samples + 1)
-    entries, sides = np.empty(m, np.int64), np.empty((4, room), np.int32)
-    when, who, where = np.empty((m, room), np.int32), np.empty((m, room), np.uint64), np.empty((m, 2, room), np.float32)
+    words, headings, most_entries = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1, horizon * (samples + 1)
+    entries, sides = np.empty(m, np.int64), np.empty((4, most_entries), np.int32)
+    when, who = np.empty((m, most_entries), np.int32), np.empty((m, most_entries), np.uint64)
+    where = np.empty((m, 2, most_entries), np.float32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
-    moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
-    plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
-    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
-    scratch = (
-        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
-        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
-    )  # fmt: skip
+    moved = np.zeros((horizon + 1, 2), np.float32)
+    farthest, room = np.empty(n, np.int64), room_for(n, horizon, words, search.farthest, values.shape[1])
+    nothing = 0, samples, np.empty((0, n, m), np.float32)
     for r in range(low, high):
         for j in range(m):
             if there[r, j]:
@@ -184,23 +157,7 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
                 sensors, motion, along[r], i, views[r, i], entries, when, who, where, there[r], samples, farthest[i],
                 moved, sides, sees[i],
             )  # fmt: skip
-        highest = -np.inf
-        for candidate in range(search.restarts + 1):
-            planned[:] = candidate == 0 and time[r] > 0
-            for i in range(n):
-                ways[i] = kept_ways[r, i] if planned[i] else 0
-                for h in range(1, horizon + 1):
-                    plans[i, h] = min(max(kept[r, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
-            order = time[r] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
-            if total > highest:
-                highest = total
-                best_plans[:], best_ways[:] = plans, ways
-                values[r] = own_values
-        for i in range(n):
-            kept_ways[r, i] = best_ways[i]
-            for h in range(1, horizon + 1):
-                kept[r, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
+        ascend(sees, weight, search, farthest, time[r], kept[r], kept_ways[r], nothing, room, values[r])
 
 
 @kernel

@@ -20,46 +20,24 @@ from hitmac.agents.baselines.forecast import (
     moved_twice,
     remember,
 )  # fmt: skip
-from hitmac.agents.baselines.search import improve
-from hitmac.agents.baselines.words import alone
-from hitmac.envs.kernels.compiled import allocating, inlined, kernel
+from hitmac.agents.baselines.search import ascend, room_for
+from hitmac.agents.baselines.views import fill_between, mark_sides, write_sides
+from hitmac.envs.kernels.compiled import allocating, kernel
 from hitmac.envs.kernels.rails import FORWARD
 from hitmac.envs.kernels.threads import blocks
-
-
-@inlined
-def degrees(y, x):
-    """Return ``atan2(y, x)`` in degrees and float32, to 1e-5, by a polynomial, which the compiler can vectorise.
-
-    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
-    """
-    one = np.float32
-    across, along = abs(y), abs(x)
-    ratio = min(across, along) / max(max(across, along), one(1e-30))
-    s = ratio * ratio
-    angle = ratio * (
-        one(57.29577951)
-        + s * (one(-19.09848529) + s * (one(11.45546107) + s * (one(-8.14008784) + s * (one(6.10559287)
-        + s * (one(-4.31378128) + s * (one(2.45854439) + s * (one(-0.92647698) + s * one(0.16422854))))))))
-    )  # fmt: skip
-    angle = one(90.0) - angle if across > along else angle
-    angle = one(180.0) - angle if x < one(0.0) else angle
-    return angle if y >= one(0.0) else -angle
 
 
 @allocating
 def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
     """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
 
-    The samples of as many targets as fit share a word, from bit 0 on. No target goes farther than `most_gone` with
-    respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to the left; None: nowhere. `sides` (4, E) is
-    scratch memory.
+    No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
+    the left; None: nowhere. `sides` (4, E) is scratch memory.
     """
     sees[:] = 0
     half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
     per_turn = np.float32(1.0 / max(pairs[i, :, TURN].max() * 180.0, 1e-6))
-    most, full, zero = np.float32(farthest), np.float32(360.0), np.float32(0.0)
-    targets_per_word = 64 // samples
+    most = np.float32(farthest)
     for j in range(mask.shape[1]):
         own = pairs[i, j]
         if mask[i, j] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
@@ -75,31 +53,9 @@ def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthes
             if moved is not None:
                 x -= moved[when[j, e], 0]
                 y -= moved[when[j, e], 1]
-            bearing = degrees(y, x)
-            again = bearing - full if bearing > zero else bearing + full  # the same bearing, a whole turn away
-            half = half_view if x * x + y * y <= squared else zero
-            # In view from the first side on, and no longer from the second on; the interval is empty if out of range.
-            first = np.floor((bearing - half) * per_turn) + np.float32(1.0)
-            last = np.ceil((bearing + half) * per_turn) if half > zero else first
-            other_first = np.floor((again - half) * per_turn) + np.float32(1.0)
-            other_last = np.ceil((again + half) * per_turn) if half > zero else other_first
-            sides[0, e] = np.int32(min(max(first, -most), most + np.float32(1.0)) + most)
-            sides[1, e] = np.int32(min(max(last, -most), most + np.float32(1.0)) + most)
-            sides[2, e] = np.int32(min(max(other_first, -most), most + np.float32(1.0)) + most)
-            sides[3, e] = np.int32(min(max(other_last, -most), most + np.float32(1.0)) + most)
-        word, shift = j // targets_per_word, np.uint64(j % targets_per_word * samples)
-        for e in range(entries[j]):
-            row = sees[when[j, e], word]
-            members = who[j, e] << shift
-            for k in range(4):
-                row[np.uint64(sides[k, e])] ^= members
-    for h in range(1, sees.shape[0]):
-        for w in range(sees.shape[1]):
-            row = sees[h, w]
-            members = np.uint64(0)
-            for k in range(2 * farthest + 1):
-                members ^= row[k]
-                row[k] = members
+            write_sides(sides, e, x, y, x * x + y * y <= squared, half_view, per_turn, most)
+        mark_sides(sees, j, samples, entries[j], when[j], who[j], sides)
+    fill_between(sees, farthest)
 
 
 @allocating
@@ -138,18 +94,12 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
     n, m, samples, horizon = mask.shape[1], mask.shape[2], first.shape[0], weight.shape[0] - 1
     words, headings = (m - 1) // (64 // samples) + 1, 2 * search.farthest + 1
     moves = np.empty(horizon + 1)
-    entries, room = np.empty(m, np.int64), horizon * (samples + 1 if samples > 1 else 1)
-    when, who = np.empty((m, room), np.int32), np.empty((m, room), np.uint64)
-    where, sides = np.empty((m, 2, room), np.float32), np.empty((4, room), np.int32)
+    entries, most_entries = np.empty(m, np.int64), horizon * (samples + 1 if samples > 1 else 1)
+    when, who = np.empty((m, most_entries), np.int32), np.empty((m, most_entries), np.uint64)
+    where, sides = np.empty((m, 2, most_entries), np.float32), np.empty((4, most_entries), np.int32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
-    moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
-    plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
-    covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
-    scratch = (
-        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
-        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
-    )  # fmt: skip
+    moved = np.zeros((horizon + 1, 2), np.float32)
+    farthest, room = np.empty(n, np.int64), room_for(n, horizon, words, search.farthest, values.shape[1])
     for b in range(low, high):
         extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], walk)
         remember(pairs[b], mask[b], old_pairs[b], old_mask[b], walk, motion, 2.0 if extra else 1.0, memory[b])
@@ -173,25 +123,8 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
                 pairs[b], mask[b], motion, i, entries, when, who, where, most_gone, samples, farthest[i], moved, sides,
                 sees[i],
             )  # fmt: skip
-        highest = -np.inf
-        for candidate in range(search.restarts + 1):
-            planned[:] = candidate == 0 and steps[b] > 0
-            for i in range(n):
-                ways[i] = kept_ways[b, i] if planned[i] else 0
-                for h in range(1, horizon + 1):
-                    plans[i, h] = min(max(kept[b, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
-            order = steps[b] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
-            if total > highest:
-                highest = total
-                best_plans[:], best_ways[:] = plans, ways
-                values[b] = own_values
-                if shares.size > 0:
-                    alone(covers, window, samples, shares[b])
-        for i in range(n):
-            kept_ways[b, i] = best_ways[i]
-            for h in range(1, horizon + 1):
-                kept[b, i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
+        own_b = window, samples, shares[b : b + 1]
+        ascend(sees, weight, search, farthest, steps[b], kept[b], kept_ways[b], own_b, room, values[b])
         steps[b] += 1
 
 

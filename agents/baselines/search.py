@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.words import size
+from hitmac.agents.baselines.words import alone, size
 from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
@@ -120,6 +120,65 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
     return total
+
+
+@allocating
+def room_for(n, horizon, words, farthest, number):
+    """Return arrays of undefined content for :func:`ascend`, for `number` rows of values."""
+    headings = 2 * farthest + 1
+    trials = (
+        np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
+        np.empty((n, horizon + 1, words), np.uint64), np.empty((number, 3)),
+    )  # fmt: skip
+    best = np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64)
+    scratch = (
+        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
+        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
+    )  # fmt: skip
+    return trials, best, scratch
+
+
+@allocating
+def ascend(sees, weight, search, farthest, step, kept, kept_ways, own, room, values):
+    """Write the values of the best of several ascents, see :func:`improve`, and keep its plans for the next sub-step.
+
+    The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
+
+    Args:
+        sees: see :func:`improve`.
+        weight: the same.
+        search: the same.
+        farthest: the same.
+        step: sub-steps since the start.
+        kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.
+        kept_ways: (n,) their ways to move, changed in place.
+        own: window, samples and result (1, n, m) of :func:`hitmac.agents.baselines.words.alone`; (0, n, m): not asked
+            for.
+        room: arrays of :func:`room_for`.
+        values: (n, 3) result, on rails (2 n, 3).
+    """
+    (plans, ways, planned, covers, trial_values), (best_plans, best_ways), scratch = room
+    window, samples, shares = own
+    n, horizon, highest = plans.shape[0], plans.shape[1] - 1, -np.inf
+    plans[:, 0] = 0
+    for candidate in range(search.restarts + 1):
+        planned[:] = candidate == 0 and step > 0
+        for i in range(n):
+            ways[i] = kept_ways[i] if planned[i] else 0
+            for h in range(1, horizon + 1):
+                plans[i, h] = min(max(kept[i, h], -farthest[i]), farthest[i]) if planned[i] else 0
+        order = step * search.restarts + candidate
+        total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch)
+        if total > highest:
+            highest = total
+            best_plans[:], best_ways[:] = plans, ways
+            values[:] = trial_values
+            if shares.shape[0] > 0:
+                alone(covers, window, samples, shares[0])
+    for i in range(n):
+        kept_ways[i] = best_ways[i]
+        for h in range(1, horizon + 1):
+            kept[i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
 
 
 @inlined
