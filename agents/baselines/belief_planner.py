@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
-from hitmac.agents.baselines.planner import motion_of
-from hitmac.agents.baselines.rule import PlanningPolicy
-from hitmac.agents.baselines.search import Search
+from hitmac.agents.baselines.planning import HeadingPlanner
 from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import check_cost
 
 
 class BeliefPlannerState(NamedTuple):
@@ -34,7 +30,7 @@ class BeliefPlannerState(NamedTuple):
     ways: np.ndarray  # (B, g, n) int64: ways to move of these plans, 0 without rails
 
 
-class BeliefPlannerAgent(PlanningPolicy):
+class BeliefPlannerAgent(HeadingPlanner):
     """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
 
     The belief about a target is that of :class:`~hitmac.agents.tracking.ParticleTracker`: particles that walk as the
@@ -76,38 +72,18 @@ class BeliefPlannerAgent(PlanningPolicy):
         turn_cost: float = 0.25,
         discount: float = 0.99,
     ) -> None:
-        super().__init__(scenario, seed)
+        super().__init__(
+            scenario, seed, horizon=horizon, samples=samples, restarts=restarts, rounds=rounds, turn_cost=turn_cost,
+            discount=discount,
+        )  # fmt: skip
         scenario = self.scenario
-        self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
-        if samples > 64 or positive("particles", particles) < samples:
-            raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64 and at most particles")
-        if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
-            raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
-        if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
-            raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
-        turn, view = scenario.of_each_sensor("turn_angle"), scenario.of_each_sensor("field_of_view")
-        farthest = min(horizon, math.ceil(180.0 / turn.min()))
-        self._search = Search(farthest, restarts, positive("rounds", rounds), check_cost(turn_cost))
-        self._weight = (float(discount) ** np.arange(-1, horizon) / samples).astype(np.float32)  # the first is not used
+        if positive("particles", particles) < samples:
+            raise ValueError(f"particles is {particles}; it must be at least samples, {samples}")
         self._futures = stream_keys(np.array([seed]))[0]
-        self._sensors = Sensors(0.5 * view, turn)
+        self._sensors = Sensors(0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle"))
         self._beliefs = Beliefs(scenario, particles, seed)
-        self._motion = motion_of(scenario)
         if self._motion is not None:
             self.features = (*Beliefs.features, "along")  # type: ignore[misc]
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """See :attr:`~hitmac.agents.baselines.rule.RulePolicy.decides`."""
-        return ("turn",) if self._motion is None else ("turn", "move")
-
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turn (B, n) of every sensor's plan, planned without a memory."""
-        return self.plan(pairs, mask)[0].argmax(-1)
-
-    def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the values (B, n, 3) of staying, turning left and turning right, planned without a memory."""
-        return self.plan(pairs, mask)[0]
 
     def plan(
         self,

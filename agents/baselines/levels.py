@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.baselines.rule import PlanningPolicy, RandomPolicy, RulePolicy
+from hitmac.agents.baselines.planning import PlanningPolicy
+from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
 from hitmac.agents.baselines.simple import RandomAgent, StillAgent
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.load import load_scenario

@@ -7,15 +7,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecast import Motion, Walk
+from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import plan
-from hitmac.agents.baselines.rule import PlanningPolicy
-from hitmac.agents.baselines.search import Search
-from hitmac.envs.kernels.rails import make_rails
+from hitmac.agents.baselines.planning import HeadingPlanner
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import check_cost
 
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
 
@@ -32,7 +28,7 @@ class PlannerState(NamedTuple):
     ways: np.ndarray  # (B, n) int64: ways to move of these plans, 0 without rails
 
 
-class PlannerAgent(PlanningPolicy):
+class PlannerAgent(HeadingPlanner):
     """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
 
     A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
@@ -94,24 +90,13 @@ class PlannerAgent(PlanningPolicy):
         turn_cost: float = 0.25,
         discount: float = 0.99,
     ) -> None:
-        super().__init__(scenario, seed)
-        self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
-        if samples > 64:
-            raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64")
-        if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
-            raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
-        self.restarts, self.rounds = restarts, positive("rounds", rounds)
-        if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
-            raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
-        self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        self._walk, self._motion = _walk_of(self.scenario), motion_of(self.scenario)
+        super().__init__(
+            scenario, seed, horizon=horizon, samples=samples, restarts=restarts, rounds=rounds, turn_cost=turn_cost,
+            discount=discount,
+        )  # fmt: skip
+        self._walk = _walk_of(self.scenario)
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
-        turn = self.scenario.of_each_sensor("turn_angle").min()
-        farthest = min(self.horizon, math.ceil(180.0 / turn))
-        self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost)
-        ages = np.arange(-1, self.horizon)
-        self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
         rng = np.random.default_rng(seed)
         first = _stratified(rng, self.samples, 3)
         later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
@@ -119,24 +104,6 @@ class PlannerAgent(PlanningPolicy):
         later[..., 0], later[..., 1] = radius * np.cos(angle), radius * np.sin(angle)
         wandering = _wander(rng, self.samples, 2 * self.horizon, _swerve(self.scenario))
         self._futures = first, later, wandering
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """See :attr:`~hitmac.agents.baselines.rule.RulePolicy.decides`."""
-        return ("turn",) if self._motion is None else ("turn", "move")
-
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turn (B, n) of every sensor's plan, and on rails its move (B, 2 n), without a memory."""
-        return self.values(pairs, mask).argmax(-1)
-
-    def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the values (B, n, 3) of staying, turning left and turning right, planned without a memory.
-
-        The value of a turn is that of the sensor's best plan that begins with it: the discounted coverage that the
-        others' plans do not give, less the cost of turning. The others' plans are those of the sensor's last revision.
-        On rails the values are (B, 2 n, 3), followed by those of staying in place and of moving forward and back.
-        """
-        return self.plan(pairs, mask)[0]
 
     def plan(
         self,
@@ -180,19 +147,10 @@ class PlannerAgent(PlanningPolicy):
             new.clock[episode_start] = 0 if self._walk.every else -1
             new.steps[episode_start] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
-        arguments = (
-            pairs,
-            mask,
-            tuple(new),
-            self._walk,
-            self._motion,
-            self._search,
-            self._weight,
-            self._futures,
-            values,
+        Threads(len(pairs), cores(), block=8).run(
+            plan, pairs, mask, tuple(new), self._walk, self._motion, self._search, self._weight, self._futures, values,
             own,
-        )
-        Threads(len(pairs), cores(), block=8).run(plan, *arguments)
+        )  # fmt: skip
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
 
     def _nothing(self, pairs: np.ndarray) -> PlannerState:
@@ -232,13 +190,6 @@ def _walk_of(scenario: Scenario) -> Walk:
         every=scenario.extra_move_every,
         exact=scenario.position_noise == 0.0,
     )
-
-
-def motion_of(scenario: Scenario) -> Motion | None:
-    """Return the motion of the sensors on rails; None without rails."""
-    if not scenario.rails:
-        return None
-    return Motion(make_rails(scenario.rails), scenario.rail_step / scenario.distance_scale, scenario.rail_step)
 
 
 def _swerve(scenario: Scenario) -> float:

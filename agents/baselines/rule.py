@@ -81,7 +81,7 @@ class RulePolicy:
 
     @property
     def decides(self) -> tuple[str, ...]:
-        """What the policy decides on for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
+        """Decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
         return ("turn",)
 
     def completed(self, actions: np.ndarray) -> np.ndarray:
@@ -92,34 +92,6 @@ class RulePolicy:
         if self._scenario is None or actions.shape[1] != len(self.decides) * self._scenario.num_sensors:
             return actions
         return completed(actions, self.decides, self._scenario.decisions)
-
-
-class PlanningPolicy(RulePolicy):
-    """Base class of policies that value the turns, with a memory that is their state."""
-
-    def plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
-
-        The k :attr:`decides` of the sensors follow each other: first the values of all turns.
-        """
-        raise NotImplementedError
-
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
-        return self.completed(values.argmax(-1)), new
 
 
 class RandomPolicy(RulePolicy):

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.baselines.rule import PlanningPolicy
+from hitmac.agents.baselines.planning import PlanningPolicy
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.training.options import Options
 from hitmac.envs.ranges import Choice, NotNegative, Positive
