@@ -195,8 +195,12 @@ class Scenario:
 
     @property
     def decisions(self) -> tuple[str, ...]:
-        """What each sensor decides on in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
+        """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
         return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
+
+    def sub_steps_of(self, most: int) -> int:
+        """Return the sub-steps of an episode of at most `most`: :attr:`episode_steps`, where it says fewer."""
+        return min(most, self.episode_steps or most)
 
     @property
     def top_speed(self) -> float:

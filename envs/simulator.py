@@ -97,6 +97,17 @@ class Simulator:
         """(B, n, m) bool: sensor i and target j are part of the episode, the sensor works, the target is present."""
         return self.state.working[:, :, None] & self.state.present[:, None, :]
 
+    @property
+    def shown_pairs(self) -> np.ndarray:
+        """(B, n, m) bool: the mask of an observation. With full knowledge the valid pairs, else known targets.
+
+        A sensor is shown nothing if it does not work, and a target is known until the sensor is told that it left.
+        """
+        if self.known is None:
+            return self.valid_pairs
+        known = np.isfinite(self.known.known_age) & ~self.known.known_left  # (B, r, m)
+        return self.state.working[:, :, None] & known
+
     def reset(
         self,
         *,

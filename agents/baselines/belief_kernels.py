@@ -11,7 +11,7 @@ from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_a
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
 from hitmac.envs.kernels.compiled import allocating, kernel
-from hitmac.envs.kernels.rails import FORWARD, gone_along, point_on, rail_of
+from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
 from hitmac.envs.kernels.threads import blocks
 
@@ -101,13 +101,11 @@ def _mark_ways(
     if motion is not None:
         r = rail_of(motion.rails, i)
         begin = along[i] * motion.rails.length[r]
-        x, y, _, _ = point_on(motion.rails, r, begin)
         for way in range(1, sees.shape[0]):
             for h in range(1, moved.shape[0]):
                 steps = h if way == FORWARD else -h
                 place = gone_along(motion.rails, r, begin, steps * motion.rail_step)
-                to_x, to_y, _, _ = point_on(motion.rails, r, place)
-                moved[h, 0], moved[h, 1] = to_x - x, to_y - y
+                moved[h, 0], moved[h, 1] = way_between(motion.rails, r, begin, place)
             _mark(view, half_view, turn, entries, when, who, where, there, samples, farthest, moved, sides, sees[way])
 
 

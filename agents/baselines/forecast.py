@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, inlined
-from hitmac.envs.kernels.rails import gone_along, point_on, rail_of
+from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Rails
 
 # Features of a pair, the last three on rails only.
@@ -46,9 +46,8 @@ class Motion(NamedTuple):
 def _ride(motion, features, i, along, other):
     """Return the way from one place on the rail of sensor i to another, ahead and to the left of its heading."""
     r = rail_of(motion.rails, i)
-    x, y, _, _ = point_on(motion.rails, r, along)
-    to_x, to_y, _, _ = point_on(motion.rails, r, other)
-    dx, dy = (to_x - x) * motion.step / motion.rail_step, (to_y - y) * motion.step / motion.rail_step
+    dx, dy = way_between(motion.rails, r, along, other)
+    dx, dy = dx * motion.step / motion.rail_step, dy * motion.step / motion.rail_step
     c, s = features[HEADING_COS], features[HEADING_SIN]
     return c * dx + s * dy, c * dy - s * dx
 

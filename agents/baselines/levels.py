@@ -93,6 +93,7 @@ class AssignPlanned(RulePolicy):
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
+    needs_scenario: ClassVar[bool] = True
     planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}
     """Options of the planner. With more ascents the assignment depends less on where they start."""
     idle: ClassVar[str] = "hold"
@@ -127,6 +128,7 @@ class PlannerExecutor(PlanningPolicy):
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
+    needs_scenario: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
@@ -163,5 +165,5 @@ EXECUTORS: dict[str, type[RulePolicy]] = {
 
 
 def scripted_level(kind: type[RulePolicy], scenario: Scenario) -> RulePolicy:
-    """Make a level of the hierarchy that decides by rule; the planned ones must know the scenario."""
-    return kind(scenario) if kind in (AssignPlanned, PlannerExecutor) else kind()
+    """Make a level of the hierarchy that decides by rule, for the scenario if it needs one."""
+    return kind(scenario) if kind.needs_scenario else kind()

@@ -50,6 +50,8 @@ class RulePolicy:
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
+    needs_scenario: ClassVar[bool] = False
+    """True if a level of the hierarchy cannot do without the scenario."""
 
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
         self._scenario = None if scenario is None else load_scenario(scenario)

@@ -91,7 +91,7 @@ def evaluate(
     scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
     max_episode_steps = positive("max_episode_steps", max_episode_steps)
-    max_episode_steps = min(max_episode_steps, scenario.episode_steps or max_episode_steps)
+    max_episode_steps = scenario.sub_steps_of(max_episode_steps)
     seeds = range(seed, seed + episodes)
     if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
         agents = [agents]

@@ -57,7 +57,7 @@ def save_film(
     check_ending("path", path, ".gif")
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
-    sub_steps = min(sub_steps, scenario.episode_steps or sub_steps)
+    sub_steps = scenario.sub_steps_of(sub_steps)
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     pictures, total, state = [], 0.0, started(agent.policy, [seed])

@@ -34,7 +34,7 @@ class BeliefState(NamedTuple):
 
 
 class Scene(NamedTuple):
-    """What R = B * g rows of knowledge know and believe now."""
+    """Present knowledge and beliefs of R = B * g rows of knowledge."""
 
     belief: Belief
     known: np.ndarray  # (R, m, 5)

@@ -161,12 +161,7 @@ class DirectionalSensorVecEnv(VecEnv):
 
         With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
         """
-        simulator = self.task.simulator
-        pairs = simulator.valid_pairs
-        if simulator.known is not None:
-            known = np.isfinite(simulator.known.known_age) & ~simulator.known.known_left  # (B, r, m)
-            pairs = simulator.state.working[:, :, None] & known
-        sensors = np.asarray(pairs.any(-1))  # (B, n)
+        sensors = np.asarray(self.task.simulator.shown_pairs.any(-1))  # (B, n)
         if self.credit == "difference_rewards":
             return sensors
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))

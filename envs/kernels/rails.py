@@ -71,6 +71,14 @@ def point_on(rails, r, along):
 
 
 @inlined
+def way_between(rails, r, along, other):
+    """Return the way east and north from one place on rail r to another."""
+    x, y, _, _ = point_on(rails, r, along)
+    to_x, to_y, _, _ = point_on(rails, r, other)
+    return to_x - x, to_y - y
+
+
+@inlined
 def put_on_rail(state, rails, b, i, along):
     """Put sensor i of scene b at a place on its rail; `rails` of the state."""
     if rails is not None:
