@@ -29,6 +29,7 @@ from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import prepare
 from hitmac.agents.training.seeds import evaluate_trainings, is_finished, trainings
+from hitmac.agents.training.start import take_weights
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
@@ -72,7 +73,9 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     """Train what the command line asks for, with one seed or several; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
     asked = parse(kind, program, arguments)
-    asked = parse(kind, program, arguments, default=with_defaults(kind, asked.algorithm))  # which the algorithm changes
+    with stop_on_bad_input(PROGRAM):
+        defaults = with_defaults(kind, asked.algorithm, getattr(asked, "start", None))
+    asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)
@@ -118,7 +121,12 @@ def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
         compile_kernels(options, scenario)
         model, venv, config = build(options, scenario)
         state = run_dir / "checkpoint" / "training.safetensors"
-        progress = load_training(state, model, venv) if options.resume and state.is_file() else Progress()
+        progress = Progress()
+        if options.resume and state.is_file():
+            progress = load_training(state, model, venv)
+        elif options.start is not None:
+            take_weights(model.policy, options.start)
+            take_weights(learned_policy(model), options.start)
     stopped = train(options, model, venv, config, progress, run_dir)
     report(options, scenario, progress, run_dir)
     print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")

@@ -10,6 +10,7 @@ from typing import Annotated, Any, TypeVar
 from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
 from hitmac.agents.registry import load_executor
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
+from hitmac.agents.training.start import network_of
 from hitmac.agents.training.teaching import ImitationOptions
 from hitmac.envs.assigned_observation import PADDINGS
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
@@ -236,7 +237,10 @@ def with_limits(options: AnyJob) -> AnyJob:
     return dataclasses.replace(options, **limit)
 
 
-def with_defaults(kind: type[AnyOptions], algorithm: str) -> AnyOptions:
-    """Return the default options of a job that learns by an algorithm."""
+def with_defaults(kind: type[AnyOptions], algorithm: str, start: str | None = None) -> AnyOptions:
+    """Return the default options of a job that learns by an algorithm, from the weights of `start`."""
     changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
+    if start is not None:
+        assert issubclass(kind, Job)
+        changes = changes | {"start": start} | network_of(start, kind.task.spec.name)
     return kind(**{"algorithm": algorithm} | changes)

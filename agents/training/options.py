@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from hitmac.agents.learned.heads import CRITICS
 from hitmac.agents.tracking.belief_observer import BELIEFS, BeliefObserver, check_features, observed
+from hitmac.agents.training.start import network_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.observation import DEFAULT_FEATURES
@@ -60,6 +61,9 @@ class TrainingOptions:
     """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False
     """Go on with the run in run_dir, from its last checkpoint and with its options."""
+    start: str | None = None
+    """Directory of a run, or a pretrained policy such as pretrained:any-size, whose weights the training starts from,
+    and whose features and network it takes over. None: random weights."""
     features: tuple[str, ...] = DEFAULT_FEATURES
     """Observation features: the name of a set (hit-mac: the paper's; frame: those of a single frame;
     motion: velocities too; last-known: ages too), beliefs (of particles that say where a target may be), or names; a
@@ -118,7 +122,16 @@ class Options(EncoderConfig, TrainingOptions):
         raise_together(errors)
 
     def check_on(self, scenario: Scenario) -> None:
-        """Raise ValueError for options that do not fit the scenario."""
+        """Raise ValueError for options that do not fit the scenario, or the policy to start from."""
+        if self.start is not None:
+            taken = network_of(self.start, self.task.spec.name, scenario)
+            raise_together(
+                [
+                    ValueError(f"{flag(name)} is {getattr(self, name)}; that of {self.start} is {value}")
+                    for name, value in taken.items()
+                    if getattr(self, name) != value
+                ]
+            )
         if check_features(self.features) == BELIEFS:
             if self.task.spec.role != "agent" or getattr(self, "per_sensor", False):
                 raise ValueError("--features is beliefs; they are for a policy that turns all sensors directly")
