@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.agents import scripted_agent
+from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.load import presets
@@ -112,12 +112,20 @@ def test_every_scene_can_be_played(scene, knowledge):
 def test_it_covers_more_than_without_a_memory():
     scenario = load_scenario("hit-mac").replace(knowledge="shared")
     covered = {}
-    for name in ("planner-fast", "belief-planner"):
+    for name in ("planner-fast", "belief-planner", "belief-planner-fast"):
         agent = scripted_agent(name, scenario)
         run = play(agent, scenario, 300, 16, 9_200_000_000)
         covered[name] = np.mean([task.simulator.coverage.mean() for task, *_ in run])
     assert covered["belief-planner"] > covered["planner-fast"] + 0.08
     assert covered["belief-planner"] > 0.76
+    assert covered["belief-planner-fast"] > covered["planner-fast"] + 0.06
+
+
+def test_the_fast_one_hands_its_options_on():
+    fast = load_agent("belief-planner-fast:turn_cost=2:particles=30", "hit-mac").policy
+    assert (fast.turn_cost, fast.horizon, fast.samples) == (2.0, 40, 6)
+    with pytest.raises(ValueError, match="particles is 5; it must be at least samples, 6"):
+        scripted_agent("belief-planner-fast", "hit-mac", particles=5)
 
 
 @pytest.mark.parametrize(

@@ -121,7 +121,7 @@ OPTIONS = {
 }
 IMITATION = {
     "algorithm": (["imitation", "ppo", "a2c"], ["imitate", None]),
-    "teacher": (["planner", "planner-fast", "belief-planner"], ["greedy", None]),
+    "teacher": (["planner", "planner-fast", "belief-planner", "belief-planner-fast"], ["greedy", None]),
     "planner_turn_cost": NOT_NEGATIVE,
     "temperature": POSITIVE,
 }

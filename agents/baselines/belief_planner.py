@@ -114,3 +114,11 @@ class BeliefPlannerAgent(HeadingPlanner):
             self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)
+
+
+class FastBeliefPlannerAgent(BeliefPlannerAgent):
+    """The belief planner with half the particles, fewer futures, a shorter horizon and fewer revisions."""
+
+    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
+        fast = {"horizon": 40, "particles": 84, "samples": 6, "rounds": 1, "turn_cost": 0.15, "discount": 0.98}
+        super().__init__(scenario, seed, **fast | options)

@@ -27,6 +27,8 @@ _WITHOUT_LEARNING = {
     "exact": "#4f6d7a",
     "planner": "#228b4a",
     "planner-fast": "#8fc66b",
+    "belief-planner": "#0f7f8c",
+    "belief-planner-fast": "#6fb7c2",
 }
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 GREY = "#7d7d7d"
