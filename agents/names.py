@@ -55,10 +55,16 @@ def _options_of(kind: type) -> dict[str, Any]:
 
 def _value(text: str) -> Any:
     """Return the number, true, false or none that a text is, or the text."""
+    number = number_of(text)
+    return _WORDS.get(text, text) if number is None else number
+
+
+def number_of(text: str) -> int | float | None:
+    """Return the number that a text is; None if it is none."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
-    return _WORDS.get(text, text)
+    return None
 
 
 def with_options(names: Iterable[str]) -> re.Pattern[str]:

@@ -14,6 +14,7 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.figures import save_pareto
 from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
+from hitmac.agents.evaluate.sweeps import save_sweeps, varied
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED
@@ -36,6 +37,9 @@ class Options:
     its config.yaml."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
+    vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of a single scenario with the values to set, NAME=V1/V2/V3, such as missed_detections=0/0.1/0.3; may be
+    given several times."""
     episodes: Count = 200
     """Number of episodes of each agent."""
     seed: int = 0
@@ -48,6 +52,8 @@ class Options:
     """File for the metrics of every episode."""
     pictures: Path | None = None
     """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
+    curves: Path | None = None
+    """File for the figure of coverage against each parameter of --vary."""
     front: Path | None = None
     """File for the figure of coverage against rotation of a single scenario; a line joins the agents of one name with
     different options."""
@@ -63,8 +69,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scenes = scenarios(options.scenario, options.sizes)
         if options.front:
             check_ending("front", options.front, ".png")
-        if options.front and len(scenes) > 1:
-            raise ValueError(f"--front takes a single scenario; there are {len(scenes)}")
+        if options.curves:
+            check_ending("curves", options.curves, ".png")
+        for option in ("front", "vary"):
+            if getattr(options, option) and len(scenes) > 1:
+                raise ValueError(f"--{option} takes a single scenario; there are {len(scenes)}")
+        sweeps = dict(varied(scenes[0], text) for text in options.vary)
+        if options.vary and (options.front or options.pictures):
+            raise ValueError("--vary draws --curves only; leave out --front and --pictures")
+        if options.curves and not sweeps:
+            raise ValueError("--curves needs --vary")
+        if sweeps:
+            scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
         teams = [named_agents(options.agents, scenario) for scenario in scenes]
         evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
@@ -81,6 +97,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
+        if options.curves:
+            rest = iter(evaluations)
+            save_sweeps(options.curves, {name: {one: next(rest) for one in scenes} for name, scenes in sweeps.items()})
+            print(f"coverage against what varies: {options.curves}")
         if options.front:
             save_pareto(options.front, evaluations[0])
             print(f"coverage against rotation: {options.front}")
