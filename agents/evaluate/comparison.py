@@ -16,7 +16,7 @@ from hitmac.agents.evaluate.episodes import Record, parts, play
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.evaluate.intervals import probability_of_improvement, summary
-from hitmac.agents.evaluate.references import KINDS, REFERENCES
+from hitmac.agents.evaluate.references import KINDS, REFERENCES, references_of
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.evaluate.trainings import check_runs, check_seeds, trainings, was_trained
 from hitmac.agents.policy import Policy
@@ -63,7 +63,7 @@ def evaluate(
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
         max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows.
-        references: also evaluate :data:`hitmac.agents.evaluate.references.REFERENCES`.
+        references: also evaluate those of :func:`hitmac.agents.evaluate.references.references_of`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
@@ -121,7 +121,7 @@ def evaluate(
     first = next(iter(groups))
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
-    for name in REFERENCES if references else ():
+    for name in references_of(scenario) if references else ():
         results[name] = _reference(name, scenario, seeds, max_episode_steps, progress)
     return evaluation_of(scenario, seeds, results)
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.rails import gone_along, point_on, rail_of
 from hitmac.envs.kernels.threads import blocks
 
 
@@ -70,6 +71,43 @@ def cover_freely(bearing, view, covered, share):
                         count = more
                 for a in range(count):
                     covered[e, t] = max(covered[e, t], _size(unions[0, a]))
+
+
+@kernel
+def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
+    """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
+
+    Args:
+        rails: rails of the sensors.
+        along: (E, n) places on them at the start.
+        heading: (E, n) headings at the start, degrees.
+        sensors: (n, 3) range, half the field of view and turn angle, degrees.
+        step: way along a rail in a sub-step.
+        position: (E, T, m, 2) positions of the targets.
+        present: (E, T, m) bool.
+        covered: (E, T) result.
+        share: see :func:`hitmac.envs.kernels.threads.blocks`.
+    """
+    for low, high in blocks(position.shape[0], share):
+        for e in range(low, high):
+            for t in range(position.shape[1]):
+                for j in range(position.shape[2]):
+                    found = False
+                    for i in range(sensors.shape[0]):
+                        if found or not present[e, t, j]:
+                            break
+                        r = rail_of(rails, i)
+                        steps = min(t + 1, math.ceil(rails.length[r] / step))
+                        for k in range(-steps, steps + 1):
+                            x, y, _, _ = point_on(rails, r, gone_along(rails, r, along[e, i], k * step))
+                            dx, dy = position[e, t, j, 0] - x, position[e, t, j, 1] - y
+                            off = math.degrees(math.atan2(dy, dx)) - heading[e, i]
+                            off -= 360.0 * math.floor((off + 180.0) / 360.0)
+                            faced = abs(off) <= sensors[i, 1] + (t + 1) * sensors[i, 2]
+                            if faced and dx * dx + dy * dy <= sensors[i, 0] ** 2:
+                                found = True
+                                break
+                    covered[e, t] += found
 
 
 @kernel

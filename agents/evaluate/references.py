@@ -2,7 +2,8 @@
 
 An agent misses targets for two reasons: it does not know where they will go, and its sensors turn slowly. Free turning
 removes both limits, and is an upper bound. The clairvoyant removes only the first limit. Its optimum would be a tighter
-upper bound; the clairvoyant estimate is a lower estimate of that optimum.
+upper bound; the clairvoyant estimate is a lower estimate of that optimum. On rails the bound is another one: sensors
+turn and move as they can, but each for every target alone.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.exact import choose, need_scipy, undominated
-from hitmac.agents.evaluate.reference_kernels import ascend, cover_freely, see_from_everywhere
+from hitmac.agents.evaluate.reference_kernels import ascend, count_within_reach, cover_freely, see_from_everywhere
+from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
@@ -72,17 +74,58 @@ def free_turning_bound(
     if scenario.num_targets > _MOST_IN_A_TABLE:
         need_scipy(f"the free turning bound for more than {_MOST_IN_A_TABLE} targets")
 
-    def solve(seeds: list[int], record: _Record) -> tuple[np.ndarray, np.ndarray]:
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        record = _record(scenario, seeds, sub_steps)
         covered, view = np.zeros(record.present.shape, np.int64), _views(scenario)
         if scenario.num_targets <= _MOST_IN_A_TABLE:
             Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
         else:
             for e, t in np.ndindex(covered.shape):
                 covered[e, t] = _most_covered(record.bearing[e, t], view)
-        coverage = np.where(record.present > 0, covered / np.maximum(record.present, 1), 1.0)
-        return coverage, np.full(len(seeds), np.nan)
+        return _share(covered, record.present), np.full(len(seeds), np.nan)
 
     return _solved(solve, scenario, seeds, sub_steps, progress)
+
+
+def reach_bound(
+    scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
+) -> Reference:
+    """Compute an upper bound of the coverage of sensors on rails: the share of targets that any of them can reach.
+
+    A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
+    target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
+    is tight where sensors are many and episodes short. Obstacles and failures are left out too. It has no rotation.
+
+    Args:
+        scenario: a scenario with rails; else see :func:`free_turning_bound`.
+        seeds: see :func:`free_turning_bound`.
+        sub_steps: see :func:`free_turning_bound`.
+        progress: see :func:`free_turning_bound`.
+
+    Raises:
+        ValueError: targets that evade, lenses that zoom, or no rails; no seed, or an invalid one; no sub-step.
+    """
+    scenario = load_scenario(scenario)
+    names = ("sensing_range", "field_of_view", "turn_angle")
+    sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
+
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        simulator = Simulator(scenario, len(seeds), seeds)
+        along, heading = simulator.state.along.copy(), simulator.state.heading.copy()
+        position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
+        present = np.empty((len(seeds), sub_steps, scenario.num_targets), np.bool_)
+        still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
+        for t in range(sub_steps):
+            simulator.step(still)
+            position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
+        covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
+        rails = make_rails(scenario.rails)
+        threads.run(
+            count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered
+        )  # fmt: skip
+        return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
+
+    return _solved(solve, scenario, seeds, sub_steps, progress, on_rails=True)
 
 
 def clairvoyant_estimate(
@@ -118,7 +161,8 @@ def clairvoyant_estimate(
     restarts, turn_cost = positive("restarts", restarts), check_cost(turn_cost)
     scenario = load_scenario(scenario)
 
-    def solve(seeds: list[int], record: _Record) -> tuple[np.ndarray, np.ndarray]:
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        record = _record(scenario, seeds, sub_steps)
         turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
         return _replay(scenario, seeds, turns)
 
@@ -128,25 +172,33 @@ def clairvoyant_estimate(
 REFERENCES: dict[str, Callable[..., Reference]] = {
     "free turning": free_turning_bound,
     "clairvoyant": clairvoyant_estimate,
+    "within reach": reach_bound,
 }
 """References by name, functions of the scenario, the seeds, the sub-steps and a progress callback."""
 
-KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate"}
+KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate", "within reach": "upper bound"}
 """Kinds of the references: no agent covers more than an upper bound in any episode; a lower estimate of the clairvoyant
 optimum can be reached, and in rare episodes an agent may cover more."""
 
 
+def references_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the names of the references of a scenario, with rails or without."""
+    return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
+
+
 def _solved(
-    solve: Callable[[list[int], _Record], tuple[np.ndarray, np.ndarray]],
+    solve: Callable[[list[int]], tuple[np.ndarray, np.ndarray]],
     scenario: Scenario,
     seeds: Sequence[int],
     sub_steps: int,
     progress: Progress | None,
+    on_rails: bool = False,
 ) -> Reference:
-    """Record and `solve` a few episodes at a time; `solve` returns coverage (E, T) and rotation (E,)."""
+    """Call `solve` for a few episodes at a time; it returns coverage (E, T) and rotation (E,)."""
     sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
-    if scenario.rails:
-        raise ValueError(f"scenario {scenario.name!r}: the sensors move on rails, so it has no references")
+    if bool(scenario.rails) != on_rails:
+        how = "the sensors move on rails" if scenario.rails else "there are no rails"
+        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such reference")
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
         raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no references")
@@ -157,11 +209,16 @@ def _solved(
     parts = []
     for first in range(0, len(seeds), at_once):
         some = seeds[first : first + at_once]
-        parts.append(solve(some, _record(scenario, some, sub_steps)))
+        parts.append(solve(some))
         if progress is not None:
             progress(len(some))
     coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Reference(coverage.mean(-1), rotation, coverage.mean(0))
+
+
+def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Return the coverage (E, T), 1 where no target is present."""
+    return np.where(present > 0, covered / np.maximum(present, 1), 1.0)
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:

@@ -1,0 +1,62 @@
+"""The bound of what sensors on rails can reach."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from hitmac.agents import scripted_agent
+from hitmac.agents.evaluate import evaluate
+from hitmac.agents.evaluate.references import free_turning_bound, reach_bound, references_of
+from hitmac.envs import Scenario, Simulator, load_scenario
+from hitmac.envs.tasks import CoverageTask
+from tests.scenes import scenarios
+
+SQUARE = [(-400, -400), (400, -400), (400, 400), (-400, 400), (-400, -400)]
+ONE = Scenario(
+    num_sensors=1, num_targets=1, rails=[SQUARE], rail_step=150, placement="rails", sensing_range=450, field_of_view=50,
+    turn_angle=35, extra_move_every=0, time_step=0.5, whole_numbers=False,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("rails", [[SQUARE], [SQUARE[:3]], [SQUARE[:1]]])
+def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails):
+    sub_steps, differ = 3, set()
+    actions = np.array(list(itertools.product(range(3), repeat=2 * sub_steps))).reshape(-1, sub_steps, 2)
+    for seed in range(12):
+        simulator = Simulator(ONE.replace(rails=rails), len(actions), [seed] * len(actions), num_threads=1)
+        best = []
+        for t in range(sub_steps):
+            simulator.step(actions[:, t])
+            best.append(simulator.coverage.max())
+        found = reach_bound(simulator.scenario, [seed], sub_steps)
+        assert found.sub_step_coverage.tolist() == best
+        differ.add(tuple(best))
+    assert len(differ) > 2
+
+
+@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.filter_too_much])
+@given(
+    scenario=scenarios().filter(lambda one: one.rails and not one.zoom and one.walk != "evade"), seed=st.integers(0, 99)
+)
+def test_no_agent_covers_more(scenario, seed):
+    sub_steps = 10
+    most = reach_bound(scenario, [seed], sub_steps).sub_step_coverage
+    agent = scripted_agent("planner-fast", scenario)
+    task = CoverageTask(scenario, 1, [seed], features=agent.features)
+    for t in range(sub_steps):
+        task.step(agent.predict(task.observe())[0])
+        assert task.simulator.coverage[0] <= most[t] + 1e-12
+
+
+def test_a_court_has_this_bound_and_a_scene_without_rails_the_others():
+    court = load_scenario("volleyball-4")
+    assert references_of(court) == ("within reach",)
+    found = evaluate("still", court, episodes=2, max_episode_steps=30, references=True, progress=False)["agents"]
+    assert found["within reach"]["reference"] == "upper bound"
+    assert found["within reach"]["coverage"]["mean"] > found["still"]["coverage"]["mean"]
+    for bound, scenario in ((reach_bound, "hit-mac"), (free_turning_bound, court)):
+        with pytest.raises(ValueError, match="rails, so it has no such reference"):
+            bound(scenario, [0], 5)
