@@ -72,7 +72,9 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     """Train what the command line asks for, with one seed or several; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
     asked = parse(kind, program, arguments)
-    asked = parse(kind, program, arguments, default=with_defaults(kind, asked.algorithm))  # which the algorithm changes
+    # Some defaults depend on the algorithm and on the memory.
+    defaults = with_defaults(kind, asked.algorithm, getattr(asked, "memory", "none"))
+    asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()
         options, scenario, run_dir = prepare(asked, program, arguments)
