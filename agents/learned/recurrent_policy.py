@@ -75,7 +75,7 @@ class RecurrentExtractor(AttentionExtractor):
             starts: (T, B) bool, the steps with which an episode begins; None: none.
 
         Returns:
-            The features of the T * B scenes, their mask (T * B, n, m) bool, None where every sensor works, and the state
+            The features of the T * B scenes, their mask (T * B, n, m) bool, None where all sensors work, and the state
             for the next call.
         """
         heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)

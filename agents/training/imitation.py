@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.one_thread import one_thread_each
+from hitmac.agents.training.averaging import move_average
 from hitmac.agents.training.lessons import lesson_of
-from hitmac.agents.training.parts import Scenes, halves, of_like_size, part, spread
+from hitmac.agents.training.parts import PartGradient, Scenes, halves, of_like_size, part, spread
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 
@@ -25,23 +26,7 @@ BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
 
 _BUFFER_BYTES = 2**28
-_LATE = 9  # eta of the average of weights: the higher, the more the latest count
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
-
-
-def _move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
-    """Move the average of weights after `updates` updates towards the next weights."""
-    share = (_LATE + 1) / (int(updates) + 1 + _LATE)
-    for one, new in zip(average, weights, strict=True):
-        one.lerp_(new, share)
-
-
-class Part(NamedTuple):
-    """Part of a batch, summed over its decisions."""
-
-    gradient: Iterable[Tensor | None]  # of each parameter
-    loss: float
-    decisions: int
 
 
 class Imitation(BaseAlgorithm):
@@ -133,7 +118,7 @@ class Imitation(BaseAlgorithm):
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
         self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
         self.divide = of_like_size if self.varies else halves
-        self.average = AveragedModel(self.policy, multi_avg_fn=_move_average)
+        self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
         self.lesson.warm_up()
         self._allocate()
 
@@ -287,12 +272,12 @@ class Imitation(BaseAlgorithm):
         self._n_updates += 1
         return sum(one.loss for one in parts) / number
 
-    def _gradient(self, rows: np.ndarray) -> Part:
+    def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered scenes and its gradient, summed over decisions."""
         pairs, mask, answers = self._tensors(part(self.buffer, rows, crop=self.varies))
         loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers)
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return Part(gradient, loss.item(), decisions)
+        return PartGradient(gradient, loss.item(), decisions)
 
     def _tensors(self, scenes: Scenes) -> tuple[Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in scenes)

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.recurrent_policy import RecurrentPolicy
-from hitmac.agents.training.imitation import BUFFER_SCENES, Imitation, Part
+from hitmac.agents.training.imitation import BUFFER_SCENES, Imitation
 from hitmac.agents.training.lessons import TurnLesson
-from hitmac.agents.training.parts import Scenes
+from hitmac.agents.training.parts import PartGradient, Scenes
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
 
@@ -113,13 +113,13 @@ class RecurrentImitation(Imitation):
         """Number of the buffer's rows that hold a whole sequence."""
         return min(self.num_timesteps // self.n_steps, len(self.buffer.pairs))
 
-    def _gradient(self, rows: np.ndarray) -> Part:
+    def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered sequences and its gradient, summed over decisions."""
         pairs, values, starts, states = (torch.from_numpy(array[rows]) for array in self.buffer)
         logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
         loss, decisions = self.lesson.loss_of(logits, acting, values.transpose(0, 1).flatten(0, 1))
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return Part(gradient, loss.item(), decisions)
+        return PartGradient(gradient, loss.item(), decisions)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name; also the policy's state."""
