@@ -117,7 +117,9 @@ class RecurrentImitation(Imitation):
         """Return the loss in remembered sequences and its gradient, summed over decisions."""
         pairs, values, starts, states = (torch.from_numpy(array[rows]) for array in self.buffer)
         logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
-        loss, decisions = self.lesson.loss_of(logits, acting, values.transpose(0, 1).flatten(0, 1))
+        values = values.transpose(0, 1).flatten(0, 1)
+        acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
+        loss, decisions = self.lesson.loss_of(logits, acting, values)
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
         return PartGradient(gradient, loss.item(), decisions)
 
