@@ -280,9 +280,14 @@ def test_a_memory_is_learned_where_sensors_share_what_they_see(knowledge):
         options.check_on(load_scenario("hit-mac").replace(knowledge=knowledge))
 
 
-def test_a_checkpoint_with_another_memory_is_refused():
+def test_a_checkpoint_that_no_memory_fits_is_refused():
     with pytest.raises(ValueError, match="memory is 'lstm'"):
         config_on(SHARED, memory="lstm")
+    config = config_on(SHARED)
+    with pytest.raises(ValueError, match="it is for a policy that turns all sensors"):
+        dataclasses.replace(config, task="Executor", options={})
+    with pytest.raises(ValueError, match="with the memory 'recurrent' it must be"):
+        dataclasses.replace(config, features=RECURRENT_FEATURES[::-1])
 
 
 @pytest.mark.slow

@@ -19,7 +19,7 @@ from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.learned.recurrent_policy import MEMORIES, RecurrentPolicy
+from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
@@ -77,7 +77,14 @@ class PolicyConfig:
         if not isinstance(self.policy, dict) or not set(rest) <= set(_POLICY_DEFAULTS):
             allowed = [field.name for field in dataclasses.fields(encoder)] + list(_POLICY_DEFAULTS)
             raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
-        check_choice("memory", rest.get("memory", "none"), MEMORIES)
+        memory = rest.get("memory", "none")
+        check_choice("memory", memory, MEMORIES)
+        if memory == "recurrent" and (self.role != "agent" or self.options.get("per_sensor")):
+            raise ValueError("memory is 'recurrent'; it is for a policy that turns all sensors directly")
+        if memory == "recurrent" and self.features != RECURRENT_FEATURES:
+            raise ValueError(
+                f"features is {self.features!r}; with the memory 'recurrent' it must be {RECURRENT_FEATURES}"
+            )
         object.__setattr__(self, "policy", {"encoder_config": encoder} | _POLICY_DEFAULTS | rest)
 
     @property
