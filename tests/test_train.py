@@ -495,7 +495,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["--minutes", "nan"], "--minutes is nan; it must be a finite number, over 0"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
         (["--features", "smell"], "unknown feature smell: known are sensor_id"),
-        (["--memory", "gru"], "--memory is gru; it must be one of none, recurrent"),
+        (["--memory", "gru"], "--memory is gru; it must be none or recurrent"),
         (
             ["--memory", "recurrent"],
             "--memory is recurrent, and the knowledge full; to learn a memory it must be shared",
