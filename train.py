@@ -73,8 +73,10 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     """Train what the command line asks for, with one seed or several; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
     asked = parse(kind, program, arguments)
-    with stop_on_bad_input(PROGRAM):
-        defaults = with_defaults(kind, asked.algorithm, getattr(asked, "start", None))
+    with stop_on_bad_input(PROGRAM):  # some defaults depend on the algorithm, the memory and the policy to start from
+        defaults = with_defaults(
+            kind, asked.algorithm, getattr(asked, "memory", "none"), getattr(asked, "start", None)
+        )  # fmt: skip
     asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()

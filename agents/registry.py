@@ -14,12 +14,11 @@ from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
 from hitmac.agents.custom import declared, has_learned, import_policy, is_import
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.learned.belief_policy import BeliefPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
+from hitmac.agents.learned.in_use import in_use
 from hitmac.agents.names import halves, only_two, read_options
-from hitmac.agents.policy import Completed, Memoryless, PerSensor, Policy, ReleasedPolicy
+from hitmac.agents.policy import Completed, Memoryless, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.tracking.belief_observer import BELIEFS
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
@@ -158,12 +157,7 @@ def as_agent(
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
-    agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
-    features = config.features
-    if features == BELIEFS:
-        agent, features = BeliefPolicy(agent, scenario), BeliefPolicy.features
-    if config.scenario.decisions != scenario.decisions:
-        agent = Completed(agent, config.scenario.decisions, scenario.decisions)
+    agent, features = in_use(policy, config, scenario)
     return Agent(name, agent, features, seeds, trained=True)
 
 

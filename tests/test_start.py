@@ -34,7 +34,7 @@ def test_a_training_starts_from_the_weights_features_and_network_of_another(job,
         str(pretrained_folder(start.split("/")[0]) / start.partition("/")[2]) if "/" in start else f"pretrained:{start}"
     )
     algorithm = "ppo" if job == "coverage-ppo" else "imitation"
-    options = dataclasses.replace(with_defaults(JOBS[job], algorithm, name), num_envs=2, batch_size=2)
+    options = dataclasses.replace(with_defaults(JOBS[job], algorithm, start=name), num_envs=2, batch_size=2)
     scenario = load_scenario(scene)
     if start == "beliefs":
         scenario, options = scenario.replace(knowledge="shared"), dataclasses.replace(options, teacher="belief-planner")
@@ -53,7 +53,7 @@ def test_a_training_starts_from_the_weights_features_and_network_of_another(job,
 def test_the_critic_of_another_kind_stays_fresh():
     """Where the policy to start from has the paper's."""
     options = dataclasses.replace(
-        with_defaults(JOBS["coordinator"], "ppo", "pretrained:hit-mac"), num_envs=2, critic="value_head"
+        with_defaults(JOBS["coordinator"], "ppo", start="pretrained:hit-mac"), num_envs=2, critic="value_head"
     )
     model, _, _ = build(options, load_scenario("hit-mac"))
     fresh = {name: tensor.clone() for name, tensor in tensors_of(model.policy).items()}

@@ -264,15 +264,19 @@ def test_a_run_stopped_in_a_rollout_and_resumed_is_the_uninterrupted_one(here):
     assert [set(sitting) >= {"versions", "command", "commit"} for sitting in config["sittings"]] == [True, True]
 
 
-def test_a_training_on_beliefs_stopped_and_resumed_is_the_uninterrupted_one(here):
-    learning = ["--features", "beliefs", "--knowledge", "shared", "--teacher", "belief-planner", "--num-envs", 8]
+@pytest.mark.parametrize("what", [("--features", "beliefs"), ("--memory", "recurrent")])
+def test_a_training_on_what_is_seen_stopped_and_resumed_is_the_uninterrupted_one(what, here):
+    learning = [*what, "--knowledge", "shared", "--teacher", "belief-planner", "--num-envs", 8]
     limit = ["--total-steps", 5 * 64, "--rollout-steps", 8, "--batch-size", 16, "--weight-dim", 8, "--curve-points", 0]
     here("--run-dir", "whole", *learning, *limit, *SHORT)
     folder = here("--run-dir", "stopped", *learning, *limit, *SHORT, interrupt_at=8 + 5)
     here("--run-dir", "stopped", "--resume")
     assert differences(training(folder / "whole"), training(folder / "stopped")) == []
     config = json.loads((folder / "whole" / "checkpoint" / "config.json").read_text())
-    assert config["features"] == ["beliefs"]
+    assert (config["features"] == ["beliefs"], config["policy"]["memory"] == "recurrent") == (
+        "beliefs" in what,
+        "recurrent" in what,
+    )
     assert config["scenario"]["knowledge"] == "shared"
 
 
@@ -491,6 +495,14 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["--minutes", "nan"], "--minutes is nan; it must be a finite number, over 0"),
         (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
         (["--features", "smell"], "unknown feature smell: known are sensor_id"),
+        (["--memory", "gru"], "--memory is gru; it must be none or recurrent"),
+        (
+            ["--memory", "recurrent"],
+            "--memory is recurrent, and the knowledge full; to learn a memory it must be shared",
+        ),
+        (["--memory", "recurrent", "--features", "motion"], "with --memory recurrent they must be left out"),
+        (["coverage-ppo", "--memory", "recurrent"], "--algorithm ppo; a memory is learned by imitation"),
+        (["coordinator", "--memory", "recurrent"], "--memory"),
         (["--resume"], "--resume needs --run-dir"),
         (["--resume", "--run-dir", "absent"], "absent is no run to resume: it has no config.yaml"),
         (["--gamma", "1.5"], "--gamma is 1.5; it must be 0 to 1"),

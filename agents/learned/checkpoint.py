@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
@@ -28,6 +29,7 @@ from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
 from hitmac.perception import EncoderConfig
+from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
 
 FORMAT = "hitmac-policy"
@@ -38,7 +40,7 @@ SEED = "seed-"
 """Beginning of the folders of trainings with several seeds in the directory of all."""
 
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
-_POLICY_DEFAULTS = {"critic": None, "credit": "team"}  # options other than those of the encoder
+_POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}  # options other than those of the encoder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +49,8 @@ class PolicyConfig:
 
     policy: dict[str, Any]
     """Keyword arguments of :class:`hitmac.agents.learned.attention_policy.AttentionPolicy`: the encoder's options, as
-    ``encoder_config`` or each by its name, ``critic`` and ``credit``."""
+    ``encoder_config`` or each by its name, ``critic`` and ``credit``; and ``memory``, which is ``"none"``, or
+    ``"recurrent"`` for a :class:`hitmac.agents.learned.recurrent_policy.RecurrentPolicy`."""
     features: tuple[str, ...]
     """The observation features that it was trained on, in order, or
     :data:`hitmac.agents.tracking.belief_observer.BELIEFS`."""
@@ -74,12 +77,30 @@ class PolicyConfig:
         if not isinstance(self.policy, dict) or not set(rest) <= set(_POLICY_DEFAULTS):
             allowed = [field.name for field in dataclasses.fields(encoder)] + list(_POLICY_DEFAULTS)
             raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
+        memory = rest.get("memory", "none")
+        check_choice("memory", memory, MEMORIES)
+        if memory == "recurrent" and (self.role != "agent" or self.options.get("per_sensor")):
+            raise ValueError("memory is 'recurrent'; it is for a policy that turns all sensors directly")
+        if memory == "recurrent" and self.features != RECURRENT_FEATURES:
+            raise ValueError(
+                f"features is {self.features!r}; with the memory 'recurrent' it must be {RECURRENT_FEATURES}"
+            )
         object.__setattr__(self, "policy", {"encoder_config": encoder} | _POLICY_DEFAULTS | rest)
 
     @property
     def encoder(self) -> EncoderConfig:
         """Options of the policy's encoder."""
         return self.policy["encoder_config"]
+
+    @property
+    def kind(self) -> type[AttentionPolicy]:
+        """Class of the policy."""
+        return RecurrentPolicy if self.policy["memory"] == "recurrent" else AttentionPolicy
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the policy."""
+        return {name: value for name, value in self.policy.items() if name != "memory"}
 
     @property
     def role(self) -> str:
@@ -97,7 +118,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
         actions = own_turning_space(config.scenario)
     elif config.role == "coordinator":
         actions = spaces.MultiBinary(scenario.num_sensors * scenario.num_targets)
-    return AttentionPolicy(space, actions, lambda _: learning_rate, **config.policy)
+    return config.kind(space, actions, lambda _: learning_rate, **config.arguments)
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:

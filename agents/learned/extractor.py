@@ -23,6 +23,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,).
         encoder_config: the encoder's options; None: the defaults.
         per_target: the features hold every pair's too.
+        appended: width of what a subclass appends to a pair's features.
         **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
 
     Raises:
@@ -36,6 +37,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         encoder_config: EncoderConfig | None = None,
         *,
         per_target: bool = False,
+        appended: int = 0,
         **options: Any,
     ) -> None:
         config = (encoder_config or EncoderConfig()).with_options(**options)
@@ -43,7 +45,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         n, m, feature_dim = shape_of(observation_space)
         super().__init__(observation_space, (1 + n) * width + (n * m * (width + 1) if per_target else 0))
         self.weight_dim, self.per_target = width, per_target
-        self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim)
+        self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
         """Return the features and the mask (B, n, m) bool, None where every pair is there."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -16,8 +16,9 @@ from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.one_thread import one_thread_each
+from hitmac.agents.training.averaging import move_average
 from hitmac.agents.training.lessons import lesson_of
-from hitmac.agents.training.parts import Scenes, halves, of_like_size, part, spread
+from hitmac.agents.training.parts import PartGradient, Scenes, halves, of_like_size, part, spread
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 
@@ -25,23 +26,7 @@ BUFFER_SCENES = 25_600
 """Most scenes that the learner remembers; of large scenes it remembers fewer."""
 
 _BUFFER_BYTES = 2**28
-_LATE = 9  # eta of the average of weights: the higher, the more the latest count
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
-
-
-def _move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
-    """Move the average of weights after `updates` updates towards the next weights."""
-    share = (_LATE + 1) / (int(updates) + 1 + _LATE)
-    for one, new in zip(average, weights, strict=True):
-        one.lerp_(new, share)
-
-
-class _Part(NamedTuple):
-    """Part of a batch, summed over its decisions."""
-
-    gradient: Iterable[Tensor | None]  # of each parameter
-    loss: float
-    decisions: int
 
 
 class Imitation(BaseAlgorithm):
@@ -133,24 +118,32 @@ class Imitation(BaseAlgorithm):
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
         self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
         self.divide = of_like_size if self.varies else halves
-        self.average = AveragedModel(self.policy, multi_avg_fn=_move_average)
+        self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
         self.lesson.warm_up()
-        space = self.observation_space
-        assert isinstance(space, spaces.Dict)
-        pairs, mask = space["pairs"].shape, space["mask"].shape
-        assert pairs is not None
-        assert mask is not None
-        answer = self.lesson.shape
+        self._allocate()
+
+    def _allocate(self) -> None:
+        """Make the buffer."""
+        pairs, mask, answer = self._shapes()
         scene_bytes = 4 * int(np.prod(pairs)) + int(np.prod(mask)) + 4 * int(np.prod(answer))
         size = max(
             self.n_envs, min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // scene_bytes)
         )
         size = -(-size // self.n_envs) * self.n_envs
-        self.buffer = Scenes(
+        self.buffer: Any = Scenes(
             np.zeros((size, *pairs), np.float32),
             np.zeros((size, *mask), np.int8),
             np.zeros((size, *answer), np.float32),
         )
+
+    def _shapes(self) -> tuple[tuple[int, ...], ...]:
+        """Return the shapes of a scene's pairs, mask and answer."""
+        space = self.observation_space
+        assert isinstance(space, spaces.Dict)
+        pairs, mask = space["pairs"].shape, space["mask"].shape
+        assert pairs is not None
+        assert mask is not None
+        return pairs, mask, self.lesson.shape
 
     def learn(
         self,
@@ -203,9 +196,9 @@ class Imitation(BaseAlgorithm):
         assert self._last_episode_starts is not None
         taught = teaching.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
         actions = self._act(observation, learning)
-        losses = [self._update(learning) for _ in range(self.num_updates)] if self.num_timesteps else []
-        values = taught.result()
         step = self.num_timesteps // self.n_envs
+        losses = [self._update(learning) for _ in range(self._updates_after(step))]
+        values = taught.result()
         self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
         if step < _MIXED_STEPS:
             taken = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
@@ -215,6 +208,10 @@ class Imitation(BaseAlgorithm):
         self._update_info_buffer(infos, dones)
         self.num_timesteps += self.n_envs
         return rewards, losses
+
+    def _updates_after(self, step: int) -> int:
+        """Return the number of updates after a step."""
+        return self.num_updates if step else 0
 
     def _remember(self, scenes: Scenes, step: int) -> None:
         """Put the scenes of a step into the buffer, in place of the oldest."""
@@ -239,6 +236,10 @@ class Imitation(BaseAlgorithm):
         logits[..., 1:] = torch.finfo(logits.dtype).min  # sensors that are cropped stay
         for rows, some in zip(parts, found, strict=True):
             logits[torch.from_numpy(rows), :, : some.shape[2]] = some
+        return self._sampled(logits)
+
+    def _sampled(self, logits: Tensor) -> np.ndarray:
+        """Return actions of the distribution that logits (rows, j, n, k) give."""
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
         return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
@@ -246,10 +247,19 @@ class Imitation(BaseAlgorithm):
         """Draw the scenes of a batch, out of the first `filled`."""
         return torch.randint(filled, (self.batch_size,)).numpy()
 
+    def _drawn(self) -> list[np.ndarray]:
+        """Draw a batch; return its rows of the buffer in parts."""
+        chosen = self._chosen(self._filled)
+        return [chosen[rows] for rows in self.divide(self.buffer.mask[chosen])]
+
+    @property
+    def _filled(self) -> int:
+        """Number of the buffer's rows that hold something."""
+        return min(self.num_timesteps, len(self.buffer.pairs))
+
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
-        chosen = self._chosen(min(self.num_timesteps, len(self.buffer.pairs)))
-        parts = spread(threads, self._gradient, [chosen[rows] for rows in self.divide(self.buffer.mask[chosen])])
+        parts = spread(threads, self._gradient, self._drawn())
         number = sum(one.decisions for one in parts)
         if number == 0:
             return 0.0
@@ -262,20 +272,19 @@ class Imitation(BaseAlgorithm):
         self._n_updates += 1
         return sum(one.loss for one in parts) / number
 
-    def _gradient(self, rows: np.ndarray) -> _Part:
+    def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered scenes and its gradient, summed over decisions."""
         pairs, mask, answers = self._tensors(part(self.buffer, rows, crop=self.varies))
         loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers)
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return _Part(gradient, loss.item(), decisions)
+        return PartGradient(gradient, loss.item(), decisions)
 
     def _tensors(self, scenes: Scenes) -> tuple[Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in scenes)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name: scenes, the teacher's state and the average of the weights."""
-        filled = min(self.num_timesteps, len(self.buffer.pairs))
-        state = {name: array[:filled] for name, array in self.buffer._asdict().items()}
+        state = {name: array[: self._filled] for name, array in self.buffer._asdict().items()}
         state |= {f"teacher/{number}": array for number, array in enumerate(self.lesson.memory or ())}
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 

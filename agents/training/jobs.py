@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
+from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.registry import load_executor
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
 from hitmac.agents.training.start import network_of
 from hitmac.agents.training.teaching import ImitationOptions
 from hitmac.envs.assigned_observation import PADDINGS
+from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative
 from hitmac.envs.scenario import Scenario
@@ -25,6 +28,7 @@ from hitmac.envs.tasks import (
     ExecutorTask,
     Task,
 )
+from hitmac.perception.checks import is_whole
 
 AnyJob = TypeVar("AnyJob", bound=Job)
 AnyOptions = TypeVar("AnyOptions")
@@ -40,6 +44,13 @@ class CoverageOptions(ImitationOptions, AgentJob):
     job = "coverage"
     task = CoverageTask
     default_limit = {"minutes": 5.0}
+    recurrent_defaults: ClassVar[dict[str, Any]] = {
+        "features": RECURRENT_FEATURES,
+        "teacher": "belief-planner",
+        "num_envs": 128,
+        "batch_size": 512,
+    }
+    """Defaults of other options with ``--memory recurrent``."""
 
     algorithm: str = "imitation"
     num_envs: int = 256
@@ -55,6 +66,40 @@ class CoverageOptions(ImitationOptions, AgentJob):
     per_sensor: bool = False
     """Every sensor learns and acts on what it observes itself, with shared weights; with --encoder mlp this is
     independent PPO, and without it PPO with a centralised critic."""
+    memory: Annotated[str, Choice(MEMORIES)] = "none"
+    """Memory of the policy: none, or recurrent, a state of every pair that is fed with what is seen now; it learns by
+    imitation what to remember, where sensors share what they see, and has some other defaults."""
+
+    def check(self) -> None:
+        """See :meth:`Options.check`."""
+        errors: list[Exception] = []
+        with collect(errors):
+            super().check()
+        if self.memory == "recurrent":
+            errors += map(ValueError, self._memory_problems())
+        raise_together(errors)
+
+    def check_on(self, scenario: Scenario) -> None:
+        """See :meth:`Options.check_on`."""
+        super().check_on(scenario)
+        if self.memory == "recurrent" and scenario.knowledge != "shared":
+            raise ValueError(
+                f"--memory is recurrent, and the knowledge {scenario.knowledge}; to learn a memory it must be shared "
+                "(--knowledge shared)"
+            )
+
+    def _memory_problems(self) -> Iterator[str]:
+        if self.algorithm != "imitation":
+            yield f"--memory is recurrent, and --algorithm {self.algorithm}; a memory is learned by imitation"
+        if self.per_sensor:
+            yield "--memory is recurrent; it is for a policy of all sensors, without --per-sensor"
+        if self.features != RECURRENT_FEATURES:
+            yield (
+                f"--features is {' '.join(self.features)}; with --memory recurrent they must be left out, and are "
+                f"{' '.join(RECURRENT_FEATURES)}"
+            )
+        if is_whole(self.weight_dim, 1) and self.weight_dim % 2:
+            yield f"--weight-dim is {self.weight_dim}; with --memory recurrent it must be even"
 
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:
         """See :meth:`Options.environment_options`."""
@@ -237,10 +282,13 @@ def with_limits(options: AnyJob) -> AnyJob:
     return dataclasses.replace(options, **limit)
 
 
-def with_defaults(kind: type[AnyOptions], algorithm: str, start: str | None = None) -> AnyOptions:
-    """Return the default options of a job that learns by an algorithm, from the weights of `start`."""
+def with_defaults(kind: type[AnyOptions], algorithm: str, memory: str = "none", start: str | None = None) -> AnyOptions:
+    """Return the default options of a job that learns by an algorithm, with a memory, from the weights of `start`."""
     changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
     if start is not None:
         assert issubclass(kind, Job)
-        changes = changes | {"start": start} | network_of(start, kind.task.spec.name)
+        taken = network_of(start, kind.task.spec.name)
+        memory, changes = taken.get("memory", memory), changes | {"start": start} | taken
+    if memory != "none":
+        changes = getattr(kind, "recurrent_defaults", {}) | {"memory": memory} | changes
     return kind(**{"algorithm": algorithm} | changes)

@@ -13,6 +13,7 @@ from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, Sensor
 from hitmac.agents.tracking.belief_observer import check_features
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
+from hitmac.agents.training.recurrent_imitation import RecurrentImitation
 from hitmac.agents.training.teaching import ImitationOptions, teacher_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.scenario import Scenario
@@ -23,9 +24,10 @@ Learner = PPO | A2C | Imitation
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
     """Return the learner, its environments and the metadata of its checkpoints."""
     first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    memory = getattr(options, "memory", "none")
     network = {"encoder_config": options.encoder_config, "critic": options.critic, "credit": options.credit}
     config = PolicyConfig(
-        policy=network,
+        policy=network | {"memory": memory},
         features=check_features(options.features),
         scenario=scenario,
         training_seeds=(first_seed, first_seed + options.num_envs - 1),
@@ -49,8 +51,9 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     model: Learner
     if options.algorithm == "imitation":
         assert isinstance(options, ImitationOptions)
-        model = Imitation(
-            AttentionPolicy,
+        learner = RecurrentImitation if memory == "recurrent" else Imitation
+        model = learner(
+            config.kind,
             venv,
             teacher=teacher_of(options, scenario),
             learning_rate=options.learning_rate,

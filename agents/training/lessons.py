@@ -138,7 +138,16 @@ class TurnLesson(Lesson):
     def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
         acting = mask.bool().any(-1).reshape(answers.shape[:2])  # (S, n)
-        logits = policy.logits({"pairs": pairs, "mask": mask})  # (S, j, n, 3)
+        return self.loss_of(policy.logits({"pairs": pairs, "mask": mask}), acting, answers)
+
+    def loss_of(self, logits: Tensor, acting: Tensor, answers: Tensor) -> tuple[Tensor, int]:
+        """Return the sum of the losses over the decisions of sensors that act, and their number.
+
+        Args:
+            logits: (S, j, n, 3).
+            acting: (S, n) bool.
+            answers: (S, n, 3 k).
+        """
         values = dict(zip(self.decides, answers[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
         kept = answers.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
         losses = [

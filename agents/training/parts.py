@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from torch import Tensor
 
 _Result = TypeVar("_Result")
 
@@ -17,6 +18,14 @@ class Scenes(NamedTuple):
     pairs: np.ndarray  # (K, n, m, d) float32, of one sensor (K, m, d)
     mask: np.ndarray  # (K, n, m) int8
     values: np.ndarray  # (K, ...) float32, see the lesson
+
+
+class PartGradient(NamedTuple):
+    """Gradient and loss of part of a batch, summed over its decisions."""
+
+    gradient: Iterable[Tensor | None]  # of each parameter
+    loss: float
+    decisions: int
 
 
 def sizes(mask: np.ndarray) -> np.ndarray:

@@ -37,7 +37,9 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
             f"--start is {start}, a policy that decides on {', '.join(decisions)}; on the scenario {scenario.name!r} "
             f"it must decide on {', '.join(scenario.decisions)}"
         )
-    return dataclasses.asdict(config.encoder) | {"features": config.features}
+    memory = config.policy["memory"]
+    network = dataclasses.asdict(config.encoder) | {"features": config.features}
+    return network if memory == "none" else network | {"memory": memory}
 
 
 def take_weights(policy: nn.Module, start: str) -> None:
