@@ -55,14 +55,17 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
         yield "discs", "[x, y, radius] with a radius over 0"
     radii = scenario.disc_radius
     shorter = min(half_width, half_height)
-    if valid("disc_radius", "arena") and not (len(radii) == 2 and radii[0] <= radii[1] <= shorter):
+    random_discs = valid("random_discs") and scenario.random_discs > 0
+    longest = shorter if random_discs else math.inf
+    fits = valid("disc_radius", "arena") and len(radii) == 2 and radii[0] <= radii[1] <= longest
+    if valid("disc_radius", "arena") and not fits:
         yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({shorter:g})"
     # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
     if valid("placement", "spacing", "discs", "arena", "num_sensors") and scenario.placement == "random":
         taken = math.pi * ((n - 1) * scenario.spacing**2 + sum(radius**2 for *_, radius in scenario.discs))
         if taken > 3 * half_width * half_height:
             yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
-    if valid("random_discs", "disc_radius", "arena", "num_sensors") and scenario.random_discs:
+    if random_discs and fits and valid("num_sensors"):
         taken = math.pi * n * scenario.disc_radius[1] ** 2
         if taken > 3 * half_width * half_height:
             yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"

@@ -81,7 +81,7 @@ SCENARIO = {
     "return_rate": FRACTION,
     "discs": ([(), [(0, 0, TINY)]], [[(0, 0, 0)], [(0, 0)], 1]),
     "random_discs": NATURAL,
-    "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (5, 1251), (9, 5), (5,), 5]),
+    "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),
     "walls": ([(), [(0, 0, 1, 1)]], [[(0, 0, 1)], 1]),
     "distance_scale": POSITIVE,
     "episode_steps": NATURAL,
