@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.kernels.mounts import limits_of, outside, within
 from hitmac.envs.kernels.rails import make_rails
+from hitmac.envs.ranges import plain
 
 
 def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
@@ -71,6 +73,32 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
             yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
     if valid("rails", "rail_starts", "arena", "num_sensors", "placement"):
         yield from _contradictions_of_rails(scenario)
+    yield from _contradictions_of_mounts(scenario, valid)
+
+
+def _contradictions_of_mounts(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of mounted sensors that do not fit the others, each with what it must be."""
+    if not valid("num_sensors"):
+        return
+    n = scenario.num_sensors
+    if valid("sensor_positions", "placement", "arena"):
+        half_width, half_height = scenario.extent
+        inside = all(abs(x) <= half_width and abs(y) <= half_height for x, y in scenario.sensor_positions)
+        if (scenario.placement == "fixed") != bool(scenario.sensor_positions):
+            yield "placement", "fixed if and only if sensor_positions are given"
+        elif scenario.sensor_positions and not (len(scenario.sensor_positions) == n and inside):
+            yield "sensor_positions", f"[x, y] of each of the {n} sensors, inside the arena of {scenario.arena_words}"
+    limits = valid("pan_limits") and len(scenario.pan_limits) in (0, 1, n)
+    limits = limits and all(low <= high for low, high in scenario.pan_limits)
+    if valid("pan_limits") and not limits:
+        yield "pan_limits", f"empty, or [low, high] with low at most high, one pair or one for each of the {n} sensors"
+    if valid("sensor_headings") and scenario.sensor_headings:
+        if len(scenario.sensor_headings) != n:
+            yield "sensor_headings", f"empty, or one for each of the {n} sensors"
+        elif limits:
+            limit = limits_of(scenario)
+            if outside(within(np.array(scenario.sensor_headings), limit), limit).any():
+                yield "sensor_headings", f"within pan_limits ({plain(scenario.pan_limits)})"
 
 
 def _contradictions_of_rails(scenario: Any) -> Iterator[tuple[str, str]]:

@@ -40,6 +40,7 @@ KNOWLEDGE = ("full", "shared", "neighbours", "own")
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
 Corner = Annotated[tuple[float, float], Row(("x", "y"))]
 Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
+Pan = Annotated[tuple[float, float], Row(("low", "high"))]
 Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
 
 
@@ -114,7 +115,15 @@ class Scenario:
     """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
-    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails."""
+    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails;
+    `fixed`: at sensor_positions."""
+    sensor_positions: tuple[Corner, ...] = ()
+    """(x, y) of each sensor, with the placement `fixed`."""
+    sensor_headings: tuple[float, ...] = ()
+    """Initial heading of each sensor, degrees; empty: as start_heading says."""
+    pan_limits: tuple[Pan, ...] = ()
+    """Lowest and highest heading of a sensor, degrees, beyond which it does not turn: such an action is to stay. One
+    pair for all sensors, or one for each; a whole turn or more, or empty: no limits."""
     sensor_areas: tuple[Area, ...] = scaled(
         (
             (250, 750, 250, 750),
@@ -131,7 +140,8 @@ class Scenario:
     spacing: NotNegative = 0.0
     """Least distance between sensors placed at random."""
     start_heading: Annotated[str, Choice(("random", "target"))] = "random"
-    """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
+    """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m).
+    With pan_limits, uniform within them, or the nearest heading within."""
 
     target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""

@@ -14,7 +14,7 @@ from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.load import load_scenario
-from hitmac.envs.memory import allocate, check_places, check_state
+from hitmac.envs.memory import allocate, check_state, checked_places
 from hitmac.envs.scenario import Scenario
 
 SCENES_PER_BLOCK = (128, 512)
@@ -158,8 +158,8 @@ class Simulator:
                   1st, 2nd, ... move (from real cameras or another simulator), which they follow instead of walking.
 
         Raises:
-            ValueError: an unknown name, a wrong shape, a number that is not finite, or a position outside the arena;
-                the state is then unchanged.
+            ValueError: an unknown name, a wrong shape, a number that is not finite, a position outside the arena or a
+                heading beyond its limits; the state is then unchanged.
         """
         self._put(self._checked(places), self.chosen(mask))
 
@@ -185,8 +185,7 @@ class Simulator:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
             if not np.isfinite(array).all():
                 raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
-            check_places(name, array, self.scenario, self.rows.rails)
-            checked[name] = np.broadcast_to(array, shape)
+            checked[name] = np.broadcast_to(checked_places(name, array, self.scenario, self.rows), shape)
         return checked
 
     def _put(self, checked: Mapping[str, np.ndarray], chosen: np.ndarray) -> None:
@@ -241,7 +240,7 @@ class Simulator:
         if self.rows.rails is None:
             before |= {name: np.zeros_like(own[name]) for name in ("along", "rail_direction")}
         state = {**before, **state}
-        check_state(state, own, 0.0 if self.rows.rails is None else self.rows.rails.length.max())
+        check_state(state, own, self.rows)
         for name, array in own.items():
             if name not in Tracks._fields:
                 array[...] = state[name]

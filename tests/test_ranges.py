@@ -61,7 +61,10 @@ SCENARIO = {
     "hops": COUNT,
     "message_loss_rate": FRACTION,
     "message_delay": NATURAL,
-    "placement": (["areas", "grid", "random"], ["area", 1]),
+    "placement": (["areas", "grid", "random"], ["area", 1, "fixed"]),
+    "sensor_positions": ([()], [[(0, 0, 0)] * 4, 5]),  # with the placement fixed: test_mounts
+    "sensor_headings": ([(), (0, 90, -180, 720)], [(0, 90), (0, 90, 180, "x"), 5]),
+    "pan_limits": ([(), [(-90, 90)], [(0, 0)] * 4, [(170, 190)]], [[(0, 0)] * 2, [(1, 0)], [(0,)], 5]),
     "sensor_areas": ([[(0, 0, 0, 0)] * 4], [[(0, 0, 0, 0)] * 3, [(0, 0, 0)] * 4, [(-1251, 0, 0, 0)] * 4, 4]),
     "grid": ([1, 10], [0, 1.5]),
     "spacing": NOT_NEGATIVE,

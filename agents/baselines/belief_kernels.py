@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.planner_kernels import degrees
-from hitmac.agents.baselines.search import improve
+from hitmac.agents.baselines.search import farthest_turn, improve, turns_within
 from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.agents.tracking.walk_models import MOVES, SPEED, STEP, X, Y, move
@@ -135,13 +135,16 @@ def _mark_ways(
 
 
 @allocating
-def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high):
+def _plan_rows(
+    rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, low, high
+):
     """Write the values of the next actions of the rows of knowledge `low` to `high` - 1.
 
     Args:
         rules: the scenario.
         sensors: its sensors.
         motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
         along: (R, n) places on the rails / length of the rail.
         futures: key of the draws of the futures.
         search: options.
@@ -161,7 +164,7 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
     when, who, where = np.empty((m, room), np.int32), np.empty((m, room), np.uint64), np.empty((m, 2, room), np.float32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
     moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
+    farthest, planned, reach = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty((n, 2), np.int64)
     plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
     covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
     scratch = (
@@ -179,7 +182,9 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
                 )  # fmt: skip
         for i in range(n):
             works = views[r, i, VIEW_RANGE] > 0.0
-            farthest[i] = min(search.farthest, math.ceil(180.0 / sensors.turn[i])) if works else 0
+            most = farthest_turn(limits, i, sensors.half_view[i])
+            farthest[i] = min(search.farthest, math.ceil(most / sensors.turn[i])) if works else 0
+            turns_within(limits, i, views[r, i, VIEW_COS], views[r, i, VIEW_SIN], sensors.turn[i], farthest[i], reach)
             _mark_ways(
                 sensors, motion, along[r], i, views[r, i], entries, when, who, where, there[r], samples, farthest[i],
                 moved, sides, sees[i],
@@ -190,9 +195,11 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
             for i in range(n):
                 ways[i] = kept_ways[r, i] if planned[i] else 0
                 for h in range(1, horizon + 1):
-                    plans[i, h] = min(max(kept[r, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
+                    plans[i, h] = min(max(kept[r, i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
             order = time[r] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
+            total = improve(
+                sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch, limits, reach
+            )
             if total > highest:
                 highest = total
                 best_plans[:], best_ways[:] = plans, ways
@@ -204,9 +211,11 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
 
 
 @kernel
-def plan_beliefs(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, share):
+def plan_beliefs(
+    rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, share
+):  # fmt: skip
     """Plan for the blocks of rows that fall to this thread; see :func:`_plan_rows`."""
     for low, high in blocks(values.shape[0], share):
         _plan_rows(
-            rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high
+            rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, low, high
         )  # fmt: skip

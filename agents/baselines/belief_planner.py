@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sensors, plan_beliefs
-from hitmac.agents.baselines.planner import motion_of
+from hitmac.agents.baselines.planner import most_turns, motion_of, pan_limits_of
 from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.agents.baselines.search import Search
 from hitmac.agents.tracking.beliefs import Beliefs
@@ -86,13 +85,14 @@ class BeliefPlannerAgent(PlanningPolicy):
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         turn, view = scenario.of_each_sensor("turn_angle"), scenario.of_each_sensor("field_of_view")
-        farthest = min(horizon, math.ceil(180.0 / turn.min()))
-        self._search = Search(farthest, restarts, positive("rounds", rounds), check_cost(turn_cost))
+        self._search = Search(
+            most_turns(scenario, horizon), restarts, positive("rounds", rounds), check_cost(turn_cost)
+        )
         self._weight = (float(discount) ** np.arange(-1, horizon) / samples).astype(np.float32)  # the first is not used
         self._futures = stream_keys(np.array([seed]))[0]
         self._sensors = Sensors(0.5 * view, turn)
         self._beliefs = Beliefs(scenario, particles, seed)
-        self._motion = motion_of(scenario)
+        self._motion, self._limits = motion_of(scenario), pan_limits_of(scenario)
         if self._motion is not None:
             self.features = (*Beliefs.features, "along")  # type: ignore[misc]
 
@@ -134,7 +134,8 @@ class BeliefPlannerAgent(PlanningPolicy):
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._futures, self._search,
-            self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, self._futures,
+            self._search, self._weight, self.samples, scene,
+            (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)

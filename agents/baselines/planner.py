@@ -11,6 +11,7 @@ from hitmac.agents.baselines.forecast import Motion, Walk
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.agents.baselines.rule import PlanningPolicy
 from hitmac.agents.baselines.search import Search
+from hitmac.envs.kernels.mounts import limits_of
 from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
@@ -53,6 +54,7 @@ class PlannerAgent(PlanningPolicy):
 
     On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
     A sensor takes the best plan of the best way. Then the observation has the features of :attr:`rail_features` too.
+    Plans stay within the sensors' pan limits, for which the observation has the first two of these.
 
     Args:
         scenario: the scenario to play.
@@ -80,7 +82,7 @@ class PlannerAgent(PlanningPolicy):
         "turn",
     )
     rail_features: ClassVar[tuple[str, ...]] = ("heading_sin", "heading_cos", "along")
-    """Features that are read in addition where the sensors move on rails."""
+    """Features that are read in addition where the sensors move on rails, the first two also with pan limits."""
 
     def __init__(
         self,
@@ -105,10 +107,12 @@ class PlannerAgent(PlanningPolicy):
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
         self._walk, self._motion = _walk_of(self.scenario), motion_of(self.scenario)
+        self._limits = pan_limits_of(self.scenario)
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
-        turn = self.scenario.of_each_sensor("turn_angle").min()
-        farthest = min(self.horizon, math.ceil(180.0 / turn))
+        elif self._limits is not None:
+            self.features = self.features + self.rail_features[:2]  # type: ignore[misc]
+        farthest = most_turns(self.scenario, self.horizon)
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost)
         ages = np.arange(-1, self.horizon)
         self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
@@ -148,7 +152,7 @@ class PlannerAgent(PlanningPolicy):
         """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
 
         Args:
-            pairs: (B, n, m, 8) features of the observation, on rails (B, n, m, 11).
+            pairs: (B, n, m, 8) features of the observation, with pan limits (B, n, m, 10), on rails (B, n, m, 11).
             mask: (B, n, m) bool, the valid pairs.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
@@ -186,6 +190,7 @@ class PlannerAgent(PlanningPolicy):
             tuple(new),
             self._walk,
             self._motion,
+            self._limits,
             self._search,
             self._weight,
             self._futures,
@@ -239,6 +244,18 @@ def motion_of(scenario: Scenario) -> Motion | None:
     if not scenario.rails:
         return None
     return Motion(make_rails(scenario.rails), scenario.rail_step / scenario.distance_scale, scenario.rail_step)
+
+
+def pan_limits_of(scenario: Scenario) -> np.ndarray | None:
+    """Return the lowest and the highest heading (n, 2) of the sensors, degrees; None if there are no limits."""
+    limits = limits_of(scenario)
+    return limits if np.isfinite(limits).any() else None
+
+
+def most_turns(scenario: Scenario, horizon: int) -> int:
+    """Return the most turns to either side in a plan: those of half a circle, with pan limits of a circle."""
+    circle = 180.0 if pan_limits_of(scenario) is None else 360.0
+    return min(horizon, math.ceil(circle / scenario.of_each_sensor("turn_angle").min()))
 
 
 def _swerve(scenario: Scenario) -> float:

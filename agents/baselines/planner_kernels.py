@@ -7,6 +7,8 @@ import numpy as np
 from hitmac.agents.baselines.forecast import (
     COS,
     DISTANCE,
+    HEADING_COS,
+    HEADING_SIN,
     RADIAL,
     RANGE,
     SIN,
@@ -20,7 +22,7 @@ from hitmac.agents.baselines.forecast import (
     moved_twice,
     remember,
 )  # fmt: skip
-from hitmac.agents.baselines.search import improve
+from hitmac.agents.baselines.search import farthest_turn, improve, turns_within
 from hitmac.agents.baselines.words import alone
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
 from hitmac.envs.kernels.rails import FORWARD
@@ -115,15 +117,16 @@ def _mark_ways(pairs, mask, motion, i, entries, when, who, where, most_gone, sam
 
 
 @allocating
-def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high):
+def _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, low, high):
     """Write the values of the next actions, and the history for the next call, of the scenes `low` to `high` - 1.
 
     Args:
-        pairs: (B, n, m, 8) features, on rails (B, n, m, 11).
+        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
         mask: (B, n, m) valid pairs.
         history: arrays of the history, changed in place, except the observation.
         walk: rule of the targets' walk.
         motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         futures: draws for the targets' futures: `first`, `later` and `wandering` of :func:`foresee`.
@@ -143,7 +146,7 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
     where, sides = np.empty((m, 2, room), np.float32), np.empty((4, room), np.int32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
     moved, ways, best_ways = np.zeros((horizon + 1, 2), np.float32), np.zeros(n, np.int64), np.zeros(n, np.int64)
-    farthest, planned = np.empty(n, np.int64), np.empty(n, np.bool_)
+    farthest, planned, reach = np.empty(n, np.int64), np.empty(n, np.bool_), np.empty((n, 2), np.int64)
     plans, best_plans = np.zeros((n, horizon + 1), np.int64), np.zeros((n, horizon + 1), np.int64)
     covers, own_values = np.zeros((n, horizon + 1, words), np.uint64), np.empty(values.shape[1:])
     scratch = (
@@ -168,7 +171,13 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
         most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, SPEED].max())
         for i in range(n):
             turn = pairs[b, i, :, TURN].max() * 180.0
-            farthest[i] = min(horizon, search.farthest, math.ceil(180.0 / turn)) if turn > 0.0 else 0
+            most = farthest_turn(limits, i, pairs[b, i, :, VIEW].max() * 180.0)
+            farthest[i] = min(horizon, search.farthest, math.ceil(most / turn)) if turn > 0.0 else 0
+            if limits is None:
+                reach[i] = farthest[i]
+            else:
+                east, north = pairs[b, i, 0, HEADING_COS], pairs[b, i, 0, HEADING_SIN]
+                turns_within(limits, i, east, north, turn, farthest[i], reach)
             _mark_ways(
                 pairs[b], mask[b], motion, i, entries, when, who, where, most_gone, samples, farthest[i], moved, sides,
                 sees[i],
@@ -179,9 +188,11 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
             for i in range(n):
                 ways[i] = kept_ways[b, i] if planned[i] else 0
                 for h in range(1, horizon + 1):
-                    plans[i, h] = min(max(kept[b, i, h], -farthest[i]), farthest[i]) if planned[i] else 0
+                    plans[i, h] = min(max(kept[b, i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
             order = steps[b] * search.restarts + candidate
-            total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch)
+            total = improve(
+                sees, weight, search, farthest, order, planned, ways, plans, covers, own_values, scratch, limits, reach
+            )
             if total > highest:
                 highest = total
                 best_plans[:], best_ways[:] = plans, ways
@@ -196,7 +207,7 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
 
 
 @kernel
-def plan(pairs, mask, history, walk, motion, search, weight, futures, values, own, share):
+def plan(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, share):
     """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
     for low, high in blocks(pairs.shape[0], share):
-        _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high)
+        _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, low, high)

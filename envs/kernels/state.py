@@ -70,6 +70,16 @@ class Rails(NamedTuple):
     start: np.ndarray  # (S,) starting places, as distances along the rails; none: anywhere
 
 
+class Mounts(NamedTuple):
+    """Places, start headings and limits of the sensors, the same in all scenes."""
+
+    place: np.ndarray  # (n, 2), or (0, 2) without fixed places
+    heading: np.ndarray  # (n,) degrees, or (0,) without fixed start headings
+    limit: np.ndarray  # (n, 2) degrees, lowest and highest heading; -inf and inf: none
+    # Undefined between two sub-steps:
+    stopped: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
+
+
 class KernelState(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
@@ -93,6 +103,7 @@ class KernelState(NamedTuple):
     tracks: Tracks | None = None  # None: all targets walk
     knowledge: Knowledge | None = None  # None: all is known
     rails: Rails | None = None  # None: no sensor moves
+    mounts: Mounts | None = None  # None: no sensor has a place, a start heading or limits of its own
 
 
 class State(NamedTuple):
