@@ -74,6 +74,9 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
     if valid("rails", "rail_starts", "arena", "num_sensors", "placement"):
         yield from _contradictions_of_rails(scenario)
     yield from _contradictions_of_mounts(scenario, valid)
+    for name in ("min_targets", "leave_rate"):
+        if valid("tracks", name) and scenario.tracks and getattr(scenario, name) > 0:
+            yield name, "0 with tracks, which say which targets are there"
 
 
 def _contradictions_of_mounts(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:

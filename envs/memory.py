@@ -20,8 +20,10 @@ from hitmac.envs.kernels.state import (
     VIEW_AREA,
     KernelState,
     Knowledge,
+    Tracks,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
 
 
@@ -49,6 +51,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
+        recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         mounts=make_mounts(scenario, num_envs),
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
@@ -96,6 +99,7 @@ def _parameters(scenario: Scenario) -> np.ndarray:
         "walk": list(WALKS).index(scenario.walk),
         "wander": math.radians(scenario.wander),
         "fixed_discs": len(scenario.discs),
+        "extra_move_every": scenario.extra_move_interval,
         "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
     }
     values = np.zeros(1, PARAMETERS)
@@ -107,8 +111,19 @@ def _parameters(scenario: Scenario) -> np.ndarray:
 def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: KernelState) -> np.ndarray:
     """Return `places`, headings within their limits; raise ValueError for one that cannot be.
 
-    It may not be outside the arena or off a sensor's rail, a heading not beyond its limits.
+    It may not be outside the arena or off a sensor's rail, a heading not beyond its limits. NaN is for targets only:
+    one that is not there.
     """
+    finite = np.isfinite(places)
+    if name.startswith("target_"):
+        absent = np.isnan(places).all(-1)
+        finite |= absent[..., None]
+        if absent.any() and scenario.leave_rate > 0:
+            raise ValueError(
+                f"{name} holds nan; with a leave_rate ({scenario.leave_rate:g}) every number must be finite"
+            )
+    if not finite.all():
+        raise ValueError(f"{name} holds {places[~finite][0]}; every number must be finite")
     if name == "sensor_position" and rows.rails is not None:
         raise ValueError("sensor_position is given; the sensors are on rails, give along")
     if name == "along" and rows.rails is None:
@@ -131,6 +146,26 @@ def _within_limits(headings: np.ndarray, limit: np.ndarray) -> np.ndarray:
     return headings
 
 
+def no_tracks(num_envs: int, num_targets: int) -> Tracks:
+    """Return tracks that no scene follows."""
+    places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
+    return Tracks(places, none, none.copy(), np.zeros(num_envs, np.bool_))
+
+
+def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Tracks:
+    """Return tracks with which the chosen scenes follow `positions` (B, K, m, 2); the others keep theirs.
+
+    With `extra`, the positions are those after each move, extra moves included.
+    """
+    b, length, m, _ = positions.shape
+    kept = old.track_position[:, : int(old.track_length.max())]
+    merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
+    merged[:, : kept.shape[1]] = kept
+    merged[chosen, :length] = positions[chosen]
+    own = length, 0, extra
+    return Tracks(merged, *(np.where(chosen, new, was) for new, was in zip(own, old[1:], strict=True)))
+
+
 def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:
     """Raise ValueError unless `state` can replace `own`, the whole state of a simulator with the arrays `rows`."""
     if set(state) != set(own):
@@ -144,7 +179,8 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         if np.asarray(state[name]).dtype != array.dtype:
             raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
         endless = name in ("places", "known_age")
-        if np.isnan(state[name]).any() or not (endless or np.isfinite(state[name]).all()):
+        holed = name == "track_position"  # NaN: not there
+        if (np.isnan(state[name]).any() and not holed) or not (endless or holed or np.isfinite(state[name]).all()):
             raise ValueError(f"state {name!r} holds a number that is not finite")
     _, n, m = own["visible"].shape
     length = np.shape(state["track_position"])[1]
@@ -156,6 +192,9 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "track_length": (0, length),
         "track_moves": (0, length),
     }
+    if rows.recordings is not None:
+        last = len(rows.recordings.place) - 1
+        limits |= {"recording_row": (0, last), "recording_end": (0, last)}
     for name, (low, high) in limits.items():
         if ((state[name] < low) | (state[name] > high)).any():
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")

@@ -16,7 +16,7 @@ from hitmac.envs.arena_defaults import in_arena, left_out, scaled
 from hitmac.envs.contradictions import contradictions
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.field_docs import parameter_table
-from hitmac.envs.files import write_text
+from hitmac.envs.files import whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.ranges import (
@@ -166,11 +166,15 @@ class Scenario:
     goal_patience: Count = 100
     """Most moves towards one goal, after which the target takes a new one."""
     extra_move_every: Natural = 10
-    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0: no extra moves."""
+    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0, or with tracks: no
+    extra moves."""
     leave_rate: Fraction = 0.0
     """Probability that a target leaves in a sub-step; a target that has left does not count."""
     return_rate: Fraction = 0.0
     """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
+    tracks: tuple[str, ...] | str = ()
+    """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
+    episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
@@ -184,13 +188,18 @@ class Scenario:
     distance_scale: Positive = scaled(2000.0)
     """Distance at which the observation feature `distance` is 1."""
     episode_steps: Natural = 0
-    """Most sub-steps of an episode, in all tasks; 0: as many as the task says."""
+    """Most sub-steps of an episode, in all tasks; 0: as many as the task says. With tracks, an episode starts at a
+    random row that as many rows follow; 0: at the first."""
 
     def __post_init__(self) -> None:
         defaults = left_out(self)
         vars(self).update(defaults)  # frozen: nothing is assigned
         converted, invalid = invalid_fields(self)
         vars(self).update(converted)
+        try:
+            vars(self)["tracks"] = whole_paths("tracks", self.tracks)
+        except TypeError as error:
+            invalid["tracks"] = error
 
         def valid(*names: str) -> bool:
             return not invalid.keys() & set(names)
@@ -224,9 +233,19 @@ class Scenario:
         return self.max_speed * (1.0 + self.speed_noise)
 
     @property
+    def extra_move_interval(self) -> int:
+        """Sub-steps between extra moves of the targets; 0 with tracks, of which every sub-step is a row."""
+        return 0 if self.tracks else self.extra_move_every
+
+    @property
+    def targets_leave(self) -> bool:
+        """True if targets can leave and return."""
+        return self.leave_rate > 0 or bool(self.tracks)
+
+    @property
     def varies(self) -> bool:
         """True if sensors or targets can be absent: fewer in an episode, failed, or gone."""
-        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.leave_rate > 0
+        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.targets_leave
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""

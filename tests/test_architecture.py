@@ -38,7 +38,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 ROOMS = {
     "envs": [
         {"files", "errors", "renames"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"}, {"contradictions"},
-        {"scenario"}, {"load"}, {"memory"},
+        {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],

@@ -82,6 +82,7 @@ SCENARIO = {
     "extra_move_every": NATURAL,
     "leave_rate": FRACTION,
     "return_rate": FRACTION,
+    "tracks": (["a.csv", ("a.csv", "b.csv"), ()], [5, "", ("a.csv", 5), None]),
     "discs": ([(), [(0, 0, TINY)]], [[(0, 0, 0)], [(0, 0)], 1]),
     "random_discs": NATURAL,
     "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),
@@ -157,6 +158,7 @@ OF_JOB = {
 }
 TABLES = {job: (OPTIONS if job is not HitMacOptions else {}) | own for job, own in OF_JOB.items()}
 UNCHECKED = {
+    "tracks",
     "scenario",
     "run_dir",
     "resume",

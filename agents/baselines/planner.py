@@ -234,7 +234,7 @@ def _walk_of(scenario: Scenario) -> Walk:
         noise=scenario.speed_noise,
         stuck=scenario.stuck_distance / scenario.distance_scale,
         patience=float(scenario.goal_patience),
-        every=scenario.extra_move_every,
+        every=scenario.extra_move_interval,
         exact=scenario.position_noise == 0.0,
     )
 

@@ -7,6 +7,7 @@ import numpy as np
 from hitmac.envs.kernels.compiled import compiled, inlined
 from hitmac.envs.kernels.mounts import draw_heading, has_heading, kept_within, own_heading
 from hitmac.envs.kernels.placements import place_sensors
+from hitmac.envs.kernels.recordings import begin_recording
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COURSE,
@@ -123,6 +124,7 @@ def begin(state, p, b):
     for j in range(m):
         enter(state, p, b, j)
         state.present[j, b] = j < state.scene[NUM_TARGETS, b]
+    begin_recording(state, p, state.recordings, b)
     for i in range(n):
         state.working[i, b] = i < state.scene[NUM_SENSORS, b]
         set_field_of_view(state, b, i, state.sensor[i, START_VIEW, b])

@@ -14,6 +14,7 @@ from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import learn
 from hitmac.envs.kernels.mounts import stop_at_limits
 from hitmac.envs.kernels.rails import move_along
+from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COS_TURN,
@@ -217,10 +218,11 @@ def about_to_move(state, first, last):
 
 @inlined
 def extra_moves(state, p, first, last):
-    """Move the targets once in the scenes in which an extra move is due."""
+    """Move the targets once in the scenes in which an extra move is due; recorded tracks have none."""
     if p.extra_move_every > 0:
         for b in range(first, last):
             state.scratch_mask[b] = state.scene[TIME, b] % p.extra_move_every == 0
+        leave_out_followers(state, state.tracks, first, last)
         # The walk also writes into `scratch_mask`, only for scenes that this loop has already passed.
         at, end = _next_run(state.scratch_mask, first, last)
         while at < end:
