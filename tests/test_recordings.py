@@ -1,5 +1,8 @@
 """Recorded tracks: the files, the targets that come and go with them, and every task and agent on them."""
 
+import re
+from pathlib import Path
+
 import gymnasium
 import numpy as np
 import pytest
@@ -339,3 +342,13 @@ def test_moves_that_are_placed_include_extra_moves():
     old = {name: value for name, value in simulator.get_state().items() if name != "track_extra"}
     simulator.set_state(old)
     assert simulator.get_state()["track_extra"].all()
+
+
+def test_the_site_of_the_documentation(tmp_path):
+    page = (Path(__file__).parents[1] / "docs" / "environments.md").read_text()
+    (tmp_path / "site.yaml").write_text(re.search(r"```yaml\n(.*?)```", page, re.DOTALL)[1])
+    tracks = re.search(r"```\n(time,id.*?)```", page, re.DOTALL)[1] + "9.00,17,0,0\n8.96,17,0,1\n"
+    for day in ("monday", "tuesday"):
+        (tmp_path / f"{day}.csv").write_text(tracks)
+    simulator = Simulator(tmp_path / "site.yaml", 2, 0)
+    np.testing.assert_allclose(simulator.state.target_position[:, 0], [(-20.1, 3.2)] * 2)
