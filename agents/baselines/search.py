@@ -25,10 +25,10 @@ class Search(NamedTuple):
 
 
 @allocating
-def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, reach):
+def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
 
-    With `limits` no heading is more than `reach` (2,) turns to the right and to the left.
+    With `limits` no heading is more than `most` (2,) turns to the right and to the left.
 
     ``value[h, k + farthest + 1]`` is the highest value of the sub-steps from h on, with heading k at sub-step h: the
     samples that no other sensor covers, times `weight` (H + 1,), less `turn_cost` for every turn after h.
@@ -55,7 +55,7 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, li
             now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
         if limits is not None:
             for k in range(number):
-                if not -reach[0] <= low + k - farthest <= reach[1]:
+                if not -most[0] <= low + k - farthest <= most[1]:
                     now[k] = -np.inf
     heading = middle
     for h in range(1, horizon + 1):
