@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.kernels.mounts import limits_of, outside, within
 from hitmac.envs.kernels.rails import make_rails
+from hitmac.envs.ranges import plain
 
 
 def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
@@ -55,19 +57,51 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
         yield "discs", "[x, y, radius] with a radius over 0"
     radii = scenario.disc_radius
     shorter = min(half_width, half_height)
-    if valid("disc_radius", "arena") and not (len(radii) == 2 and radii[0] <= radii[1] <= shorter):
+    random_discs = valid("random_discs") and scenario.random_discs > 0
+    longest = shorter if random_discs else math.inf
+    fits = valid("disc_radius", "arena") and len(radii) == 2 and radii[0] <= radii[1] <= longest
+    if valid("disc_radius", "arena") and not fits:
         yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({shorter:g})"
     # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
     if valid("placement", "spacing", "discs", "arena", "num_sensors") and scenario.placement == "random":
         taken = math.pi * ((n - 1) * scenario.spacing**2 + sum(radius**2 for *_, radius in scenario.discs))
         if taken > 3 * half_width * half_height:
             yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
-    if valid("random_discs", "disc_radius", "arena", "num_sensors") and scenario.random_discs:
+    if random_discs and fits and valid("num_sensors"):
         taken = math.pi * n * scenario.disc_radius[1] ** 2
         if taken > 3 * half_width * half_height:
             yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
     if valid("rails", "rail_starts", "arena", "num_sensors", "placement"):
         yield from _contradictions_of_rails(scenario)
+    yield from _contradictions_of_mounts(scenario, valid)
+    for name in ("min_targets", "leave_rate"):
+        if valid("tracks", name) and scenario.tracks and getattr(scenario, name) > 0:
+            yield name, "0 with tracks, which say which targets are there"
+
+
+def _contradictions_of_mounts(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of mounted sensors that do not fit the others, each with what it must be."""
+    if not valid("num_sensors"):
+        return
+    n = scenario.num_sensors
+    if valid("sensor_positions", "placement", "arena"):
+        half_width, half_height = scenario.extent
+        inside = all(abs(x) <= half_width and abs(y) <= half_height for x, y in scenario.sensor_positions)
+        if (scenario.placement == "fixed") != bool(scenario.sensor_positions):
+            yield "placement", "fixed if and only if sensor_positions are given"
+        elif scenario.sensor_positions and not (len(scenario.sensor_positions) == n and inside):
+            yield "sensor_positions", f"[x, y] of each of the {n} sensors, inside the arena of {scenario.arena_words}"
+    limits = valid("pan_limits") and len(scenario.pan_limits) in (0, 1, n)
+    limits = limits and all(low <= high for low, high in scenario.pan_limits)
+    if valid("pan_limits") and not limits:
+        yield "pan_limits", f"empty, or [low, high] with low at most high, one pair or one for each of the {n} sensors"
+    if valid("sensor_headings") and scenario.sensor_headings:
+        if len(scenario.sensor_headings) != n:
+            yield "sensor_headings", f"empty, or one for each of the {n} sensors"
+        elif limits:
+            limit = limits_of(scenario)
+            if outside(within(np.array(scenario.sensor_headings), limit), limit).any():
+                yield "sensor_headings", f"within pan_limits ({plain(scenario.pan_limits)})"
 
 
 def _contradictions_of_rails(scenario: Any) -> Iterator[tuple[str, str]]:

@@ -9,6 +9,7 @@ import textwrap
 from itertools import pairwise
 from typing import Any
 
+from hitmac.envs.arena_defaults import HIT_MAC_ARENA, default_of, is_scaled
 from hitmac.envs.ranges import allowed, field_types
 
 
@@ -37,7 +38,7 @@ def parameter_table(kind: type) -> str:
     """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
     docs, hints = field_docs(kind), field_types(kind)
     rows = [
-        f"| `{field.name}` | {_shown(field.default)} | {allowed(hints[field.name])} | {docs[field.name]} |"
+        f"| `{field.name}` | {_default(field)} | {allowed(hints[field.name])} | {docs[field.name]} |"
         for field in dataclasses.fields(kind)
     ]
     return "\n".join(("| parameter | default | allowed | meaning |", "|---|---|---|---|", *rows))
@@ -61,6 +62,16 @@ def _own_docs(kind: type) -> list[tuple[str, str]]:
         and isinstance(below.value, ast.Constant)
         and isinstance(below.value.value, str)
     ]
+
+
+def _default(field: dataclasses.Field) -> str:
+    """Return the default of a field in a table."""
+    default = default_of(field)
+    if not is_scaled(field):
+        return _shown(default)
+    if default is True:
+        return f"true if arena is {HIT_MAC_ARENA:g}"
+    return f"{_shown(default)} * arena / {HIT_MAC_ARENA:g}"
 
 
 def _shown(default: Any) -> str:

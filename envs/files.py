@@ -56,3 +56,14 @@ class _Loader(yaml.SafeLoader):
 def parse_yaml(text: str) -> Any:
     """Parse YAML without running code; a key given twice raises ``yaml.YAMLError``, as bad syntax does."""
     return yaml.load(text, Loader=_Loader)
+
+
+def whole_paths(name: str, paths: Any, folder: str | Path = "") -> tuple[str, ...]:
+    """Return the whole paths of a file or a list of files, relative to `folder`; "": to the working directory.
+
+    Raises ``TypeError`` for anything else; the message calls it `name`.
+    """
+    files = [paths] if isinstance(paths, str | Path) else paths
+    if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) and str(file) for file in files):
+        raise TypeError(f"{name} is {paths!r}; it must be the name of a file, or a list of names")
+    return tuple(os.path.abspath(Path(folder, file)) for file in files)

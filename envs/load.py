@@ -9,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import parse_yaml
+from hitmac.envs.files import parse_yaml, whole_paths
 from hitmac.envs.scenario import Scenario
 
 SCENES = Path(__file__).parent / "scenes"
@@ -65,6 +65,8 @@ def _read(path: Path) -> Scenario:
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:
+        if "tracks" in parameters:
+            parameters = {**parameters, "tracks": whole_paths("tracks", parameters["tracks"], path.parent)}
         return Scenario.from_dict({"name": path.stem, **parameters})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path}: {error}") from None

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.state import (
@@ -19,9 +20,10 @@ from hitmac.envs.kernels.state import (
     VIEW_AREA,
     KernelState,
     Knowledge,
-    Rails,
+    Tracks,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
 
 
@@ -49,6 +51,8 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
+        recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
+        mounts=make_mounts(scenario, num_envs),
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -95,6 +99,7 @@ def _parameters(scenario: Scenario) -> np.ndarray:
         "walk": list(WALKS).index(scenario.walk),
         "wander": math.radians(scenario.wander),
         "fixed_discs": len(scenario.discs),
+        "extra_move_every": scenario.extra_move_interval,
         "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
     }
     values = np.zeros(1, PARAMETERS)
@@ -103,21 +108,66 @@ def _parameters(scenario: Scenario) -> np.ndarray:
     return values
 
 
-def check_places(name: str, places: np.ndarray, scenario: Scenario, rails: Rails | None) -> None:
-    """Raise ValueError for a place outside the arena, or one of a sensor that is not on its rail."""
-    if name == "sensor_position" and rails is not None:
+def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: KernelState) -> np.ndarray:
+    """Return `places`, headings within their limits; raise ValueError for one that cannot be.
+
+    It may not be outside the arena or off a sensor's rail, a heading not beyond its limits. NaN is for targets only:
+    one that is not there.
+    """
+    finite = np.isfinite(places)
+    if name.startswith("target_"):
+        absent = np.isnan(places).all(-1)
+        finite |= absent[..., None]
+        if absent.any() and scenario.leave_rate > 0:
+            raise ValueError(
+                f"{name} holds nan; with a leave_rate ({scenario.leave_rate:g}) every number must be finite"
+            )
+    if not finite.all():
+        raise ValueError(f"{name} holds {places[~finite][0]}; every number must be finite")
+    if name == "sensor_position" and rows.rails is not None:
         raise ValueError("sensor_position is given; the sensors are on rails, give along")
-    if name == "along" and rails is None:
+    if name == "along" and rows.rails is None:
         raise ValueError("along is given; the sensors are on no rails, give sensor_position")
-    if name == "along" and rails is not None:
-        if (wrong := (places < 0) | (places > rails.length)).any():
+    if name == "along" and rows.rails is not None:
+        if (wrong := (places < 0) | (places > rows.rails.length)).any():
             raise ValueError(f"along holds {places[wrong][0]:g}; it must be from 0 to the length of the rail")
-    elif name != "heading" and (wrong := np.abs(places) > scenario.extent).any():
+    elif name == "heading":
+        return places if rows.mounts is None else _within_limits(places, rows.mounts.limit)
+    elif (wrong := np.abs(places) > scenario.extent).any():
         raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
+    return places
 
 
-def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], longest_rail: float = 0.0) -> None:
-    """Raise ValueError unless `state` can replace `own`, the whole state of a simulator."""
+def _within_limits(headings: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    headings = within(headings, limit)
+    if (wrong := outside(headings, limit)).any():
+        low, high = np.broadcast_to(limit, (*headings.shape, 2))[wrong][0]
+        raise ValueError(f"heading holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
+    return headings
+
+
+def no_tracks(num_envs: int, num_targets: int) -> Tracks:
+    """Return tracks that no scene follows."""
+    places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
+    return Tracks(places, none, none.copy(), np.zeros(num_envs, np.bool_))
+
+
+def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Tracks:
+    """Return tracks with which the chosen scenes follow `positions` (B, K, m, 2); the others keep theirs.
+
+    With `extra`, the positions are those after each move, extra moves included.
+    """
+    b, length, m, _ = positions.shape
+    kept = old.track_position[:, : int(old.track_length.max())]
+    merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
+    merged[:, : kept.shape[1]] = kept
+    merged[chosen, :length] = positions[chosen]
+    own = length, 0, extra
+    return Tracks(merged, *(np.where(chosen, new, was) for new, was in zip(own, old[1:], strict=True)))
+
+
+def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:
+    """Raise ValueError unless `state` can replace `own`, the whole state of a simulator with the arrays `rows`."""
     if set(state) != set(own):
         raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
     for name, array in own.items():
@@ -129,7 +179,8 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         if np.asarray(state[name]).dtype != array.dtype:
             raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
         endless = name in ("places", "known_age")
-        if np.isnan(state[name]).any() or not (endless or np.isfinite(state[name]).all()):
+        holed = name == "track_position"  # NaN: not there
+        if (np.isnan(state[name]).any() and not holed) or not (endless or holed or np.isfinite(state[name]).all()):
             raise ValueError(f"state {name!r} holds a number that is not finite")
     _, n, m = own["visible"].shape
     length = np.shape(state["track_position"])[1]
@@ -137,10 +188,15 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "num_sensors": (1, n),
         "num_targets": (1, m),
         "field_of_view": (1e-9, 360),
-        "along": (0, longest_rail),
+        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
         "track_length": (0, length),
         "track_moves": (0, length),
     }
+    if rows.recordings is not None:
+        last = len(rows.recordings.place) - 1
+        limits |= {"recording_row": (0, last), "recording_end": (0, last)}
     for name, (low, high) in limits.items():
         if ((state[name] < low) | (state[name] > high)).any():
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")
+    if rows.mounts is not None and outside(np.asarray(state["heading"]), rows.mounts.limit).any():
+        raise ValueError("state 'heading' holds a number that is not within the pan_limits")

@@ -74,10 +74,10 @@ class Observer:
             half_width=half_width,
             half_height=half_height,
             diagonal=2 * math.hypot(half_width, half_height),
-            pace=scenario.time_step * (1 + (1 / scenario.extra_move_every if scenario.extra_move_every else 0)),
+            pace=scenario.time_step * (1 + (1 / scenario.extra_move_interval if scenario.extra_move_interval else 0)),
             top_speed=scenario.top_speed,
         )
-        self._scales = np.array([tuple(scales)], SCALES)
+        self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], SCALES)[:, None]
         low, high = np.array([FEATURES[name].bounds(scenario) for name in self.features], np.float32).T
         self.space = spaces.Dict(
             pairs=spaces.Box(np.broadcast_to(low, self._shape), np.broadcast_to(high, self._shape), dtype=np.float32),
@@ -95,7 +95,9 @@ class Observer:
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
-        simulator.threads.run(observe, state, self._scales, self._codes, self._of_sensor, pairs, mask)
+        simulator.threads.run(
+            observe, state, self._scales[int(simulator.absences)], self._codes, self._of_sensor, pairs, mask
+        )
         return {"pairs": pairs, "mask": mask}
 
 

@@ -12,10 +12,11 @@ from typing import Annotated, Any
 import numpy as np
 import yaml
 
+from hitmac.envs.arena_defaults import in_arena, left_out, scaled
 from hitmac.envs.contradictions import contradictions
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.field_docs import parameter_table
-from hitmac.envs.files import write_text
+from hitmac.envs.files import whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.ranges import (
@@ -39,6 +40,7 @@ KNOWLEDGE = ("full", "shared", "neighbours", "own")
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
 Corner = Annotated[tuple[float, float], Row(("x", "y"))]
 Disc = Annotated[tuple[float, float, float], Row(("x", "y", "radius"))]
+Pan = Annotated[tuple[float, float], Row(("low", "high"))]
 Wall = Annotated[tuple[float, float, float, float], Row(("x1", "y1", "x2", "y2"))]
 
 
@@ -47,7 +49,9 @@ class Scenario:
     """Parameters of a directional sensor network and its targets in an arena.
 
     Lengths are in arena units, angles in degrees (counter-clockwise, 0 along +x), times in seconds.
-    The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
+    The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4). Lengths, speeds and
+    areas that are left out grow with the arena: they are HiT-MAC's in its own arena of 1250, and in proportion in any
+    other. They are set once, when a scenario is made; :meth:`replace` keeps them.
 
     Raises ``ValueError`` for a value out of its range and ``TypeError`` for a value of another type. The messages name
     the parameter, the value and what is allowed. Several errors are raised as one, which is both, with a line for each.
@@ -66,10 +70,10 @@ class Scenario:
     arena: Annotated[float | tuple[float, ...], over(0)] = 1250.0
     """Half the side of the arena: targets stay in [-arena, arena]^2; or [half the width, half the height] of a
     rectangle."""
-    whole_numbers: bool = True
+    whole_numbers: bool = scaled(True)
     """Draw whole coordinates, headings and speeds, as in HiT-MAC; false: real numbers."""
 
-    sensing_range: Annotated[float | tuple[float, ...], over(0)] = 800.0
+    sensing_range: Annotated[float | tuple[float, ...], over(0)] = scaled(800.0)
     """Largest distance at which a sensor sees a target. One number, or one for each sensor."""
     field_of_view: Annotated[float | tuple[float, ...], over(0, 360, "degrees")] = 90.0
     """Full opening angle, 360 all round; a target is in view if strictly within half of it. One number, or one for each
@@ -84,7 +88,7 @@ class Scenario:
     rails: tuple[tuple[Corner, ...], ...] = ()
     """Polylines on which the sensors move, each a list of corners, closed if the last is the first: one for all
     sensors, or one for each (a rail of one corner is a fixed place); empty: no sensor moves."""
-    rail_step: Positive = 10.0
+    rail_step: Positive = scaled(10.0)
     """Distance that a sensor moves along its rail in one sub-step."""
     rail_starts: Annotated[tuple[float, ...], Range(0)] = ()
     """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, dealt out at
@@ -101,7 +105,7 @@ class Scenario:
     """What a sensor knows of the targets: `full`: where all of them are, as in HiT-MAC; `shared`: what any sensor sees;
     `neighbours`: what it sees itself and what others report; `own`: what it sees itself. Of an unseen target the last
     seen position and velocity, and their age, are known."""
-    communication_range: NotNegative = 1000.0
+    communication_range: NotNegative = scaled(1000.0)
     """Largest distance between two sensors over which a report gets, with `neighbours`."""
     hops: Count = 1
     """Most links over which a report is passed on, with `neighbours`; a failed sensor passes nothing on."""
@@ -111,14 +115,24 @@ class Scenario:
     """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
-    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails."""
-    sensor_areas: tuple[Area, ...] = (
-        (250, 750, 250, 750),
-        (250, 750, -750, -250),
-        (-1250, -750, -250, 250),
-        (-750, -250, 250, 750),
-        (750, 1250, -250, 250),
-        (-750, -250, -750, -250),
+    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails;
+    `fixed`: at sensor_positions."""
+    sensor_positions: tuple[Corner, ...] = ()
+    """(x, y) of each sensor, with the placement `fixed`."""
+    sensor_headings: tuple[float, ...] = ()
+    """Initial heading of each sensor, degrees; empty: as start_heading says."""
+    pan_limits: tuple[Pan, ...] = ()
+    """Lowest and highest heading of a sensor, degrees, beyond which it does not turn: such an action is to stay. One
+    pair for all sensors, or one for each; a whole turn or more, or empty: no limits."""
+    sensor_areas: tuple[Area, ...] = scaled(
+        (
+            (250, 750, 250, 750),
+            (250, 750, -750, -250),
+            (-1250, -750, -250, 250),
+            (-750, -250, 250, 750),
+            (750, 1250, -250, 250),
+            (-750, -250, -750, -250),
+        )
     )
     """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
     grid: Count = 10
@@ -126,9 +140,10 @@ class Scenario:
     spacing: NotNegative = 0.0
     """Least distance between sensors placed at random."""
     start_heading: Annotated[str, Choice(("random", "target"))] = "random"
-    """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m)."""
+    """Initial headings: `random`: uniform in [-180, 180] degrees; `target`: sensor i faces target i (modulo m).
+    With pan_limits, uniform within them, or the nearest heading within."""
 
-    target_area: Area = (-1000, 1000, -1000, 1000)
+    target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""
     walk: Annotated[str, Choice(WALKS)] = "goals"
     """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
@@ -138,45 +153,59 @@ class Scenario:
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
     """Duration of one move of the targets, seconds."""
-    min_speed: NotNegative = 50.0
+    min_speed: NotNegative = scaled(50.0)
     """Lowest speed of a target, units per second."""
-    max_speed: Positive = 100.0
+    max_speed: Positive = scaled(100.0)
     """Upper limit of speeds, units per second, which are drawn from [min_speed, max_speed); over min_speed."""
     speed_noise: NotNegative = 0.2
     """Largest relative increase of a move's length, drawn for every move."""
-    goal_radius: NotNegative = 5.0
+    goal_radius: NotNegative = scaled(5.0)
     """Distance below which a goal is reached, and the target takes a new one."""
-    stuck_distance: NotNegative = 10.0
+    stuck_distance: NotNegative = scaled(10.0)
     """Distance to one of its two previous positions below which a target takes a new goal."""
     goal_patience: Count = 100
     """Most moves towards one goal, after which the target takes a new one."""
     extra_move_every: Natural = 10
-    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0: no extra moves."""
+    """Sub-steps between extra moves of the targets, the first before sub-step 0, in all tasks; 0, or with tracks: no
+    extra moves."""
     leave_rate: Fraction = 0.0
     """Probability that a target leaves in a sub-step; a target that has left does not count."""
     return_rate: Fraction = 0.0
     """Probability that a target that has left returns in a sub-step, somewhere in target_area."""
+    tracks: tuple[str, ...] | str = ()
+    """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
+    episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
     random_discs: Natural = 0
     """Number of further discs at random positions, drawn for every episode, none over a sensor."""
-    disc_radius: Annotated[tuple[float, ...], over(0)] = (25.0, 100.0)
+    disc_radius: Annotated[tuple[float, ...], over(0)] = scaled((25.0, 100.0))
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
 
-    distance_scale: Positive = 2000.0
+    distance_scale: Positive = scaled(2000.0)
     """Distance at which the observation feature `distance` is 1."""
     episode_steps: Natural = 0
-    """Most sub-steps of an episode, in all tasks; 0: as many as the task says."""
+    """Most sub-steps of an episode, in all tasks; 0: as many as the task says. With tracks, an episode starts at a
+    random row that as many rows follow; 0: at the first."""
 
     def __post_init__(self) -> None:
+        defaults = left_out(self)
+        vars(self).update(defaults)  # frozen: nothing is assigned
         converted, invalid = invalid_fields(self)
-        vars(self).update(converted)  # frozen: nothing is assigned
+        vars(self).update(converted)
+        try:
+            vars(self)["tracks"] = whole_paths("tracks", self.tracks)
+        except TypeError as error:
+            invalid["tracks"] = error
 
         def valid(*names: str) -> bool:
             return not invalid.keys() & set(names)
+
+        if valid("arena") and len(self.extent) == 2:
+            vars(self).update(in_arena(defaults, *self.extent))
 
         for name, allowed in contradictions(self, valid):
             invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {allowed}")
@@ -208,9 +237,19 @@ class Scenario:
         return self.max_speed * (1.0 + self.speed_noise)
 
     @property
+    def extra_move_interval(self) -> int:
+        """Sub-steps between extra moves of the targets; 0 with tracks, of which every sub-step is a row."""
+        return 0 if self.tracks else self.extra_move_every
+
+    @property
+    def targets_leave(self) -> bool:
+        """True if targets can leave and return."""
+        return self.leave_rate > 0 or bool(self.tracks)
+
+    @property
     def varies(self) -> bool:
         """True if sensors or targets can be absent: fewer in an episode, failed, or gone."""
-        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.leave_rate > 0
+        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.targets_leave
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""

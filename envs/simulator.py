@@ -14,7 +14,7 @@ from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.load import load_scenario
-from hitmac.envs.memory import allocate, check_places, check_state
+from hitmac.envs.memory import allocate, check_state, checked_places, no_tracks, with_tracks
 from hitmac.envs.scenario import Scenario
 
 SCENES_PER_BLOCK = (128, 512)
@@ -23,7 +23,10 @@ SCENES_PER_BLOCK = (128, 512)
 PAIRS_PER_BLOCK = 5120
 """Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
 
-PLACES = ("sensor_position", "along", "heading", "target_position", "target_tracks")
+TRACKS = ("target_tracks", "target_moves")
+"""Names of recorded positions: after every sub-step, and after every move, extra moves included."""
+
+PLACES = ("sensor_position", "along", "heading", "target_position", *TRACKS)
 """Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
 
 
@@ -47,6 +50,7 @@ class Simulator:
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
             scenes along the last axis.
         num_threads: number of threads that compute a step.
+        absences: False if all sensors and targets are there and stay, which makes an observation faster.
 
     Raises:
         ValueError: `num_envs` or `num_threads` under 1, a negative seed, or a number of seeds other than `num_envs`.
@@ -69,6 +73,7 @@ class Simulator:
         threads = default_threads(self.num_envs) if num_threads is None else positive("num_threads", num_threads)
         self.num_threads = min(threads, self.num_envs)
         self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario, self.num_envs, self.num_threads))
+        self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
         n, decisions = self.scenario.num_sensors, len(self.scenario.decisions)
         self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, decisions * n)))
@@ -82,10 +87,11 @@ class Simulator:
     @property
     def track_ended(self) -> np.ndarray:
         """(B,) bool: the scene follows recorded tracks and has reached their end."""
-        tracks = self.rows.tracks
-        if tracks is None:
-            return np.zeros(self.num_envs, np.bool_)
-        return (tracks.track_length > 0) & (tracks.track_moves >= tracks.track_length)
+        tracks, recordings = self.rows.tracks, self.rows.recordings
+        ended = np.zeros(self.num_envs, np.bool_) if recordings is None else recordings.row >= recordings.end
+        if tracks is not None:
+            ended = np.where(tracks.track_length > 0, tracks.track_moves >= tracks.track_length, ended)
+        return ended
 
     @property
     def rotation(self) -> np.ndarray:
@@ -164,13 +170,15 @@ class Simulator:
                 - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes, inside the arena, without rails;
                 - ``along`` (B, n) or (n,), distances along the rails from their first corners;
                 - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
-                - ``target_position`` (B, m, 2) or (m, 2), inside the arena;
-                - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: positions of the targets after their
-                  1st, 2nd, ... move (from real cameras or another simulator), which they follow instead of walking.
+                - ``target_position`` (B, m, 2) or (m, 2), inside the arena; NaN: the target is not there;
+                - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: positions of the targets after the
+                  1st, 2nd, ... sub-step (from real cameras or another simulator), which they follow instead of walking,
+                  without extra moves; NaN: the target is not there;
+                - ``target_moves``, the same after their 1st, 2nd, ... move, where the scenario's extra moves count too.
 
         Raises:
-            ValueError: an unknown name, a wrong shape, a number that is not finite, or a position outside the arena;
-                the state is then unchanged.
+            ValueError: an unknown name, a wrong shape, a number that is not finite, a position outside the arena or a
+                heading beyond its limits; the state is then unchanged.
         """
         self._put(self._checked(places), self.chosen(mask))
 
@@ -189,41 +197,31 @@ class Simulator:
             if name not in PLACES:
                 raise ValueError(f"unknown place {name!r}{did_you_mean(name, PLACES)}: known are {', '.join(PLACES)}")
             array = np.asarray(value, np.float64)
-            shape = getattr(self.state, name.replace("tracks", "position")).shape
-            if name == "target_tracks":  # of any length
+            shape = getattr(self.state, "target_position" if name in TRACKS else name).shape
+            if name in TRACKS:  # of any length
                 shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[1:])
             if array.shape not in (shape, shape[1:]) or 0 in array.shape:
                 raise ValueError(f"{name} has shape {array.shape}; it must be {shape} or {shape[1:]}")
-            if not np.isfinite(array).all():
-                raise ValueError(f"{name} holds {array[~np.isfinite(array)][0]}; every number must be finite")
-            check_places(name, array, self.scenario, self.rows.rails)
-            checked[name] = np.broadcast_to(array, shape)
+            checked[name] = np.broadcast_to(checked_places(name, array, self.scenario, self.rows), shape)
         return checked
 
     def _put(self, checked: Mapping[str, np.ndarray], chosen: np.ndarray) -> None:
         for name, array in checked.items():
-            if name == "target_tracks":
-                self._follow(array, chosen)
+            there = np.isfinite(array)
+            self.absences |= not there.all()
+            if name in TRACKS:
+                old = self.rows.tracks or no_tracks(self.num_envs, self.scenario.num_targets)
+                self._set_tracks(with_tracks(old, array, chosen, extra=name == "target_moves"))
             else:
-                getattr(self.state, name)[chosen] = array[chosen]
+                own = getattr(self.state, name)
+                own[chosen] = np.where(there, array, own)[chosen]
             if name == "target_position":
+                self.state.present[chosen] &= there[chosen].all(-1)
                 self.state.places[chosen] = np.inf
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
             self.run(simulate.look, chosen)
-
-    def _follow(self, positions: np.ndarray, chosen: np.ndarray) -> None:
-        """Let the chosen scenes follow `positions` (B, K, m, 2); the others keep their tracks."""
-        b, length, m, _ = positions.shape
-        old = self.rows.tracks or _no_tracks(b, m)
-        kept = old.track_position[:, : int(old.track_length.max())]
-        merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
-        merged[:, : kept.shape[1]] = kept
-        merged[chosen, :length] = positions[chosen]
-        old.track_length[chosen] = length
-        old.track_moves[chosen] = 0
-        self._set_tracks(Tracks(merged, old.track_length, old.track_moves))
 
     def _set_tracks(self, tracks: Tracks) -> None:
         """Keep `tracks` if any scene follows them."""
@@ -234,29 +232,34 @@ class Simulator:
         return {name: array.copy() for name, array in self._whole_state().items()}
 
     def _whole_state(self) -> dict[str, np.ndarray]:
-        tracks = self.rows.tracks or _no_tracks(self.num_envs, self.scenario.num_targets)
+        tracks = self.rows.tracks or no_tracks(self.num_envs, self.scenario.num_targets)
         known = {} if self.known is None else self.known._asdict()
-        return self.state._asdict() | known | tracks._asdict()
+        played = self.rows.recordings
+        rows = {} if played is None else {"recording_row": played.row, "recording_end": played.end}
+        return self.state._asdict() | known | tracks._asdict() | rows
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
 
         An older state without `draws_before` and `time_before` counts as one before the first move: until the next
-        move, observed velocities have no errors. One without `along` has no rails.
+        move, observed velocities have no errors. One without `along` has no rails. In the tracks of one without
+        `track_extra`, extra moves count.
 
         Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range; the
         state is then unchanged.
         """
         own = self._whole_state()
         before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
+        before["track_extra"] = np.ones(self.num_envs, np.bool_)
         if self.rows.rails is None:
             before |= {name: np.zeros_like(own[name]) for name in ("along", "rail_direction")}
         state = {**before, **state}
-        check_state(state, own, 0.0 if self.rows.rails is None else self.rows.rails.length.max())
+        check_state(state, own, self.rows)
         for name, array in own.items():
             if name not in Tracks._fields:
                 array[...] = state[name]
         self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
+        self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> Simulator:
         """Return an independent simulator in the same state, with the same future."""
@@ -271,10 +274,6 @@ def _restored(scenario: Scenario, num_envs: int, num_threads: int, state: Mappin
     simulator = Simulator(scenario, num_envs, seed=0, num_threads=num_threads)
     simulator.set_state(state)
     return simulator
-
-
-def _no_tracks(num_envs: int, num_targets: int) -> Tracks:
-    return Tracks(np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64), np.zeros(num_envs, np.int64))
 
 
 def _block(scenario: Scenario, num_envs: int, num_threads: int) -> int:

@@ -333,7 +333,7 @@ def test_reset_options_put_things_in_their_places():
 
 def test_clones_follow_their_tracks():
     simulator = envs.Simulator("hit-mac", 2, 0)
-    simulator.place(target_tracks=np.arange(40.0).reshape(4, 5, 2))
+    simulator.place(target_moves=np.arange(40.0).reshape(4, 5, 2))
     simulator.step(np.zeros((2, 4), int))
     clone = simulator.clone()
     for one in (simulator, clone):

@@ -61,7 +61,10 @@ SCENARIO = {
     "hops": COUNT,
     "message_loss_rate": FRACTION,
     "message_delay": NATURAL,
-    "placement": (["areas", "grid", "random"], ["area", 1]),
+    "placement": (["areas", "grid", "random"], ["area", 1, "fixed"]),
+    "sensor_positions": ([()], [[(0, 0, 0)] * 4, 5]),  # with the placement fixed: test_mounts
+    "sensor_headings": ([(), (0, 90, -180, 720)], [(0, 90), (0, 90, 180, "x"), 5]),
+    "pan_limits": ([(), [(-90, 90)], [(0, 0)] * 4, [(170, 190)]], [[(0, 0)] * 2, [(1, 0)], [(0,)], 5]),
     "sensor_areas": ([[(0, 0, 0, 0)] * 4], [[(0, 0, 0, 0)] * 3, [(0, 0, 0)] * 4, [(-1251, 0, 0, 0)] * 4, 4]),
     "grid": ([1, 10], [0, 1.5]),
     "spacing": NOT_NEGATIVE,
@@ -79,9 +82,10 @@ SCENARIO = {
     "extra_move_every": NATURAL,
     "leave_rate": FRACTION,
     "return_rate": FRACTION,
+    "tracks": (["a.csv", ("a.csv", "b.csv"), ()], [5, "", ("a.csv", 5), None]),
     "discs": ([(), [(0, 0, TINY)]], [[(0, 0, 0)], [(0, 0)], 1]),
     "random_discs": NATURAL,
-    "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (5, 1251), (9, 5), (5,), 5]),
+    "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),
     "walls": ([(), [(0, 0, 1, 1)]], [[(0, 0, 1)], 1]),
     "distance_scale": POSITIVE,
     "episode_steps": NATURAL,
@@ -154,6 +158,7 @@ OF_JOB = {
 }
 TABLES = {job: (OPTIONS if job is not HitMacOptions else {}) | own for job, own in OF_JOB.items()}
 UNCHECKED = {
+    "tracks",
     "scenario",
     "run_dir",
     "resume",

@@ -457,6 +457,7 @@ def test_the_api_checkers_on_other_scenes(name):
             "spacing is 1000.0; it must be smaller, since 4 sensors",
         ),
         ({"random_discs": 1, "disc_radius": (5, 1200)}, ValueError, "disc_radius .* must be smaller"),
+        ({"random_discs": 1, "disc_radius": (5, 1251)}, ValueError, "disc_radius .* at most the arena"),
         ({"disc_radius": (9, 5)}, ValueError, "disc_radius .* must be the lowest and the highest"),
         ({"discs": [(0, 0)]}, TypeError, r"discs holds \(0, 0\); it must be \[x, y, radius\]"),
         ({"discs": [(0, 0, -1)]}, ValueError, "with a radius over 0"),

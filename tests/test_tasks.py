@@ -12,7 +12,7 @@ def start(record, tracks):
         "sensor_position": record["sensor_position"],
         "heading": record["heading0"],
         "target_position": record["target0"],
-        "target_tracks": tracks,
+        "target_moves": tracks,
     }
 
 
@@ -65,7 +65,7 @@ ALIVE = Scenario(
 
 def placed(task, heading, targets, tracks=None):
     options = {"sensor_position": [(0, 0)], "heading": [heading], "target_position": targets}
-    task.reset(options=options | {"target_tracks": [targets] * 400 if tracks is None else tracks})
+    task.reset(options=options | {"target_moves": [targets] * 400 if tracks is None else tracks})
     return task
 
 
@@ -334,7 +334,7 @@ def test_a_batch_is_its_single_scenes(task):
         (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((3, 4, 2))}), "target_tracks has shape"),
         (lambda: CoverageTask().reset(options={"target_tracks": np.zeros((0, 5, 2))}), "target_tracks has shape"),
         (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), 2e3)}), "the arena is"),
-        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), np.nan)}), "must be finite"),
+        (lambda: CoverageTask().reset(options={"target_tracks": np.full((3, 5, 2), np.inf)}), "must be finite"),
     ],
 )
 def test_bad_input(build, says):

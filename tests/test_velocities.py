@@ -51,7 +51,7 @@ def test_a_velocity_observed_is_the_difference_of_places_observed(name, every):
     )  # fmt: skip
     if name == "tracks":
         steps = np.random.default_rng(0).uniform(-8, 8, (60, 5, 2))
-        task.reset(options={"target_position": np.zeros((5, 2)), "target_tracks": steps.cumsum(0)})
+        task.reset(options={"target_position": np.zeros((5, 2)), "target_moves": steps.cumsum(0)})
     looks = [task.observe()]
     for step in range(24):
         there = looks[-1]["mask"] != 0

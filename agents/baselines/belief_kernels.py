@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import ascend, room_for
+from hitmac.agents.baselines.search import ascend, farthest_turn, room_for, turns_within
 from hitmac.agents.baselines.views import fill_between, mark_sides, write_sides
 from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
 from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
@@ -110,13 +110,16 @@ def _mark_ways(
 
 
 @allocating
-def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high):
+def _plan_rows(
+    rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, low, high
+):
     """Write the values of the next actions of the rows of knowledge `low` to `high` - 1.
 
     Args:
         rules: the scenario.
         sensors: its sensors.
         motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
         along: (R, n) places on the rails / length of the rail.
         futures: key of the draws of the futures.
         search: options.
@@ -137,7 +140,11 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
     where = np.empty((m, 2, most_entries), np.float32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
     moved = np.zeros((horizon + 1, 2), np.float32)
-    farthest, room = np.empty(n, np.int64), room_for(n, horizon, words, search.farthest, values.shape[1])
+    farthest, reach, room = (
+        np.empty(n, np.int64),
+        np.empty((n, 2), np.int64),
+        room_for(n, horizon, words, search.farthest, values.shape[1]),
+    )
     nothing = 0, samples, np.empty((0, n, m), np.float32)
     for r in range(low, high):
         for j in range(m):
@@ -150,18 +157,24 @@ def _plan_rows(rules, sensors, motion, along, futures, search, weight, samples, 
                 )  # fmt: skip
         for i in range(n):
             works = views[r, i, VIEW_RANGE] > 0.0
-            farthest[i] = min(search.farthest, math.ceil(180.0 / sensors.turn[i])) if works else 0
+            most = farthest_turn(limits, i, sensors.half_view[i])
+            farthest[i] = min(search.farthest, math.ceil(most / sensors.turn[i])) if works else 0
+            turns_within(limits, i, views[r, i, VIEW_COS], views[r, i, VIEW_SIN], sensors.turn[i], farthest[i], reach)
             _mark_ways(
                 sensors, motion, along[r], i, views[r, i], entries, when, who, where, there[r], samples, farthest[i],
                 moved, sides, sees[i],
             )  # fmt: skip
-        ascend(sees, weight, search, farthest, time[r], kept[r], kept_ways[r], nothing, room, values[r])
+        ascend(
+            sees, weight, search, farthest, limits, reach, time[r], kept[r], kept_ways[r], nothing, room, values[r]
+        )  # fmt: skip
 
 
 @kernel
-def plan_beliefs(rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, share):
+def plan_beliefs(
+    rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, share
+):  # fmt: skip
     """Plan for the blocks of rows that fall to this thread; see :func:`_plan_rows`."""
     for low, high in blocks(values.shape[0], share):
         _plan_rows(
-            rules, sensors, motion, along, futures, search, weight, samples, scene, history, values, low, high
+            rules, sensors, motion, limits, along, futures, search, weight, samples, scene, history, values, low, high
         )  # fmt: skip

@@ -110,8 +110,9 @@ class BeliefPlannerAgent(HeadingPlanner):
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._futures, self._search,
-            self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, self._futures,
+            self._search, self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)),
+            values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)
 

@@ -12,7 +12,7 @@ from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Rails
 
-# Features of a pair, the last three on rails only.
+# Features of a pair, the heading's with pan limits or on rails only, the last on rails only.
 SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN, HEADING_SIN, HEADING_COS, ALONG = range(11)
 # Memory of a target: moves since its last turn (-1: unknown), observations since then, their mean speed, last speed.
 MOVES, SEEN, SPEED, SHOWN = range(4)

@@ -66,9 +66,13 @@ class ScriptedExecutor(RulePolicy):
         return np.where(mask.any(-1), np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY)), STAY)
 
 
-def _in_place(scenario: Scenario | str | Path) -> Scenario:
-    """Return the scenario with sensors that stay in their places, since the levels decide on no moves."""
+def in_place(scenario: Scenario | str | Path) -> Scenario:
+    """Return the scenario with sensors that stay in their places, since the levels decide on no moves.
+
+    It has no pan limits either, of which the levels' features do not tell.
+    """
     scenario = load_scenario(scenario)
+    scenario = scenario.replace(pan_limits=()) if scenario.pan_limits else scenario
     if not scenario.rails:
         return scenario
     return scenario.replace(rails=(), rail_starts=(), placement="random", spacing=0.0)
@@ -110,7 +114,7 @@ class AssignPlanned(RulePolicy):
     ) -> None:
         super().__init__(None, seed)
         self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
-        self.planner = planner or PlannerAgent(_in_place(scenario), seed, **self.planning)
+        self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
@@ -132,7 +136,7 @@ class PlannerExecutor(PlanningPolicy):
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
-        self.planner = planner or PlannerAgent(_in_place(scenario), seed)
+        self.planner = planner or PlannerAgent(in_place(scenario), seed)
 
     def plan(
         self,

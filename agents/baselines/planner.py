@@ -49,6 +49,7 @@ class PlannerAgent(HeadingPlanner):
 
     On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
     A sensor takes the best plan of the best way. Then the observation has the features of :attr:`rail_features` too.
+    Plans stay within the sensors' pan limits, for which the observation has the first two of these.
 
     Args:
         scenario: the scenario to play.
@@ -76,7 +77,7 @@ class PlannerAgent(HeadingPlanner):
         "turn",
     )
     rail_features: ClassVar[tuple[str, ...]] = ("heading_sin", "heading_cos", "along")
-    """Features that are read in addition where the sensors move on rails."""
+    """Features that are read in addition where the sensors move on rails, the first two also with pan limits."""
 
     def __init__(
         self,
@@ -97,6 +98,8 @@ class PlannerAgent(HeadingPlanner):
         self._walk = _walk_of(self.scenario)
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
+        elif self._limits is not None:
+            self.features = self.features + self.rail_features[:2]  # type: ignore[misc]
         rng = np.random.default_rng(seed)
         first = _stratified(rng, self.samples, 3)
         later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
@@ -115,7 +118,7 @@ class PlannerAgent(HeadingPlanner):
         """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
 
         Args:
-            pairs: (B, n, m, 8) features of the observation, on rails (B, n, m, 11).
+            pairs: (B, n, m, 8) features of the observation, with pan limits (B, n, m, 10), on rails (B, n, m, 11).
             mask: (B, n, m) bool, the valid pairs.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
@@ -148,8 +151,8 @@ class PlannerAgent(HeadingPlanner):
             new.steps[episode_start] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
         Threads(len(pairs), cores(), block=8).run(
-            plan, pairs, mask, tuple(new), self._walk, self._motion, self._search, self._weight, self._futures, values,
-            own,
+            plan, pairs, mask, tuple(new), self._walk, self._motion, self._limits, self._search, self._weight,
+            self._futures, values, own,
         )  # fmt: skip
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
 
@@ -187,7 +190,7 @@ def _walk_of(scenario: Scenario) -> Walk:
         noise=scenario.speed_noise,
         stuck=scenario.stuck_distance / scenario.distance_scale,
         patience=float(scenario.goal_patience),
-        every=scenario.extra_move_every,
+        every=scenario.extra_move_interval,
         exact=scenario.position_noise == 0.0,
     )
 

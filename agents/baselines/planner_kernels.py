@@ -7,6 +7,8 @@ import numpy as np
 from hitmac.agents.baselines.forecast import (
     COS,
     DISTANCE,
+    HEADING_COS,
+    HEADING_SIN,
     RADIAL,
     RANGE,
     SIN,
@@ -20,7 +22,7 @@ from hitmac.agents.baselines.forecast import (
     moved_twice,
     remember,
 )  # fmt: skip
-from hitmac.agents.baselines.search import ascend, room_for
+from hitmac.agents.baselines.search import ascend, farthest_turn, room_for, turns_within
 from hitmac.agents.baselines.views import fill_between, mark_sides, write_sides
 from hitmac.envs.kernels.compiled import allocating, kernel
 from hitmac.envs.kernels.rails import FORWARD
@@ -71,15 +73,16 @@ def _mark_ways(pairs, mask, motion, i, entries, when, who, where, most_gone, sam
 
 
 @allocating
-def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high):
+def _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, low, high):
     """Write the values of the next actions, and the history for the next call, of the scenes `low` to `high` - 1.
 
     Args:
-        pairs: (B, n, m, 8) features, on rails (B, n, m, 11).
+        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
         mask: (B, n, m) valid pairs.
         history: arrays of the history, changed in place, except the observation.
         walk: rule of the targets' walk.
         motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         futures: draws for the targets' futures: `first`, `later` and `wandering` of :func:`foresee`.
@@ -99,7 +102,11 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
     where, sides = np.empty((m, 2, most_entries), np.float32), np.empty((4, most_entries), np.int32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
     moved = np.zeros((horizon + 1, 2), np.float32)
-    farthest, room = np.empty(n, np.int64), room_for(n, horizon, words, search.farthest, values.shape[1])
+    farthest, reach, room = (
+        np.empty(n, np.int64),
+        np.empty((n, 2), np.int64),
+        room_for(n, horizon, words, search.farthest, values.shape[1]),
+    )
     for b in range(low, high):
         extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], walk)
         remember(pairs[b], mask[b], old_pairs[b], old_mask[b], walk, motion, 2.0 if extra else 1.0, memory[b])
@@ -118,18 +125,26 @@ def _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, va
         most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, SPEED].max())
         for i in range(n):
             turn = pairs[b, i, :, TURN].max() * 180.0
-            farthest[i] = min(horizon, search.farthest, math.ceil(180.0 / turn)) if turn > 0.0 else 0
+            most = farthest_turn(limits, i, pairs[b, i, :, VIEW].max() * 180.0)
+            farthest[i] = min(horizon, search.farthest, math.ceil(most / turn)) if turn > 0.0 else 0
+            if limits is None:
+                reach[i] = farthest[i]
+            else:
+                east, north = pairs[b, i, 0, HEADING_COS], pairs[b, i, 0, HEADING_SIN]
+                turns_within(limits, i, east, north, turn, farthest[i], reach)
             _mark_ways(
                 pairs[b], mask[b], motion, i, entries, when, who, where, most_gone, samples, farthest[i], moved, sides,
                 sees[i],
             )  # fmt: skip
         own_b = window, samples, shares[b : b + 1]
-        ascend(sees, weight, search, farthest, steps[b], kept[b], kept_ways[b], own_b, room, values[b])
+        ascend(
+            sees, weight, search, farthest, limits, reach, steps[b], kept[b], kept_ways[b], own_b, room, values[b]
+        )  # fmt: skip
         steps[b] += 1
 
 
 @kernel
-def plan(pairs, mask, history, walk, motion, search, weight, futures, values, own, share):
+def plan(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, share):
     """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
     for low, high in blocks(pairs.shape[0], share):
-        _plan_scenes(pairs, mask, history, walk, motion, search, weight, futures, values, own, low, high)
+        _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, futures, values, own, low, high)

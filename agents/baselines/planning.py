@@ -10,6 +10,7 @@ import numpy as np
 from hitmac.agents.baselines.forecast import Motion
 from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.search import Search
+from hitmac.envs.kernels.mounts import limits_of
 from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -83,11 +84,12 @@ class HeadingPlanner(PlanningPolicy):
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        farthest = min(self.horizon, math.ceil(180.0 / self.scenario.of_each_sensor("turn_angle").min()))
+        self._motion, self._limits = _motion_of(self.scenario), _pan_limits_of(self.scenario)
+        circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
+        farthest = min(self.horizon, math.ceil(circle / self.scenario.of_each_sensor("turn_angle").min()))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost)
         ages = np.arange(-1, self.horizon)
         self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
-        self._motion = _motion_of(self.scenario)
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -106,6 +108,12 @@ class HeadingPlanner(PlanningPolicy):
         On rails the values are (B, 2 n, 3), followed by those of staying in place and of moving forward and back.
         """
         return self.plan(pairs, mask)[0]
+
+
+def _pan_limits_of(scenario: Scenario) -> np.ndarray | None:
+    """Return the lowest and the highest heading (n, 2) of the sensors, degrees; None if there are no limits."""
+    limits = limits_of(scenario)
+    return limits if np.isfinite(limits).any() else None
 
 
 def _motion_of(scenario: Scenario) -> Motion | None:

@@ -5,6 +5,7 @@ way to move. Samples of the targets' futures are bits of 64-bit words, so that s
 counted at once. Compiled by numba.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -24,8 +25,10 @@ class Search(NamedTuple):
 
 
 @allocating
-def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
+def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
+
+    With `limits` no heading is more than `most` (2,) turns to the right and to the left.
 
     ``value[h, k + farthest + 1]`` is the highest value of the sub-steps from h on, with heading k at sub-step h: the
     samples that no other sensor covers, times `weight` (H + 1,), less `turn_cost` for every turn after h.
@@ -50,6 +53,10 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
         for k in range(number):
             turned = (left[k] if left[k] > right[k] else right[k]) - cost
             now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
+        if limits is not None:
+            for k in range(number):
+                if not -most[0] <= low + k - farthest <= most[1]:
+                    now[k] = -np.inf
     heading = middle
     for h in range(1, horizon + 1):
         best = heading
@@ -62,7 +69,7 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan):
 
 
 @allocating
-def improve(sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch):
+def improve(sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch, limits, reach):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
@@ -79,6 +86,8 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
         values: (n, 3) result: value of staying, turning left and turning right; with 3 ways (2 n, 3), followed by those
             of the ways.
         scratch: arrays of undefined content.
+        limits: (n, 2) pan limits; None: there are none. A turn beyond them is worth what staying is.
+        reach: (n, 2) most turns to the right and to the left within them.
     """
     n, horizon = plans.shape[0], plans.shape[1] - 1
     covered, value, gain, trial = scratch
@@ -95,9 +104,11 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                     covered |= covers[other]
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(sees[i, way], covered, weight, farthest[i], cost, value, gain, trial)
+                _best_plan(sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i])
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
+                if limits is not None:
+                    left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)
                 if sees.shape[1] > 1:
                     values[n + i, way] = best
                 if best > highest:  # ties go to staying
@@ -139,7 +150,7 @@ def room_for(n, horizon, words, farthest, number):
 
 
 @allocating
-def ascend(sees, weight, search, farthest, step, kept, kept_ways, own, room, values):
+def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways, own, room, values):
     """Write the values of the best of several ascents, see :func:`improve`, and keep its plans for the next sub-step.
 
     The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
@@ -149,6 +160,8 @@ def ascend(sees, weight, search, farthest, step, kept, kept_ways, own, room, val
         weight: the same.
         search: the same.
         farthest: the same.
+        limits: the same.
+        reach: the same.
         step: sub-steps since the start.
         kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.
         kept_ways: (n,) their ways to move, changed in place.
@@ -166,9 +179,11 @@ def ascend(sees, weight, search, farthest, step, kept, kept_ways, own, room, val
         for i in range(n):
             ways[i] = kept_ways[i] if planned[i] else 0
             for h in range(1, horizon + 1):
-                plans[i, h] = min(max(kept[i, h], -farthest[i]), farthest[i]) if planned[i] else 0
+                plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
         order = step * search.restarts + candidate
-        total = improve(sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch)
+        total = improve(
+            sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch, limits, reach
+        )  # fmt: skip
         if total > highest:
             highest = total
             best_plans[:], best_ways[:] = plans, ways
@@ -187,3 +202,30 @@ def _cover(sees, farthest, planned, plan, covers):
     for h in range(1, plan.shape[0]):
         for w in range(covers.shape[1]):
             covers[h, w] = sees[h, w, farthest + plan[h]] if planned else np.uint64(0)
+
+
+@inlined
+def farthest_turn(limits, i, half_view):
+    """Return the angle, degrees, by which sensor i may have to turn to see a target: half a circle.
+
+    With limits, which can make the long way the only one, it is a circle less half the view: by less than that, no
+    direction is in view twice.
+    """
+    if limits is None:
+        return 180.0
+    return 360.0 - half_view if limits[i, 0] > -np.inf else 180.0
+
+
+@inlined
+def turns_within(limits, i, east, north, turn, farthest, reach):
+    """Write the most turns of sensor i, facing (east, north), to the right and to the left into `reach` (n, 2)."""
+    reach[i, 0] = reach[i, 1] = farthest
+    if limits is not None:
+        low, high = limits[i, 0], limits[i, 1]
+        middle = (low + high) / 2.0 if low > -np.inf else 0.0
+        heading = math.degrees(math.atan2(north, east))
+        heading -= 360.0 * math.floor((heading - middle + 180.0) / 360.0)
+        # Headings are observed with the precision of float32.
+        if low > -np.inf and turn > 0.0:
+            reach[i, 0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
+            reach[i, 1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)

@@ -12,6 +12,7 @@ import tyro
 from hitmac.agents.baselines.levels import COORDINATORS
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
+from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.evaluate.figures import save_pareto
 from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
 from hitmac.agents.evaluate.sweeps import save_sweeps, varied
@@ -35,6 +36,8 @@ class Options:
     scenario: str = "hit-mac"
     """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
     its config.yaml."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks for all scenarios, in place of their own; each episode follows one of them."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
     vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -67,6 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
+        if options.tracks:
+            scenes = [scenario.replace(tracks=options.tracks) for scenario in scenes]
         if options.front:
             check_ending("front", options.front, ".png")
         if options.curves:
@@ -106,12 +111,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
             print(f"coverage against rotation: {options.front}")
         if options.pictures:
             of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
+            lengths: dict[str, int] = {}
             for scenario, evaluation in zip(scenes, evaluations, strict=True):
                 name, n, m = name_and_size(scenario)
                 of_scene.setdefault(name, {})[n, m] = evaluation
+                lengths[name] = fitted(scenario, options.max_episode_steps)[1]
             for name, by_size in of_scene.items():
                 folder = options.pictures / name if len(of_scene) > 1 else options.pictures
-                save_pictures(folder, by_size, options.max_episode_steps)
+                save_pictures(folder, by_size, lengths[name])
             print(f"tables and pictures: {options.pictures}/")
 
 

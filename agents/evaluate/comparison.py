@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from hitmac.agents.evaluate.episodes import Record, parts, play
+from hitmac.agents.evaluate.episodes import Record, fitted, parts, play
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.evaluate.intervals import probability_of_improvement, summary
@@ -62,7 +62,8 @@ def evaluate(
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
-        max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows.
+        max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows, and the shortest of
+            its recorded tracks.
         references: also evaluate those of :func:`hitmac.agents.evaluate.references.references_of`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
@@ -88,10 +89,8 @@ def evaluate(
             name that were not trained, or a scenario that has no references.
         TypeError: an entry of `agents` is not an agent.
     """
-    scenario = load_scenario(scenario)
     episodes = positive("episodes", episodes)
-    max_episode_steps = positive("max_episode_steps", max_episode_steps)
-    max_episode_steps = scenario.sub_steps_of(max_episode_steps)
+    scenario, max_episode_steps = fitted(load_scenario(scenario), positive("max_episode_steps", max_episode_steps))
     seeds = range(seed, seed + episodes)
     if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
         agents = [agents]

@@ -12,6 +12,7 @@ from hitmac.agents.hierarchy import assignment_of
 from hitmac.agents.learned.one_thread import one_thread_each
 from hitmac.agents.policy import started
 from hitmac.agents.registry import Agent
+from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import UNSEEN_PENALTY, CoverageTask
 
@@ -70,6 +71,18 @@ def play(
         "least_covered": np.where(np.isfinite(least), least, np.nan),
     }
     return Record(metrics, over_time / lengths, seconds)
+
+
+def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:
+    """Return the length of whole episodes, at most `sub_steps`, and the scenario, of recorded tracks with that length.
+
+    The scenario and the shortest of its recordings may allow fewer.
+    """
+    sub_steps = scenario.sub_steps_of(sub_steps)
+    if not scenario.tracks:
+        return scenario, sub_steps
+    sub_steps = min(sub_steps, shortest_recording(scenario))
+    return scenario.replace(episode_steps=sub_steps), sub_steps
 
 
 def parts(max_episode_steps: int) -> tuple[np.ndarray, np.ndarray]:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 
 from hitmac.agents.custom import has_learned
 from hitmac.agents.evaluate.comparison import evaluation_bar, evaluation_of
+from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.evaluate.intervals import summary
 from hitmac.agents.evaluate.trainings import check_seeds, trainings
 from hitmac.agents.hierarchy import LevelPolicy
@@ -63,6 +64,8 @@ def evaluate_executors(
         TypeError: an object that is no executor.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
+    if scenario.tracks:
+        scenario, max_episode_steps = fitted(scenario, max_episode_steps)
     seeds = range(seed, seed + episodes)
     check_seeds("an executor", tuple(training_seeds), seeds)
     groups = {name: [load_executor(one, scenario) for one in several] for name, several in _by_name(executors).items()}

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.hierarchy import assignment_of
 from hitmac.agents.policy import Policy, started
 from hitmac.agents.registry import Agent, load_agent
@@ -57,7 +58,7 @@ def save_film(
     check_ending("path", path, ".gif")
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
-    sub_steps = scenario.sub_steps_of(sub_steps)
+    scenario, sub_steps = fitted(scenario, sub_steps)
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     pictures, total, state = [], 0.0, started(agent.policy, [seed])

@@ -144,7 +144,8 @@ def clairvoyant_estimate(
     programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
     starts, of which the best counts. The turns that it finds reach its coverage. It is not a bound, since the ascent
     may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
-    The computation takes longer where 360 degrees are not a whole number of turns.
+    The computation takes longer where 360 degrees are not a whole number of turns. Pan limits are not foreseen: turns
+    beyond them are made as stays, which keeps the estimate a lower one.
 
     Args:
         scenario: see :func:`free_turning_bound`.

@@ -53,7 +53,7 @@ class BeliefFeatures:
         self.space = spaces.Dict(
             pairs=spaces.Box(-_MOST, _MOST, (n, m, d), np.float32), mask=spaces.MultiBinary((n, m))
         )
-        every = scenario.extra_move_every
+        every = scenario.extra_move_interval
         self._pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:

@@ -83,10 +83,10 @@ class Beliefs:
         self.rows = scenario.num_sensors if self.alone else 1
         self.rules = Rules(
             walk=walk_model(scenario),
-            every=scenario.extra_move_every,
+            every=scenario.extra_move_interval,
             deviation=scenario.position_noise,
             all_known=scenario.knowledge == "full",
-            returns=scenario.return_rate > 0.0,
+            returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
         view = scenario.of_each_sensor("field_of_view")
         self._key = stream_keys(np.array([seed + 2**62]))[0]

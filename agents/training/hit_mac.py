@@ -47,6 +47,9 @@ class HitMacOptions:
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
     """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
     scenario says."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one of
+    them."""
     executor_minutes: Positive | None = None
     """Longest training of the executor, minutes."""
     coordinator_minutes: Positive | None = None

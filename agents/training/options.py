@@ -45,6 +45,9 @@ class TrainingOptions:
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
     """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
     scenario says."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one of
+    them."""
     minutes: Positive | None = None
     """Longest training time, minutes. With neither limit a coverage policy is trained for 5 minutes (9 by PPO), an
     executor for 3500000 steps, a coordinator for 600000."""
@@ -164,12 +167,16 @@ class Options(EncoderConfig, TrainingOptions):
         """Return the options of the task, and of its environments, that :meth:`make` passes."""
         return self.task_options()
 
+    def recorded_steps(self, scenario: Scenario) -> int:
+        """Return the length of episodes on recorded tracks, sub-steps."""
+        return min(self.sub_steps, scenario.episode_steps or self.sub_steps)
+
     def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
         """Return the environments to train on."""
         return DirectionalSensorVecEnv(
             self.task,
             self.num_envs,
-            scenario,
+            scenario.replace(episode_steps=self.recorded_steps(scenario)) if scenario.tracks else scenario,
             features=observed(check_features(self.features)),
             max_episode_steps=self.episode_steps,
             stagger=True,

@@ -88,7 +88,10 @@ def prepare(
 def _scenario(options: Job | HitMacOptions) -> Scenario:
     """Return the scenario that the options name."""
     scenario = load_scenario(options.scenario)
-    return scenario if options.knowledge is None else scenario.replace(knowledge=options.knowledge)
+    changes: dict[str, Any] = {} if options.knowledge is None else {"knowledge": options.knowledge}
+    if options.tracks:
+        changes["tracks"] = options.tracks
+    return scenario.replace(**changes) if changes else scenario
 
 
 def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list[Any]) -> None:

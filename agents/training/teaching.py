@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
+from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.planning import PlanningPolicy
 from hitmac.agents.registry import SCRIPTED, scripted_agent
@@ -44,9 +44,9 @@ def teacher_of(options: ImitationOptions, scenario: Scenario) -> Any:
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
     if role == "coordinator":
         chosen = AssignPlanned.planning | chosen
-    planner = scripted_agent(options.teacher, scenario, **chosen)
     if role == "agent":
-        return planner
+        return scripted_agent(options.teacher, scenario, **chosen)
+    planner = scripted_agent(options.teacher, in_place(scenario), **chosen)
     assert isinstance(planner, PlannerAgent)
     if role == "coordinator":
         return AssignPlanned(scenario, planner=planner)

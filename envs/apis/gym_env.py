@@ -19,9 +19,10 @@ class DirectionalSensorEnv(gymnasium.Env):
     The task's docstring specifies actions, observations and rewards: ``help(envs.TASKS["Coverage"])``.
 
     ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
-    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the targets' 1st, 2nd, ... move;
-    on rails ``along`` (n,) in place of ``sensor_position``. When the tracks end, the episode is truncated. All
-    positions must be inside the arena.
+    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the 1st, 2nd, ... sub-step; on rails
+    ``along`` (n,) in place of ``sensor_position``. When the tracks end, those of the scenario too, the episode is
+    truncated. All positions must be inside the arena; a target at NaN is not there. ``target_moves`` has the positions
+    after each move, extra moves included.
 
     Args:
         task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.

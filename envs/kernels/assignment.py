@@ -11,6 +11,7 @@ import numpy as np
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.compiled import inlined, kernel
 from hitmac.envs.kernels.knowledge import place_of
+from hitmac.envs.kernels.mounts import was_stopped
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
@@ -62,7 +63,7 @@ def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
                 else:
                     total -= 1.0
         rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
-        if action[b, i] != STAY and state.working[i, b]:
+        if action[b, i] != STAY and state.working[i, b] and not was_stopped(state.mounts, i, b):
             rewards[b, i] -= turn_cost
 
 

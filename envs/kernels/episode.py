@@ -5,7 +5,9 @@ import math
 import numpy as np
 
 from hitmac.envs.kernels.compiled import compiled, inlined
+from hitmac.envs.kernels.mounts import draw_heading, has_heading, kept_within, own_heading
 from hitmac.envs.kernels.placements import place_sensors
+from hitmac.envs.kernels.recordings import begin_recording
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COURSE,
@@ -122,16 +124,20 @@ def begin(state, p, b):
     for j in range(m):
         enter(state, p, b, j)
         state.present[j, b] = j < state.scene[NUM_TARGETS, b]
+    begin_recording(state, p, state.recordings, b)
     for i in range(n):
         state.working[i, b] = i < state.scene[NUM_SENSORS, b]
         set_field_of_view(state, b, i, state.sensor[i, START_VIEW, b])
-        if p.start_facing_target:
+        if has_heading(state.mounts):
+            set_heading(state, b, i, kept_within(state.mounts, i, own_heading(state.mounts, i, 0.0)))
+        elif p.start_facing_target:
             j = i % state.scene[NUM_TARGETS, b]
             dx = state.target[j, X, b] - state.sensor[i, X, b]
             dy = state.target[j, Y, b] - state.sensor[i, Y, b]
-            set_heading(state, b, i, math.degrees(math.atan2(dy, dx)))
+            set_heading(state, b, i, kept_within(state.mounts, i, math.degrees(math.atan2(dy, dx))))
         else:
-            set_heading(state, b, i, draw_between(state.stream, b, -180.0, 180.0, p.whole_numbers))
+            drawn = draw_heading(state, state.mounts, b, i, p.whole_numbers)
+            set_heading(state, b, i, kept_within(state.mounts, i, drawn))
 
 
 @inlined

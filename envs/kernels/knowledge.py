@@ -7,6 +7,7 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, compiled, inlined
 from hitmac.envs.kernels.noise import message_key, noise_key, notice, pair_number, position_error, velocity_error
+from hitmac.envs.kernels.recordings import may_leave
 from hitmac.envs.kernels.state import AGE, KNOWN_X, KNOWN_Y, TIME, TIME_BEFORE, VELOCITY_X, VELOCITY_Y, X, Y
 from hitmac.envs.kernels.streams import uniform
 
@@ -103,7 +104,7 @@ def _measure(state, p, i, j, first, last):
 def _grow_older(state, p, knowledge, row, j, first, last):
     """Let a sub-step pass. A target that leaves while it is seen is known to have left."""
     age = knowledge.known[row, j, AGE]
-    if p.leave_rate > 0.0:
+    if may_leave(state, p):
         for b in range(first, last):
             knowledge.left[row, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
     for b in range(first, last):
@@ -140,7 +141,7 @@ def _look(state, p, knowledge, first, last):
             for b in range(first, last):
                 before = known[r, j, AGE, b]
                 known[r, j, AGE, b] = 0.0 if new[b] else before
-            if p.leave_rate > 0.0:
+            if may_leave(state, p):
                 for b in range(first, last):
                     knowledge.left[r, j, b] &= not new[b]
 

@@ -12,7 +12,9 @@ import numpy as np
 from hitmac.envs.kernels.compiled import allocating, compiled, inlined
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import learn
+from hitmac.envs.kernels.mounts import stop_at_limits
 from hitmac.envs.kernels.rails import move_along
+from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     COS_TURN,
@@ -71,8 +73,8 @@ def _cosine_and_sine(sensor, sign, i, b):
 
 
 @inlined
-def _turn(state, action, first, last):
-    """Turn every working sensor i by `action[b, i]` (stay, left, right); count those that turned.
+def _turn(state, mounts, action, first, last):
+    """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
 
     The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle. This is much
     cheaper than a new cosine and sine of the heading. Over a thousand turns the rounding errors stay under 1e-13.
@@ -86,6 +88,7 @@ def _turn(state, action, first, last):
             sign[b] = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
         for b in range(first, last):
             sign[b] *= state.working[i, b]
+        stop_at_limits(state, mounts, i, sign, first, last)
         for b in range(first, last):
             state.scene[TURNED, b] += sign[b] != 0.0
         for b in range(first, last):
@@ -215,10 +218,11 @@ def about_to_move(state, first, last):
 
 @inlined
 def extra_moves(state, p, first, last):
-    """Move the targets once in the scenes in which an extra move is due."""
+    """Move the targets once in the scenes in which an extra move is due; recorded tracks have none."""
     if p.extra_move_every > 0:
         for b in range(first, last):
             state.scratch_mask[b] = state.scene[TIME, b] % p.extra_move_every == 0
+        leave_out_followers(state, state.tracks, first, last)
         # The walk also writes into `scratch_mask`, only for scenes that this loop has already passed.
         at, end = _next_run(state.scratch_mask, first, last)
         while at < end:
@@ -231,7 +235,7 @@ def extra_moves(state, p, first, last):
 def sub_step(state, p, action, first, last):
     """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
     update_availability(state, p, first, last)
-    _turn(state, action, first, last)
+    _turn(state, state.mounts, action, first, last)
     _zoom(state, p, action, first, last)
     move_along(state, p, state.rails, action, first, last)
     move_targets(state, p, first, last)

@@ -6,6 +6,7 @@ To add one, write a function of one scene with a line that says what it does, an
 import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, compiled, one_of
+from hitmac.envs.kernels.mounts import place_at_mounts
 from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.state import RADIUS, RAIL_LENGTH, X, Y
 from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place
@@ -83,7 +84,13 @@ def _on_rails(state, p, b):
     _start_on_rails(state, p, state.rails, b)
 
 
-PLACEMENTS = {"areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails}
+@compiled
+def _fixed(state, p, b):
+    """At `sensor_positions`, sensor i at the i-th."""
+    place_at_mounts(state, state.mounts, b)
+
+
+PLACEMENTS = {"areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails, "fixed": _fixed}
 """The placements of the sensors, by name: functions that place all sensors of a scene."""
 
 place_sensors = one_of(tuple(PLACEMENTS.values()))

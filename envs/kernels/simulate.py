@@ -3,6 +3,7 @@
 from hitmac.envs.kernels import episode, physics
 from hitmac.envs.kernels.compiled import kernel
 from hitmac.envs.kernels.knowledge import forget, forget_placed, learn
+from hitmac.envs.kernels.mounts import kept_within
 from hitmac.envs.kernels.physics import runs
 from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.state import ALONG, FIELD_OF_VIEW, HEADING
@@ -39,7 +40,7 @@ def look(state, chosen, share):
     for first, last in runs(chosen, share):
         for b in range(first, last):
             for i in range(state.sensor.shape[0]):
-                episode.set_heading(state, b, i, state.sensor[i, HEADING, b])
+                episode.set_heading(state, b, i, kept_within(state.mounts, i, state.sensor[i, HEADING, b]))
                 episode.set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
                 put_on_rail(state, state.rails, b, i, state.sensor[i, ALONG, b])
         physics.see(state, first, last)

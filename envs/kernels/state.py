@@ -38,9 +38,23 @@ class Tracks(NamedTuple):
     full speed. The scenes are along the first axis.
     """
 
-    track_position: np.ndarray  # (B, K, m, 2) positions after the 1st, 2nd, ... move
+    track_position: np.ndarray  # (B, K, m, 2) positions after each sub-step or move; NaN: not there
     track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
     track_moves: np.ndarray  # (B,) int64: number of positions followed so far
+    track_extra: np.ndarray  # (B,) bool: the positions are those after each move, extra moves included
+
+
+class Recordings(NamedTuple):
+    """Recorded tracks of the scenario, resampled to sub-steps: an episode follows one of F files from one of its rows.
+
+    The rows of all files are one after the other.
+    """
+
+    place: np.ndarray  # (R, m, 2); NaN: the target is not there
+    first: np.ndarray  # (F,) int64 first row of each file
+    last: np.ndarray  # (F,) int64 last row of each file
+    row: np.ndarray  # (B,) int64 row at which the scene is
+    end: np.ndarray  # (B,) int64 last row of the scene's file
 
 
 class Knowledge(NamedTuple):
@@ -70,6 +84,16 @@ class Rails(NamedTuple):
     start: np.ndarray  # (S,) starting places, as distances along the rails; none: anywhere
 
 
+class Mounts(NamedTuple):
+    """Places, start headings and limits of the sensors, the same in all scenes."""
+
+    place: np.ndarray  # (n, 2), or (0, 2) without fixed places
+    heading: np.ndarray  # (n,) degrees, or (0,) without fixed start headings
+    limit: np.ndarray  # (n, 2) degrees, lowest and highest heading; -inf and inf: none
+    # Undefined between two sub-steps:
+    stopped: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
+
+
 class KernelState(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs, in the layout of the kernels."""
 
@@ -93,6 +117,8 @@ class KernelState(NamedTuple):
     tracks: Tracks | None = None  # None: all targets walk
     knowledge: Knowledge | None = None  # None: all is known
     rails: Rails | None = None  # None: no sensor moves
+    recordings: Recordings | None = None  # None: the scenario has none
+    mounts: Mounts | None = None  # None: no sensor has a place, a start heading or limits of its own
 
 
 class State(NamedTuple):
@@ -176,6 +202,7 @@ PARAMETERS = np.dtype(
         ("stuck_distance", float),
         ("goal_patience", int),
         ("extra_move_every", int),
+        ("episode_steps", int),
         ("leave_rate", float),
         ("return_rate", float),
         ("fixed_discs", int),

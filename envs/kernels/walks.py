@@ -13,6 +13,7 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import compiled, inlined, one_of
 from hitmac.envs.kernels.episode import take_goal
+from hitmac.envs.kernels.recordings import follow_recording, follow_tracks
 from hitmac.envs.kernels.state import (
     COURSE,
     DIRECTION_X,
@@ -210,35 +211,30 @@ WALKS = {"goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _
 _walk = one_of(tuple(WALKS.values()))
 
 
-@inlined
-def _follow(state, p, tracks, b):
-    """Move every target of scene b to its next recorded position; after the last one, keep it there."""
-    move = tracks.track_moves[b]
-    on = move < tracks.track_length[b]
-    for j in range(state.target.shape[0]):
-        for axis in range(2):
-            before = state.target[j, X + axis, b]
-            after = tracks.track_position[b, move, j, axis] if on else before
-            state.target[j, X + axis, b] = after
-            state.target[j, VELOCITY_X + axis, b] = (after - before) / p.time_step
-    if on:
-        tracks.track_moves[b] = move + 1
-
-
 @compiled
-def _move(state, p, tracks, first, last):
-    """Move the targets; `tracks` is an argument of its own, since numba then compiles only one of the branches."""
-    if tracks is None:
+def _move_on(state, p, recordings, first, last):
+    """Move the targets of scenes without tracks of their own; see :func:`_move`."""
+    if recordings is None:
         _walk(p.walk, state, p, first, last)
     else:
         for b in range(first, last):
+            follow_recording(state, p, recordings, b)
+
+
+@compiled
+def _move(state, p, tracks, recordings, first, last):
+    """Move the targets; `tracks` is an argument of its own, since numba then compiles only one of the branches."""
+    if tracks is None:
+        _move_on(state, p, recordings, first, last)
+    else:
+        for b in range(first, last):
             if tracks.track_length[b] == 0:
-                _walk(p.walk, state, p, b, b + _ONE)
+                _move_on(state, p, recordings, b, b + _ONE)
             else:
-                _follow(state, p, tracks, b)
+                follow_tracks(state, p, tracks, b)
 
 
 @compiled
 def move_targets(state, p, first, last):
-    """Move every target of the scenes once: to its next recorded position if the scene has tracks, else by its walk."""
-    _move(state, p, state.tracks, first, last)
+    """Move every target of the scenes once: to its next recorded position if it has any, else by its walk."""
+    _move(state, p, state.tracks, state.recordings, first, last)

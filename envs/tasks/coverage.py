@@ -106,7 +106,8 @@ class CoverageTask(Task):
     ## Start and end of an episode
 
     The scenario's `placement` distributes the sensors at random over its areas, over a grid, over the arena, or over
-    rails. Their headings are random. Targets start at random positions.
+    rails, or puts them at fixed places. Their headings are random, unless the scenario gives them. Targets start at
+    random positions, or where recorded `tracks` have them.
     An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
     10 sub-steps of HiT-MAC (``max_episode_steps=``), and after the scenario's `episode_steps` if it has any.
     ``reset(options=...)`` sets other positions and headings (:class:`hitmac.envs.apis.gym_env.DirectionalSensorEnv`).

@@ -1,0 +1,193 @@
+"""Recorded tracks: CSV files with the columns time, id, x and y, resampled to the sub-steps of a scenario."""
+
+from __future__ import annotations
+
+import csv
+import functools
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hitmac.envs.kernels.state import Recordings
+
+COLUMNS = ("time", "id", "x", "y")
+MOST_ROWS = 5_000_000
+"""Most rows of a file, and most positions after it is resampled."""
+
+GAP = 1.5
+"""A target is not there between two of its rows that are more than GAP times the file's median interval apart."""
+
+
+class Track(NamedTuple):
+    """Track of one target, at the sub-steps `first`, `first` + 1, ... of its file."""
+
+    first: int
+    place: np.ndarray  # (K, 2); NaN: not there; the first and the last are numbers
+
+
+class Recording(NamedTuple):
+    """File of recorded tracks, resampled."""
+
+    path: str
+    start: float  # seconds, of sub-step 0
+    length: int  # number of positions: sub-steps + 1
+    tracks: tuple[Track, ...]  # in the order of their first sub-steps
+
+
+def make_recordings(scenario: Any, num_envs: int) -> Recordings:
+    """Read the files of a scenario's `tracks`; return them in the form of the kernels.
+
+    Raises:
+        ValueError: a file that does not fit; the message names it, and the line or the time.
+        OSError: a file that cannot be read.
+    """
+    places = [_slots(recording, scenario) for recording in _read(scenario)]
+    lengths = np.array([len(place) for place in places])
+    last = np.cumsum(lengths) - 1
+    unset = np.zeros(num_envs, np.int64)
+    return Recordings(np.concatenate(places), last - lengths + 1, last, unset, unset.copy())
+
+
+def shortest_recording(scenario: Any) -> int:
+    """Return the number of sub-steps of the shortest file of a scenario's `tracks`."""
+    return min(recording.length - 1 for recording in _read(scenario))
+
+
+def _read(scenario: Any) -> Iterator[Recording]:
+    for path in scenario.tracks:
+        stamp = os.stat(path)
+        yield read_recording(path, scenario.time_step, stamp.st_mtime_ns, stamp.st_size)
+
+
+@functools.lru_cache(maxsize=64)
+def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0) -> Recording:
+    """Read a CSV file of tracks and resample it linearly to every `time_step` seconds from its first row on.
+
+    The columns time (seconds), id, x and y may be in any order, beside others; rows too. A target is not there where x
+    and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval.
+
+    Args:
+        path: the file.
+        time_step: seconds between two positions.
+        changed: time of the file's last change, and...
+        size: its size, so that a file that changed is read again.
+
+    Raises:
+        ValueError: a file that is not of this form; the message names it and the line.
+        OSError: a file that cannot be read.
+    """
+    rows = _rows(path)
+    seen = [time for track in rows.values() for time, x, _ in track if not math.isnan(x)]
+    if not seen:
+        raise ValueError(f"{path} has no row with a position")
+    start, end = min(seen), max(seen)
+    sub_steps = (end - start) / time_step
+    if sub_steps < 1 or sub_steps * len(rows) > MOST_ROWS:
+        raise ValueError(
+            f"{path} lasts {end - start:g} s with {len(rows)} targets; it must last at least a time_step "
+            f"({time_step:g} s), and have at most {MOST_ROWS:,} positions, one for each target and time_step"
+        )
+    length = int(sub_steps + 1e-6) + 1
+    ordered = [np.array(sorted(track), np.float64) for track in rows.values()]
+    intervals = np.concatenate([np.diff(track[:, 0]) for track in ordered])
+    longest = GAP * float(np.median(intervals)) if len(intervals) else 0.0
+    tracks = []
+    for track in ordered:
+        place = _resampled(track, start + time_step * np.arange(length), longest, 1e-6 * time_step)
+        there = np.flatnonzero(np.isfinite(place[:, 0]))
+        if len(there):
+            tracks.append(Track(int(there[0]), place[there[0] : there[-1] + 1]))
+    tracks.sort(key=lambda track: track.first)
+    return Recording(path, start, length, tuple(tracks))
+
+
+def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
+    """Return the rows (time, x, y) of every id of a file; a position that is not there is NaN."""
+    tracks: dict[str, list[tuple[float, float, float]]] = {}
+    times: set[tuple[str, float]] = set()
+    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+        lines = csv.reader(file)
+        try:
+            header = [name.strip().lower() for name in next(lines, [])]
+            if any(header.count(name) != 1 for name in COLUMNS):
+                raise ValueError(f"the header is {', '.join(header)!r}; it must name time, id, x and y once each")
+            columns = [header.index(name) for name in COLUMNS]
+            for row in lines:
+                if not row:
+                    continue
+                if len(row) != len(header):
+                    raise ValueError(f"it has {len(row)} fields; the header has {len(header)}")
+                time, name, x, y = (row[column].strip() for column in columns)
+                point = (_number("time", time), _number("x", x or "nan"), _number("y", y or "nan"))
+                if math.isnan(point[0]):
+                    raise ValueError("time is nan; it must be a number of seconds")
+                if not name:
+                    raise ValueError("id is empty; every row must name its target")
+                if math.isnan(point[1]) != math.isnan(point[2]):
+                    raise ValueError(f"x is {x or 'empty'} and y is {y or 'empty'}; give both or neither")
+                if (name, point[0]) in times:
+                    raise ValueError(f"target {name} has a row at {time} s already")
+                if len(times) == MOST_ROWS:
+                    raise ValueError(f"the file is too long; it may have {MOST_ROWS:,} rows")
+                times.add((name, point[0]))
+                tracks.setdefault(name, []).append(point)
+        except (ValueError, csv.Error) as error:  # also a byte that is no UTF-8
+            raise ValueError(f"{path}, line {max(lines.line_num, 1)}: {error}") from None
+    return tracks
+
+
+def _number(name: str, text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.inf
+    if math.isinf(number):
+        raise ValueError(f"{name} is {text!r}; it must be a finite number")
+    return number
+
+
+def _resampled(track: np.ndarray, times: np.ndarray, longest: float, rounding: float) -> np.ndarray:
+    """Return positions (K, 2) at `times` (K,) from rows (R, 3) of time, x, y; NaN outside the rows and in gaps."""
+    place = np.full((len(times), 2), np.nan)
+    seen = np.isfinite(track[:, 1])
+    apart = np.flatnonzero(~(seen[1:] & seen[:-1]) | (np.diff(track[:, 0]) > longest * (1 + 1e-9))) + 1
+    for part in np.split(track, apart):
+        if np.isfinite(part[0, 1]):
+            low = np.searchsorted(times, part[0, 0] - rounding)
+            high = np.searchsorted(times, part[-1, 0] + rounding, "right")
+            for axis in range(2):
+                place[low:high, axis] = np.interp(times[low:high], part[:, 0], part[:, 1 + axis])
+    return place
+
+
+def _slots(recording: Recording, scenario: Any) -> np.ndarray:
+    """Return the positions (K, m, 2) of a recording's targets, each in a place among the scenario's m.
+
+    A target keeps its place from its first position to its last. Afterwards another may take it, not in the next
+    sub-step, so that a change of target shows as an absence.
+    """
+    m = scenario.num_targets
+    places = np.full((recording.length, m, 2), np.nan)
+    free_from: list[int] = []  # sub-step from which each place is free
+    for track in recording.tracks:
+        slot = next((k for k, free in enumerate(free_from) if free <= track.first), len(free_from))
+        end = track.first + len(track.place)
+        free_from[slot : slot + 1] = [end + 1]
+        if slot < m:
+            places[track.first : end, slot] = track.place
+    if len(free_from) > m:
+        raise ValueError(
+            f"{recording.path} has up to {len(free_from)} targets at once, counting absences between; num_targets is "
+            f"{m}, it must be {len(free_from)} or more"
+        )
+    if (wrong := np.abs(places) > scenario.extent).any():
+        k, slot, axis = np.argwhere(wrong)[0]
+        raise ValueError(
+            f"{recording.path} has a target at {'xy'[axis]} = {places[k, slot, axis]:g} at "
+            f"{recording.start + k * scenario.time_step:g} s; the arena is {scenario.arena_words}"
+        )
+    return places
