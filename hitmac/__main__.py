@@ -1,0 +1,42 @@
+"""Command line ``hitmac``, the same as ``python -m hitmac``: each command is a program of its own."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+
+from hitmac import __version__
+from hitmac.envs.errors import did_you_mean
+
+COMMANDS = {
+    "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
+    "evaluate": ("hitmac.agents.evaluate.__main__", "compare agents on the same new episodes: tables and figures"),
+    "scenarios": ("hitmac.envs.__main__", "list the scenarios; show, film or draw one"),
+    "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
+    "pretrained": ("hitmac.agents.pretrained.__main__", "put the policy of a run among the pretrained ones"),
+}
+"""Modules of the commands, and a line about each."""
+
+
+def main() -> None:
+    """Run the command that the first argument names, with the others."""
+    name, *rest = sys.argv[1:] or ["--help"]
+    if name in ("-h", "--help"):
+        print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (--help after one of them explains its options)")
+        print("\n".join(f"  {command:<10}  {about}" for command, (_, about) in COMMANDS.items()))
+        return
+    if name == "--version":
+        print(f"hitmac {__version__}")
+        return
+    if name not in COMMANDS:
+        known = ", ".join(COMMANDS)
+        print(
+            f"hitmac: error: unknown command {name!r}{did_you_mean(name, COMMANDS)}: known are {known}", file=sys.stderr
+        )
+        sys.exit(2)
+    sys.argv = [f"hitmac {name}", *rest]
+    importlib.import_module(COMMANDS[name][0]).main()
+
+
+if __name__ == "__main__":
+    main()
