@@ -174,7 +174,11 @@ def test_planners_go_the_long_way_round_a_limit(name, knowledge):
 
 
 def test_a_planner_with_limits_beats_one_that_does_not_know_them():
-    scene = SITE.replace(pan_limits=[(10, 80), (100, 170), (-120, -60)], num_targets=6, walk="bounce", wander=20)
+    """A target may pass behind the sensor, which then has to turn the long way round."""
+    scene = Scenario(
+        arena=20, num_sensors=1, num_targets=2, placement="fixed", sensor_positions=[(0, 0)], pan_limits=[(-150, 150)],
+        sensing_range=20, field_of_view=50, turn_angle=10, walk="bounce", wander=20,
+    )  # fmt: skip
     free = scene.replace(pan_limits=())
     own = evaluate(["planner"], scene, episodes=60, max_episode_steps=100, progress=False)["agents"]["planner"]
     agent = load_agent("planner", free)

@@ -294,7 +294,7 @@ def test_threads_and_batches_change_nothing(scene):
     for threads, block in ((1, 60), (2, 8), (2, 24)):
         history = tuple(array.copy() for array in state)
         values = np.empty((60, agent.scenario.num_sensors * len(agent.decides), 3), np.float32)
-        options = (agent._walk, agent._motion, agent._search, agent._weight, agent._futures)
+        options = (agent._walk, agent._motion, agent._limits, agent._search, agent._weight, agent._futures)
         shares = np.empty(shown["mask"].shape, np.float32)
         arguments = (shown["pairs"], shown["mask"] != 0, history, *options, values, (30, shares))
         Threads(60, threads, block).run(plan, *arguments)

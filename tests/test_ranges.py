@@ -158,6 +158,8 @@ OF_JOB = {
 }
 TABLES = {job: (OPTIONS if job is not HitMacOptions else {}) | own for job, own in OF_JOB.items()}
 UNCHECKED = {
+    "start",
+    "memory",
     "tracks",
     "scenario",
     "run_dir",
