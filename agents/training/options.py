@@ -167,16 +167,14 @@ class Options(EncoderConfig, TrainingOptions):
         """Return the options of the task, and of its environments, that :meth:`make` passes."""
         return self.task_options()
 
-    def recorded_steps(self, scenario: Scenario) -> int:
-        """Return the length of episodes on recorded tracks, sub-steps."""
-        return min(self.sub_steps, scenario.episode_steps or self.sub_steps)
-
     def make(self, scenario: Scenario) -> DirectionalSensorVecEnv:
-        """Return the environments to train on."""
+        """Return the environments to train on; on recorded tracks, the scenario knows how long episodes are."""
+        if scenario.tracks:
+            scenario = scenario.replace(episode_steps=scenario.sub_steps_of(self.sub_steps))
         return DirectionalSensorVecEnv(
             self.task,
             self.num_envs,
-            scenario.replace(episode_steps=self.recorded_steps(scenario)) if scenario.tracks else scenario,
+            scenario,
             features=observed(check_features(self.features)),
             max_episode_steps=self.episode_steps,
             stagger=True,
