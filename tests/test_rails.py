@@ -10,6 +10,7 @@ from gymnasium.utils.env_checker import check_env
 
 from hitmac import envs
 from hitmac.envs import Scenario, Simulator
+from hitmac.envs.kernels.rails import make_rails, point_on
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoverageTask
 
@@ -58,6 +59,15 @@ def test_every_sensor_can_have_its_own_rail_and_one_corner_is_a_fixed_place():
     simulator = Simulator(scene, 5, 0)
     assert (simulator.state.sensor_position == [[100, 100], [-70, 0], [7, 8]]).all()
     assert move(simulator, 1, 2, 1) == ([230, 0, 0], [[100, 70], [-100, 0], [7, 8]])
+
+
+def test_corners_too_close_to_tell_apart_are_one():
+    close = [(0.0, 0.0), (300.0, 0.0), (300.0, 1e-14), (300.0, 0.0)]
+    rails = make_rails([close, [(5.0, 5.0), (5.0, 5.0)]])
+    assert rails.length.tolist() == [300, 0]
+    for along in (0.0, 150.0, 300.0):
+        assert point_on(rails, 0, along) == (along, 0, 1, 0)
+    assert point_on(rails, 1, 0.0) == (5, 5, 0, 0)
 
 
 def test_a_failed_sensor_does_not_move():

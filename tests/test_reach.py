@@ -21,17 +21,19 @@ ONE = Scenario(
 )  # fmt: skip
 
 
+@pytest.mark.parametrize("rail_step", [150, 700, 2500])
 @pytest.mark.parametrize("rails", [[SQUARE], [SQUARE[:3]], [SQUARE[:1]]])
-def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails):
+def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, rail_step):
     sub_steps, differ = 3, set()
     actions = np.array(list(itertools.product(range(3), repeat=2 * sub_steps))).reshape(-1, sub_steps, 2)
     for seed in range(12):
-        simulator = Simulator(ONE.replace(rails=rails), len(actions), [seed] * len(actions), num_threads=1)
+        scene = ONE.replace(rails=rails, rail_step=rail_step)
+        simulator = Simulator(scene, len(actions), [seed] * len(actions), num_threads=1)
         best = []
         for t in range(sub_steps):
             simulator.step(actions[:, t])
             best.append(simulator.coverage.max())
-        found = reach_bound(simulator.scenario, [seed], sub_steps)
+        found = reach_bound(scene, [seed], sub_steps)
         assert found.sub_step_coverage.tolist() == best
         differ.add(tuple(best))
     assert len(differ) > 2

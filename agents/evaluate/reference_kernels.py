@@ -7,6 +7,7 @@ import numpy as np
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, point_on, rail_of
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import blocks
 
 
@@ -73,6 +74,28 @@ def cover_freely(bearing, view, covered, share):
                     covered[e, t] = max(covered[e, t], _size(unions[0, a]))
 
 
+@inlined
+def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
+    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`.
+
+    The places within its reach are whole numbers of steps from its start and, where it can stop there, from both ends.
+    """
+    length, closed = rails.length[r], rails.closed[r]
+    for origin in range(1 if closed else 3):
+        start = along if origin == 0 else (origin - 1) * length
+        steps = sub_steps - math.ceil(abs(start - along) / step)
+        if not closed:
+            steps = min(steps, math.ceil(length / step))
+        for k in range(-steps, steps + 1):
+            x, y, _, _ = point_on(rails, r, gone_along(rails, r, start, k * step))
+            dx, dy = target[X] - x, target[Y] - y
+            off = math.degrees(math.atan2(dy, dx)) - heading
+            off -= 360.0 * math.floor((off + 180.0) / 360.0)
+            if abs(off) <= sensor[1] + sub_steps * sensor[2] and dx * dx + dy * dy <= sensor[0] ** 2:
+                return True
+    return False
+
+
 @kernel
 def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
     """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
@@ -96,17 +119,8 @@ def count_within_reach(rails, along, heading, sensors, step, position, present, 
                     for i in range(sensors.shape[0]):
                         if found or not present[e, t, j]:
                             break
-                        r = rail_of(rails, i)
-                        steps = min(t + 1, math.ceil(rails.length[r] / step))
-                        for k in range(-steps, steps + 1):
-                            x, y, _, _ = point_on(rails, r, gone_along(rails, r, along[e, i], k * step))
-                            dx, dy = position[e, t, j, 0] - x, position[e, t, j, 1] - y
-                            off = math.degrees(math.atan2(dy, dx)) - heading[e, i]
-                            off -= 360.0 * math.floor((off + 180.0) / 360.0)
-                            faced = abs(off) <= sensors[i, 1] + (t + 1) * sensors[i, 2]
-                            if faced and dx * dx + dy * dy <= sensors[i, 0] ** 2:
-                                found = True
-                                break
+                        found = _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step, t + 1,
+                                          position[e, t, j])  # fmt: skip
                     covered[e, t] += found
 
 

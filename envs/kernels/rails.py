@@ -35,12 +35,14 @@ def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[
     length, closed = np.zeros(len(polylines)), np.zeros(len(polylines), np.bool_)
     for r, polyline in enumerate(polylines):
         points = np.array(polyline, np.float64)
-        steps = np.diff(points, axis=0)
-        gone = np.cumsum(np.append(0.0, np.hypot(*steps.T)))
-        ways = steps / np.diff(gone)[:, None]
+        closed[r] = len(points) > 1 and bool((points[0] == points[-1]).all())
+        gone = np.cumsum(np.append(0.0, np.hypot(*np.diff(points, axis=0).T)))
+        apart = np.append(True, np.diff(gone) > 0)  # a corner on the one before has no way to it
+        points, gone = points[apart], gone[apart]
+        ways = np.diff(points, axis=0) / np.diff(gone)[:, None]
         ways = np.concatenate((ways, ways[-1:] if len(ways) else np.zeros((1, 2))))
         corner[r, : len(points)] = np.column_stack((points, gone, ways))
-        length[r], closed[r] = gone[-1], len(points) > 1 and bool((points[0] == points[-1]).all())
+        length[r] = gone[-1]
     return Rails(corner, length, closed, np.array(starts, np.float64))
 
 
