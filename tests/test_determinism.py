@@ -5,6 +5,7 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from numba import njit
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, ScriptedExecutor
 from hitmac.agents.baselines.rule import BatchRandom
@@ -105,8 +106,9 @@ def test_the_levels_keep_a_state_of_their_own():
 def test_random_numbers_come_from_the_row_and_the_count_alone():
     keys = stream_keys(np.array([7, 2**40]))
     drawn = stream_integers(keys, np.array([5, 0], np.uint64), 3, 10)
+    called = njit(lambda key, count: word(key, count))
     for row, first in ((0, 5), (1, 0)):
-        words = [int(word(keys[row], np.uint64(first + k))) for k in range(3)]
+        words = [int(called(keys[row], np.uint64(first + k))) for k in range(3)]
         assert drawn[row].tolist() == [int((w >> 11) / 2**53 * 10) for w in words]
     many = BatchRandom.start(np.arange(9), 0, "x")
     one = BatchRandom.start([4], 0, "x")

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from numba import njit
 
 from hitmac.envs import FEATURES, Scenario, Simulator
 from hitmac.envs.kernels.compiled import compiled, one_of
@@ -89,8 +90,17 @@ def test_a_code_calls_its_own_variant_and_an_unknown_one_none():
 
         return write
 
-    call = one_of([variant(number) for number in range(10, 15)])
+    chosen = one_of([variant(number) for number in range(10, 15)])
+    call = njit(lambda code, out: chosen(code, out))
     for code in range(-2, 8):
         out = np.zeros(1)
         call(code, out)
         assert out[0] == (code + 10 if 0 <= code < 5 else 0)
+
+
+def test_what_is_compiled_for_kernels_alone_refuses_the_interpreter():
+    one_more = compiled(lambda number: number + 1)
+    for _ in range(2):  # before it is compiled, and after
+        with pytest.raises(TypeError, match="compiled for kernels alone"):
+            one_more(1)
+        assert njit(lambda number: one_more(number))(1) == 2 == one_more.py_func(1)

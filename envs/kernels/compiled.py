@@ -18,13 +18,40 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
 _COUNTS: dict[str, Any] = {"_nrt": True}
 _NO_COUNTS: dict[str, Any] = {"_nrt": False}
 
-compiled = njit(**_OPTIONS, **_NO_COUNTS)
+# Entries of a compiled function for C and for the interpreter: each takes longer to compile than a small function.
+_NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
+_NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
+
+
+def _called(**options: Any) -> Callable[[Callable], Any]:
+    """Return a decorator that compiles a function for calls by kernels alone.
+
+    The interpreter could not call it: numba would crash, so the function refuses.
+    """
+
+    def decorate(function: Callable) -> Any:
+        dispatcher = njit(**_OPTIONS, **_NOT_FROM_C, **_NOT_FROM_PYTHON, **options)(function)
+
+        def refuse(*arguments: Any, **keywords: Any) -> None:
+            name = function.__name__
+            raise TypeError(f"{name} is compiled for kernels alone; in Python, call {name}.py_func")
+
+        def keep(compiled: Any) -> None:
+            dispatcher.overloads[tuple(compiled.signature.args)] = compiled
+
+        dispatcher._compile_for_args, dispatcher.add_overload = refuse, keep
+        return dispatcher
+
+    return decorate
+
+
+compiled = _called(**_NO_COUNTS)
 """Decorator of a function that kernels call, and that allocates no array."""
 
-allocating = njit(**_OPTIONS, **_COUNTS)
+allocating = _called(**_COUNTS)
 """Decorator of a function that kernels call, and that allocates arrays or assigns to slices of them."""
 
-inlined = njit(forceinline=True, **_OPTIONS, **_NO_COUNTS)
+inlined = _called(forceinline=True, **_NO_COUNTS)
 """Decorator of a function that is inlined wherever a kernel calls it."""
 
 
@@ -48,7 +75,7 @@ def kernel(function: Callable) -> Callable:
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
     that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
-    dispatcher = njit(cache=True, nogil=True, **_OPTIONS)(function)
+    dispatcher = njit(cache=True, nogil=True, **_OPTIONS, **_NOT_FROM_C)(function)
     cache = dispatcher._cache
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
     folders = sorted({Path(one.__code__.co_filename).parent for one in (function, *called)})
