@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import yaml
@@ -52,6 +53,27 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
         f"unknown scenario {name!r}{did_you_mean(sized[1] if sized else name, presets())}: known are "
         f"{', '.join(presets())}, each also with sizes as in hit-mac-6x9, paths of YAML files, and runs"
     )
+
+
+def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
+    """Return the scenario with other parameters, given as texts such as ``knowledge=shared`` with values in YAML.
+
+    Its name tells them.
+
+    Raises:
+        ValueError: a text without a name or a value, a parameter given twice, an unknown one, or a value out of range.
+        TypeError: a value of another type.
+    """
+    changes = {}
+    for text in settings:
+        name, _, value = text.partition("=")
+        if not (name and value) or name in changes:
+            raise ValueError(f"{text!r} must be NAME=VALUE, and each name given once")
+        try:
+            changes[name] = parse_yaml(value)
+        except yaml.YAMLError as error:
+            raise ValueError(f"{text} is not YAML: {' '.join(str(error).split())}") from None
+    return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
 
 
 def _read(path: Path) -> Scenario:

@@ -20,6 +20,7 @@ from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs.files import check_ending
+from hitmac.envs.load import with_settings
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
 
@@ -38,6 +39,9 @@ class Options:
     its config.yaml."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks for all scenarios, in place of their own; each episode follows one of them."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of all scenarios, NAME=VALUE with a value in YAML, such as knowledge=shared; may be given several
+    times."""
     sizes: str = ""
     """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
     vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -70,6 +74,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
+        if options.set:
+            scenes = [with_settings(scenario, options.set) for scenario in scenes]
         if options.tracks:
             scenes = [scenario.replace(tracks=options.tracks) for scenario in scenes]
         if options.front:
