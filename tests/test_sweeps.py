@@ -34,7 +34,34 @@ def test_curves_are_the_evaluations_of_every_value(tmp_path):
     assert matplotlib.image.imread(picture).shape[2] == 4
 
 
+def test_any_parameter_can_be_set(tmp_path):
+    written = tmp_path / "all.json"
+    main(
+        [
+            "--agents",
+            "nearest",
+            "--set",
+            "knowledge=own",
+            "--set",
+            "turn_angle=[5, 6, 7, 8]",
+            "--json",
+            str(written),
+            *FEW,
+        ]
+    )
+    scene = HIT_MAC.replace(knowledge="own", turn_angle=(5, 6, 7, 8))
+    alone = evaluate("nearest", scene, episodes=2, max_episode_steps=20, progress=False)
+    shown = json.loads(written.read_text())
+    assert shown["scenario"] == "hit-mac, knowledge=own, turn_angle=[5, 6, 7, 8]"
+    assert shown["agents"]["nearest"]["per_episode"] == alone["agents"]["nearest"]["per_episode"]
+
+
 @pytest.mark.parametrize(("arguments", "says"), [
+    (["--set", "knowledge"], "'knowledge' must be NAME=VALUE"),
+    (["--set", "hops=1", "--set", "hops=2"], "each name given once"),
+    (["--set", "hop=1"], "hop (did you mean hops?)"),
+    (["--set", "hops=many"], "hops is 'many'"),
+    (["--set", "walk=[a"], "walk=[a is not YAML"),
     (["--vary", "missed_detection=0/1"], "--vary has 'missed_detection' (did you mean missed_detections?)"),
     (["--vary", "walk=goals/bounce"], "--vary has 'walk'"),
     (["--vary", "missed_detections"], "must have the form missed_detections=V1/V2/V3"),
