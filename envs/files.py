@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,14 +13,26 @@ from typing import Any
 
 import yaml
 
+_MOST_NODES = 1_000_000  # of a YAML document, with everything that it repeats by reference
+_MOST_BYTES = 16 * 2**20  # of a file that is read whole
+
 
 @contextmanager
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block succeeds and is deleted when it fails.
 
-    The temporary path keeps the extension of `path`, since many writers choose their format by it.
+    The temporary path keeps the extension of `path`, since many writers choose their format by it. A link stays, and
+    the file that it names is replaced. What is no file, such as ``/dev/null`` or a pipe, is written to.
     """
     path = Path(path)
+    if path.exists() and not path.is_file() and not path.is_dir():
+        with tempfile.TemporaryDirectory() as folder:
+            temporary = Path(folder, path.name)
+            yield temporary
+            with temporary.open("rb") as written, path.open("wb") as device:
+                shutil.copyfileobj(written, device)
+        return
+    path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
         yield temporary
@@ -54,8 +69,49 @@ class _Loader(yaml.SafeLoader):
 
 
 def parse_yaml(text: str) -> Any:
-    """Parse YAML without running code; a key given twice raises ``yaml.YAMLError``, as bad syntax does."""
-    return yaml.load(text, Loader=_Loader)
+    """Parse YAML without running code.
+
+    Raises:
+        yaml.YAMLError: bad syntax, a key given twice, or a document that is nested too deeply or that, with all its
+            references written out, is too long.
+    """
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        if _nodes(node, {}) > _MOST_NODES:
+            raise yaml.YAMLError(f"its references stand for more than {_MOST_NODES} values")
+        return None if node is None else loader.construct_document(node)
+    except RecursionError:
+        raise yaml.YAMLError("it is nested too deeply") from None
+    finally:
+        loader.dispose()
+
+
+def _nodes(node: yaml.Node | None, counted: dict[int, int]) -> int:
+    """Return the number of nodes under a node, a node once for every reference to it."""
+    if id(node) not in counted:
+        counted[id(node)] = _MOST_NODES  # until it is known: what a node that holds itself would come to, at least
+        parts = node.value if isinstance(node, yaml.CollectionNode) else []
+        parts = [part for pair in parts for part in pair] if isinstance(node, yaml.MappingNode) else parts
+        counted[id(node)] = 1 + sum(_nodes(part, counted) for part in parts)
+    return counted[id(node)]
+
+
+def parse_json(text: str) -> Any:
+    """Parse JSON; what is nested too deeply raises a ``ValueError``, as bad syntax does."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def read_text(path: str | Path) -> str:
+    """Read a text file that is no longer than any that the project writes; a longer one raises a ``ValueError``."""
+    with Path(path).open(encoding="utf-8") as file:
+        text = file.read(_MOST_BYTES + 1)
+    if len(text) > _MOST_BYTES:
+        raise ValueError(f"{path} is longer than {_MOST_BYTES} characters")
+    return text
 
 
 def whole_paths(name: str, paths: Any, folder: str | Path = "") -> tuple[str, ...]:

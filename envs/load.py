@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import yaml
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import parse_yaml, whole_paths
+from hitmac.envs.files import parse_json, parse_yaml, read_text, whole_paths
 from hitmac.envs.scenario import Scenario
 
 SCENES = Path(__file__).parent / "scenes"
@@ -77,10 +76,10 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 
 
 def _read(path: Path) -> Scenario:
-    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
+    kind, load = ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
-        parameters = load(path.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
+        parameters = load(read_text(path))
+    except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
     if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
         parameters = parameters["scenario"]

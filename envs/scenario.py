@@ -135,7 +135,7 @@ class Scenario:
         )
     )
     """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
-    grid: Count = 10
+    grid: Annotated[int, Range(1, 10_000)] = 10
     """Cells along a side of the grid."""
     spacing: NotNegative = 0.0
     """Least distance between sensors placed at random."""

@@ -16,6 +16,7 @@ from hitmac.envs.kernels.threads import Threads, default_threads
 from hitmac.envs.load import load_scenario
 from hitmac.envs.memory import allocate, check_state, checked_places, no_tracks, with_tracks
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.seeds import random_seed, scene_seeds
 
 SCENES_PER_BLOCK = (128, 512)
 """Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
@@ -192,11 +193,16 @@ class Simulator:
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the places as arrays with the scene axis first, or raise ValueError."""
+        if not isinstance(places, Mapping):
+            raise ValueError(f"places are {places!r}; they must be a dict of {', '.join(PLACES)}")
         checked = {}
         for name, value in places.items():
             if name not in PLACES:
                 raise ValueError(f"unknown place {name!r}{did_you_mean(name, PLACES)}: known are {', '.join(PLACES)}")
-            array = np.asarray(value, np.float64)
+            array = np.asarray(value)
+            if array.dtype.kind not in "iuf":
+                raise ValueError(f"{name} is {value!r}; it must be numbers")
+            array = array.astype(np.float64)
             shape = getattr(self.state, "target_position" if name in TRACKS else name).shape
             if name in TRACKS:  # of any length
                 shape = (shape[0], array.shape[-3] if array.ndim >= 3 else 1, *shape[1:])
@@ -281,22 +287,6 @@ def _block(scenario: Scenario, num_envs: int, num_threads: int) -> int:
     fewest, most = SCENES_PER_BLOCK
     fewest = max(fewest, PAIRS_PER_BLOCK // (scenario.num_sensors * scenario.num_targets))
     return -(-max(min(-(-num_envs // num_threads), most), fewest) // 8) * 8
-
-
-def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
-    """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
-    seeds = [seed + i for i in range(num_envs)] if isinstance(seed, int | np.integer) else list(seed)
-    if len(seeds) != num_envs:
-        raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
-    for one in seeds:
-        if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
-            raise ValueError(f"seed is {one!r}; it must be a whole number from 0 to 2^63 - 1")
-    return np.array(seeds, np.uint64)
-
-
-def random_seed() -> int:
-    """Draw a seed from the operating system's entropy."""
-    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
 
 
 def positive(name: str, value: int) -> int:

@@ -101,7 +101,7 @@ class BeliefPlannerAgent(HeadingPlanner):
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
         own, history = (None, None) if state is None else (state[:-2], [array.copy() for array in state[-2:]])
-        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
+        scene, new = self._beliefs.take_in(self.checked(pairs), mask, own, episode_start)
         b, n, _ = mask.shape
         g = self._beliefs.rows
         plans, ways = history or (np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64))

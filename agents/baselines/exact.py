@@ -83,7 +83,7 @@ class ExactAgent(RulePolicy):
 
         The state holds the turns left (B, n) and the plans' ages (B,).
         """
-        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
+        pairs, mask = self.checked(observation["pairs"]), observation["mask"].astype(bool)
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
         left, age = state[0].copy(), state[1].copy()

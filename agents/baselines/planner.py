@@ -143,7 +143,10 @@ class PlannerAgent(HeadingPlanner):
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
         """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
-        pairs, mask = np.ascontiguousarray(pairs), np.ascontiguousarray(mask)  # one compiled kernel for all
+        pairs, mask = (
+            np.ascontiguousarray(self.checked(pairs)),
+            np.ascontiguousarray(mask),
+        )  # one compiled kernel for all
         new = self._nothing(pairs) if state is None else PlannerState(*(array.copy() for array in state))
         if episode_start is not None:
             new.mask[episode_start] = False

@@ -79,7 +79,16 @@ class RulePolicy:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
-        return self.completed(self.act(observation["pairs"], observation["mask"] != 0)), None
+        return self.completed(self.act(self.checked(observation["pairs"]), observation["mask"] != 0)), None
+
+    def checked(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the features of an observation; raise ``ValueError`` unless they are as many as the policy reads."""
+        if np.ndim(pairs) < 3 or np.shape(pairs)[-1] != len(self.features):
+            raise ValueError(
+                f"pairs have shape {np.shape(pairs)}; their last axis must hold the {len(self.features)} features "
+                f"{', '.join(self.features)}"
+            )
+        return pairs
 
     @property
     def decides(self) -> tuple[str, ...]:

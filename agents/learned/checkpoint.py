@@ -23,7 +23,7 @@ from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES,
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import whole_file, write_text
+from hitmac.envs.files import parse_json, read_text, whole_file, write_text
 from hitmac.envs.load import load_scenario
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
@@ -261,8 +261,8 @@ def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path)
 
 def _read_config(path: Path) -> PolicyConfig:
     try:
-        plain = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        plain = parse_json(read_text(path))
+    except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(plain, dict) or plain.get("format") != FORMAT:
         raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')

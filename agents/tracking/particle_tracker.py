@@ -15,7 +15,8 @@ from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive, scene_seeds
+from hitmac.envs.seeds import scene_seeds
+from hitmac.envs.simulator import positive
 
 
 class ParticleTracker:

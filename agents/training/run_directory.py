@@ -20,7 +20,7 @@ from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.files import parse_yaml, write_text
+from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 
@@ -122,7 +122,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
     if not path.is_file():
         raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
     try:
-        written: dict[str, Any] = parse_yaml(path.read_text(encoding="utf-8"))
+        written: dict[str, Any] = parse_yaml(read_text(path))
         job = written.get("job", "coverage")
         sittings = [*written.get("sittings", ()), provenance()]
         saved: AnyOptions | None = None

@@ -1,0 +1,27 @@
+"""Seeds of scenes: checked, one for each, or drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+
+def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
+    """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
+    single = np.ndim(seed) == 0
+    seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
+    for one in seeds:
+        if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
+            raise ValueError(f"seed is {one!r}; it must be a whole number from 0 to 2^63 - 1")
+    if single:
+        seeds = [int(seeds[0]) + i for i in range(num_envs)]
+    if len(seeds) != num_envs:
+        raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
+    return np.array(seeds, np.uint64)
+
+
+def random_seed() -> int:
+    """Draw a seed from the operating system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2

@@ -1,0 +1,154 @@
+"""Hostile files, places that are no files, and arguments that must not reach a kernel."""
+
+import os
+import threading
+import time
+
+import numpy as np
+import pytest
+import yaml
+
+from hitmac.agents import scripted_agent
+from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.registry import SCRIPTED
+from hitmac.envs import Scenario, Simulator, load_scenario
+from hitmac.envs.apis.gym_env import CoverageEnv
+from hitmac.envs.files import parse_yaml, whole_file, write_text
+from hitmac.envs.tasks import CoverageTask
+
+BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
+    f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+MERGES = "a: &a {k: 1}\n" + "".join(
+    f"{new}: &{new} {{<<: [{', '.join([f'*{old}'] * 9)}]}}\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (f"{BOMB}arena: *i\n", "more than 1000000 values"),
+        (f"{MERGES}arena: *i\n", "more than 1000000 values"),
+        ("arena: &a [*a]\n", "more than 1000000 values"),
+        ("arena: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
+        ("arena: 1\narena: 2\n", "'arena' is given twice"),
+        ("arena: !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
+    ],
+    ids=["references", "merges", "itself", "deep", "twice", "code"],
+)
+def test_a_hostile_scenario_is_refused_in_one_line_and_at_once(text, says, tmp_path):
+    path = tmp_path / "scene.yaml"
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match="is not a YAML file") as refused:
+        load_scenario(path)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+    assert len(str(refused.value)) < 500
+    assert time.process_time() - began < 5  # written out, the first two would take minutes
+
+
+def test_references_may_be_used():
+    assert parse_yaml("a: &a [1, 2]\nb: [*a, *a]\nc: &c {x: 1}\nd: {<<: *c, y: 2}") == {
+        "a": [1, 2], "b": [[1, 2], [1, 2]], "c": {"x": 1}, "d": {"x": 1, "y": 2},
+    }  # fmt: skip
+    assert parse_yaml("") is None
+
+
+def test_deep_json_is_refused(tmp_path):
+    deep = "[" * 100_000 + "]" * 100_000
+    (tmp_path / "config.json").write_text(deep)
+    (tmp_path / "policy.safetensors").touch()
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_policy(tmp_path)
+    (tmp_path / "scene.json").write_text(deep)
+    with pytest.raises(ValueError, match="nested too deeply"):
+        load_scenario(tmp_path / "scene.json")
+
+
+def test_a_file_without_end_is_not_read_whole(tmp_path):
+    path = tmp_path / "scene.yaml"
+    with path.open("wb") as file:
+        file.truncate(10**10)  # sparse
+    with pytest.raises(ValueError, match="is longer than"):
+        load_scenario(path)
+
+
+def test_a_link_stays_and_its_file_is_replaced(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    real, link = tmp_path / "elsewhere" / "real.txt", tmp_path / "link.txt"
+    real.write_text("old")
+    link.symlink_to(real)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["elsewhere", "link.txt", "real.txt"]
+
+
+def test_a_pipe_is_written_to_and_stays(tmp_path):
+    pipe, read = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: read.append(pipe.read_text()), daemon=True)
+    reader.start()
+    write_text(pipe, "text")
+    reader.join(20)
+    assert read == ["text"]
+    assert pipe.is_fifo()
+    assert [path.name for path in tmp_path.iterdir()] == ["pipe"]
+
+
+def test_what_fails_leaves_what_was_there(tmp_path):
+    path = tmp_path / "file.txt"
+    path.write_text("old")
+    with pytest.raises(RuntimeError), whole_file(path) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])
+def test_scenes_count_on_from_a_seed_of_any_kind_of_number(kind):
+    keys = Simulator("hit-mac", 10, kind(100)).state.key
+    assert (keys == Simulator("hit-mac", 10, 100).state.key).all()
+    assert (Simulator("hit-mac", 10, kind(250 - 123)).state.key[9:] == Simulator("hit-mac", 1, 136).state.key).all()
+
+
+@pytest.mark.parametrize("seed", [True, np.True_, 1.5, "7", -1, 2**63, [True, 1], [1.0, 2.0], 1j])
+def test_what_is_no_seed_is_refused(seed):
+    simulator = Simulator("hit-mac", 2, 0)
+    with pytest.raises(ValueError, match="it must be a whole number from 0"):
+        simulator.reset(seed=seed)
+    with pytest.raises(ValueError, match="it must be a whole number from 0"):
+        Simulator("hit-mac", 2, seed)
+
+
+@pytest.mark.parametrize("heading", [["1"] * 4, [1j] * 4, [True] * 4, [None] * 4, "north"])
+def test_headings_are_numbers(heading):
+    with pytest.raises(ValueError, match=r"heading is .*; it must be numbers"):
+        CoverageEnv().reset(seed=0, options={"heading": heading})
+
+
+def test_options_of_a_reset_are_a_dict():
+    with pytest.raises(ValueError, match="they must be a dict of"):
+        CoverageEnv().reset(seed=0, options=[1])
+
+
+@pytest.mark.parametrize("grid", [2**63, 10_001, 0])
+def test_the_grid_has_a_largest_size(grid):
+    with pytest.raises(ValueError, match=r"grid is .*; it must be 1 to 10000"):
+        Scenario(placement="grid", grid=grid)
+
+
+@pytest.mark.parametrize("name", [name for name in SCRIPTED if name != "random"])  # which reads none
+def test_an_agent_by_rule_refuses_features_that_are_not_its_own(name):
+    agent = scripted_agent(name, "hit-mac")
+    observation = CoverageTask("hit-mac", 2, 0, features=agent.features).observe()
+    with pytest.raises(ValueError, match=f"must hold the {len(agent.features)} features"):
+        agent.predict({**observation, "pairs": observation["pairs"][..., 1:]})
+
+
+def test_yaml_errors_are_yaml_errors():
+    for text in ("a: [", BOMB + "z: *i", "[" * 5000):
+        with pytest.raises(yaml.YAMLError):
+            parse_yaml(text)
