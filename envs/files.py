@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block succeeds and is deleted when it fails.
 
     The temporary path keeps the extension of `path`, since many writers choose their format by it. A link stays, and
-    the file that it names is replaced. What is no file, such as ``/dev/null`` or a pipe, is written to.
+    the file that it names is replaced. A file that is replaced keeps its permissions. What is no file, such as ``/dev/null`` or a pipe, is written to.
     """
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
@@ -35,9 +36,12 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     try:
+        temporary.touch()
+        mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)  # some writers choose another
         yield temporary
         with temporary.open("rb") as written:
             os.fsync(written.fileno())
+        temporary.chmod(mode)
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

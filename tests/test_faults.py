@@ -6,7 +6,9 @@ import time
 
 import numpy as np
 import pytest
+import torch
 import yaml
+from safetensors.torch import save_file
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.learned.checkpoint import load_policy
@@ -83,6 +85,17 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path):
     assert link.is_symlink()
     assert real.read_text() == "new"
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["elsewhere", "link.txt", "real.txt"]
+
+
+def test_a_new_file_has_the_usual_permissions_and_an_old_one_keeps_its_own(tmp_path):
+    usual, tensors, text = tmp_path / "usual", tmp_path / "a.safetensors", tmp_path / "b.txt"
+    usual.touch()
+    with whole_file(tensors) as temporary:
+        save_file({"a": torch.zeros(1)}, temporary)
+    text.write_text("old")
+    text.chmod(0o640)
+    write_text(text, "new")
+    assert [path.stat().st_mode & 0o777 for path in (tensors, text)] == [usual.stat().st_mode & 0o777, 0o640]
 
 
 def test_a_pipe_is_written_to_and_stays(tmp_path):
