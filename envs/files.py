@@ -23,7 +23,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block succeeds and is deleted when it fails.
 
     The temporary path keeps the extension of `path`, since many writers choose their format by it. A link stays, and
-    the file that it names is replaced. A file that is replaced keeps its permissions. What is no file, such as ``/dev/null`` or a pipe, is written to.
+    the file that it names is replaced. A file that is replaced keeps its permissions. What is no file, such as
+    ``/dev/null`` or a pipe, is written to.
     """
     path = Path(path)
     if path.exists() and not path.is_file() and not path.is_dir():
