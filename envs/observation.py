@@ -86,7 +86,8 @@ class Observer:
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
-        state = simulator.rows
+        # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
+        state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None)
         if state.visible.shape[:2] != self._shape[:2]:
             raise ValueError(
                 f"the simulator has {state.visible.shape[:2]} sensors and targets; this observer is for "

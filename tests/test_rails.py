@@ -66,8 +66,8 @@ def test_corners_too_close_to_tell_apart_are_one():
     rails = make_rails([close, [(5.0, 5.0), (5.0, 5.0)]])
     assert rails.length.tolist() == [300, 0]
     for along in (0.0, 150.0, 300.0):
-        assert point_on(rails, 0, along) == (along, 0, 1, 0)
-    assert point_on(rails, 1, 0.0) == (5, 5, 0, 0)
+        assert point_on.py_func(rails, 0, along) == (along, 0, 1, 0)
+    assert point_on.py_func(rails, 1, 0.0) == (5, 5, 0, 0)
 
 
 def test_a_failed_sensor_does_not_move():
