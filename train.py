@@ -22,6 +22,7 @@ from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
 from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
+from hitmac.agents.training.finite import NotFiniteError, finite_update
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build, learned_policy
@@ -64,6 +65,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
         sys.exit(130)
+    except NotFiniteError as error:
+        print(f"\n{PROGRAM}: error: {error}; what the last checkpoint holds is kept", file=sys.stderr)
+        sys.exit(1)
     print(f"\nleft in {run_dir}/:")
     for path in sorted(path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")):
         print(f"  {path.relative_to(run_dir)}")
@@ -186,7 +190,8 @@ def train(
         while callback.fraction < 1.0 and not stop.is_set():
             with callback.paused():
                 add_to_curve(model.num_timesteps)
-            model.learn(options.rollout_steps * venv.num_envs, callback, reset_num_timesteps=False)
+            with finite_update(model):
+                model.learn(options.rollout_steps * venv.num_envs, callback, reset_num_timesteps=False)
             callback.tick()
             if progress.seconds - saved >= options.save_every:
                 save()

@@ -13,6 +13,7 @@ import numpy as np
 from stable_baselines3.common.callbacks import BaseCallback
 from tqdm import tqdm
 
+from hitmac.agents.training.finite import check_finite
 from hitmac.agents.training.resume import Progress
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
@@ -79,6 +80,8 @@ class TrainingProgress(BaseCallback):
     def _on_step(self) -> bool:
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
         simulator = self.training_env.task.simulator
+        check_finite("the reward", self.locals["rewards"], self.num_timesteps)
+        check_finite("the observation", self.locals["new_obs"]["pairs"], self.num_timesteps)
         # With credit for every sensor, their rewards are parts of the team's.
         reward = self.locals["rewards"].sum(-1) if self.locals["rewards"].ndim > 1 else self.locals["rewards"]
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)

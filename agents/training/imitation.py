@@ -168,7 +168,7 @@ class Imitation(BaseAlgorithm):
                 for _ in range(self.n_steps):
                     rewards, loss = self._step(teaching, learning)
                     losses += loss
-                    callback.update_locals({"rewards": rewards})
+                    callback.update_locals({"rewards": rewards, "new_obs": self._last_obs})
                     if not callback.on_step():
                         return self
                 callback.on_rollout_end()
