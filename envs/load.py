@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import parse_yaml, whole_paths
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.files import moved_path, parse_yaml, path_in
+from hitmac.envs.scenario import FILES, Scenario
 
 SCENES = Path(__file__).parent / "scenes"
 
@@ -54,19 +57,24 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
     )
 
 
+def with_whole_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
+    """Return a scenario's parameters with the whole paths of its files, as `place` says."""
+    paths = {name: whole(name, parameters[name], place) for name, whole in FILES.items() if name in parameters}
+    return {**parameters, **paths}
+
+
 def _read(path: Path) -> Scenario:
     kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
+    place = path_in
     if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
-        parameters = parameters["scenario"]
+        parameters, place = parameters["scenario"], moved_path
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:
-        if "tracks" in parameters:
-            parameters = {**parameters, "tracks": whole_paths("tracks", parameters["tracks"], path.parent)}
-        return Scenario.from_dict({"name": path.stem, **parameters})
+        return Scenario.from_dict({"name": path.stem, **with_whole_paths(parameters, partial(place, path.parent))})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path}: {error}") from None

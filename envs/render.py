@@ -14,6 +14,7 @@ from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw as Draw
 
     from hitmac.envs.tasks import Task
@@ -42,6 +43,7 @@ class Picture:
     Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
     targets green discs, unseen targets red rings, obstacles grey, assignments purple lines. With partial knowledge,
     purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with their age.
+    The scenario's background lies under all of them, stretched over the arena.
 
     Args:
         scenario: scenario of the scenes.
@@ -51,7 +53,8 @@ class Picture:
         shape: height and width of the picture, pixels.
 
     Raises:
-        ValueError: a size under 64.
+        ValueError: a size under 64, or a background that is no picture.
+        FileNotFoundError: there is no such background.
         ModuleNotFoundError: Pillow is missing; the message names the extra to install.
     """
 
@@ -70,6 +73,8 @@ class Picture:
         width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
         self._band = round(0.04 * size) if scenario.rails else 0  # between the caption and sensors on the upper border
         self.shape = height + self._band, width
+        inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
+        self._background = _read_background(scenario.background, inside) if scenario.background else None
         self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
@@ -104,8 +109,10 @@ class Picture:
 
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
-        draw = ImageDraw.Draw(picture, "RGBA")
         corner, top, unit = self._margin, self._margin + self._band * _SMOOTH, self._unit
+        if self._background is not None:
+            picture.paste(self._background, (round(corner), round(top)), self._background)
+        draw = ImageDraw.Draw(picture, "RGBA")
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         for rail in self._rails:
             draw.line([self._place(point) for point in rail], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
@@ -174,6 +181,19 @@ class Picture:
             reach = np.minimum(reach, _free(position, rays, state.disc[b], np.array(self.scenario.walls)))
         rim = [self._place(point) for point in position + reach[:, None] * rays]
         draw.polygon(rim if view == 360 else [self._place(position), *rim], fill=_VIEW, outline=_VIEW_EDGE)
+
+
+def _read_background(path: str, size: list[int]) -> Image:
+    """Return the picture in a file, stretched to a width and a height, with its transparency."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
+    except (UnidentifiedImageError, IsADirectoryError) as error:
+        raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
 
 
 @functools.cache
