@@ -35,6 +35,7 @@ _ASSIGNED = (120, 70, 150, 150)
 _KNOWN = (120, 70, 150)
 _FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 _TEXT = (40, 40, 40)
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # small, and hence in every palette, whatever the background
 
 
 class Picture:
@@ -222,13 +223,26 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
     return free
 
 
+def _palette(picture: Image, colours: int) -> Image:
+    """Return a palette for a picture, with the colours of the marks among them."""
+    from PIL import Image
+
+    found = picture.quantize(colours - len(_MARKS)).getpalette() or []
+    values = [*found[: 3 * (colours - len(_MARKS))], *(value for mark in _MARKS for value in mark)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*values, *values[-3:] * (256 - len(values) // 3)])
+    return palette
+
+
 def save_png(path: str | Path, picture: np.ndarray) -> None:
     """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
     check_ending("path", path, ".png")
     from PIL import Image
 
+    shown = Image.fromarray(picture)
     with whole_file(path) as temporary:
-        Image.fromarray(picture).quantize(128, dither=Image.Dither.NONE).save(temporary, format="PNG", optimize=True)
+        few = shown.quantize(palette=_palette(shown, 128), dither=Image.Dither.NONE)
+        few.save(temporary, format="PNG", optimize=True)
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
@@ -237,7 +251,7 @@ def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: fl
     from PIL import Image
 
     # One palette for all frames avoids flicker and makes the file smaller.
-    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
+    palette = _palette(Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])), 64)
     frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
     with whole_file(path) as temporary:
         frames[0].save(

@@ -16,7 +16,7 @@ from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.mounts import limits_of
 from hitmac.envs.recordings import make_recordings, read_recording
-from hitmac.envs.render import Picture
+from hitmac.envs.render import Picture, save_gif, save_png
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 
@@ -129,6 +129,23 @@ def test_a_film_shows_what_is_known(tmp_path):
         save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=200, every=100, size=200)
         films.append((tmp_path / "film.gif").read_bytes())
     assert films[0] == films[2] != films[1]
+
+
+def test_marks_keep_their_colours_on_any_background(tmp_path):
+    scenario = load_scenario(SITE / "site.yaml")
+    task, picture = CoverageTask(scenario, 1, 0), Picture(scenario, 400)
+    frames = []
+    for _ in range(8):
+        task.step(np.ones((1, 6), np.int64))
+        frames.append(picture.of_task(task, 0))
+    save_gif(tmp_path / "film.gif", frames)
+    save_png(tmp_path / "picture.png", frames[0])
+    for name in ("film.gif", "picture.png"):
+        with Image.open(tmp_path / name) as shown:
+            drawn = np.asarray(shown.convert("RGB"), np.int64)
+        unseen = np.abs(frames[0].astype(np.int64) - (208, 57, 43)).sum(-1) < 30
+        assert unseen.any()
+        assert (drawn[unseen][:, 0] > drawn[unseen][:, 1] + 100).all()
 
 
 @pytest.fixture
