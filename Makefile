@@ -11,13 +11,14 @@ ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 NEW := yes
 endif
 
-.PHONY: help train test check bench reproduce
+.PHONY: help train test check bench reproduce versions
 
 help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
 	@echo "make test  [ARGS='-k encoder']    run the tests"
 	@echo "make check                        lint, format check and types"
 	@echo "make bench                        measure the speeds in docs/speed.md"
+	@echo "make versions [ARGS=--all]        run tests with every Python, lowest and newest versions of the dependencies"
 	@echo "make reproduce [ARGS='--list']    train and evaluate every row of the README's results, into runs/reproduce/"
 
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -42,3 +43,6 @@ bench: $(VENV)/.installed
 
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m agents.reproduce $(ARGS)
+
+versions:
+	$(PYTHON) .ci/versions.py $(ARGS)

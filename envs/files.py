@@ -7,7 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -119,12 +119,41 @@ def read_text(path: str | Path) -> str:
     return text
 
 
-def whole_paths(name: str, paths: Any, folder: str | Path = "") -> tuple[str, ...]:
-    """Return the whole paths of a file or a list of files, relative to `folder`; "": to the working directory.
+def whole_path(name: str, path: Any, place: Callable[[Path], str] = os.path.abspath) -> str:
+    """Return the whole path of a file, as `place` says; "" stands for no file.
 
-    Raises ``TypeError`` for anything else; the message calls it `name`.
+    Raises ``TypeError`` for anything else than a path; the message calls it `name`.
     """
+    if not isinstance(path, str | Path):
+        raise TypeError(f"{name} is {path!r}; it must be the name of a file")
+    return place(Path(path)) if str(path) else ""
+
+
+def whole_paths(name: str, paths: Any, place: Callable[[Path], str] = os.path.abspath) -> tuple[str, ...]:
+    """Return the whole paths of a file or a list of files; see :func:`whole_path`."""
     files = [paths] if isinstance(paths, str | Path) else paths
     if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) and str(file) for file in files):
         raise TypeError(f"{name} is {paths!r}; it must be the name of a file, or a list of names")
-    return tuple(os.path.abspath(Path(folder, file)) for file in files)
+    return tuple(whole_path(name, file, place) for file in files)
+
+
+def path_in(folder: str | Path, path: Path) -> str:
+    """Return the whole path of a path that may be relative to a folder."""
+    return os.path.abspath(Path(folder, path))
+
+
+def path_from(folder: str | Path, path: str) -> str:
+    """Return a whole path relative to a folder, if they have a folder in common other than the root."""
+    folder = os.path.abspath(folder)
+    return os.path.relpath(path, folder) if Path(path).parts[:2] == Path(folder).parts[:2] else path
+
+
+def moved_path(folder: str | Path, path: Path) -> str:
+    """Return the whole path of what :func:`path_from` gives.
+
+    Where the folder has moved without the file, this is the file at the same place below the current directory, if
+    there is one.
+    """
+    place = path_in(folder, path)
+    here = os.path.abspath(Path(*(part for part in path.parts if part != "..")))
+    return here if os.path.isfile(here) and not os.path.isfile(place) else place

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import parse_json, parse_yaml, read_text, whole_paths
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.files import moved_path, parse_json, parse_yaml, path_in, read_text
+from hitmac.envs.scenario import FILES, Scenario
 
 SCENES = Path(__file__).parent / "scenes"
 
@@ -75,19 +77,24 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
 
 
+def with_whole_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
+    """Return a scenario's parameters with the whole paths of its files, as `place` says."""
+    paths = {name: whole(name, parameters[name], place) for name, whole in FILES.items() if name in parameters}
+    return {**parameters, **paths}
+
+
 def _read(path: Path) -> Scenario:
     kind, load = ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(read_text(path))
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
+    place = path_in
     if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
-        parameters = parameters["scenario"]
+        parameters, place = parameters["scenario"], moved_path
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:
-        if "tracks" in parameters:
-            parameters = {**parameters, "tracks": whole_paths("tracks", parameters["tracks"], path.parent)}
-        return Scenario.from_dict({"name": path.stem, **parameters})
+        return Scenario.from_dict({"name": path.stem, **with_whole_paths(parameters, partial(place, path.parent))})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path}: {error}") from None

@@ -59,7 +59,12 @@ def shortest_recording(scenario: Any) -> int:
 
 def _read(scenario: Any) -> Iterator[Recording]:
     for path in scenario.tracks:
-        stamp = os.stat(path)
+        try:
+            stamp = os.stat(path)
+        except FileNotFoundError:
+            raise FileNotFoundError(
+                f"there is no file of tracks {path}; the option --tracks, or the parameter tracks, names others"
+            ) from None
         yield read_recording(path, scenario.time_step, stamp.st_mtime_ns, stamp.st_size)
 
 

@@ -14,6 +14,7 @@ from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 
 if TYPE_CHECKING:
+    from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw as Draw
 
     from hitmac.envs.tasks import Task
@@ -34,6 +35,7 @@ _ASSIGNED = (120, 70, 150, 150)
 _KNOWN = (120, 70, 150)
 _FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 _TEXT = (40, 40, 40)
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # small, and hence in every palette, whatever the background
 
 
 class Picture:
@@ -42,6 +44,7 @@ class Picture:
     Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
     targets green discs, unseen targets red rings, obstacles grey, assignments purple lines. With partial knowledge,
     purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with their age.
+    The scenario's background lies under all of them, stretched over the arena.
 
     Args:
         scenario: scenario of the scenes.
@@ -51,7 +54,8 @@ class Picture:
         shape: height and width of the picture, pixels.
 
     Raises:
-        ValueError: a size under 64.
+        ValueError: a size under 64, or a background that is no picture.
+        FileNotFoundError: there is no such background.
         ModuleNotFoundError: Pillow is missing; the message names the extra to install.
     """
 
@@ -70,6 +74,8 @@ class Picture:
         width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
         self._band = round(0.04 * size) if scenario.rails else 0  # between the caption and sensors on the upper border
         self.shape = height + self._band, width
+        inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
+        self._background = _read_background(scenario.background, inside) if scenario.background else None
         self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
@@ -104,8 +110,10 @@ class Picture:
 
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
-        draw = ImageDraw.Draw(picture, "RGBA")
         corner, top, unit = self._margin, self._margin + self._band * _SMOOTH, self._unit
+        if self._background is not None:
+            picture.paste(self._background, (round(corner), round(top)), self._background)
+        draw = ImageDraw.Draw(picture, "RGBA")
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         for rail in self._rails:
             draw.line([self._place(point) for point in rail], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
@@ -176,6 +184,19 @@ class Picture:
         draw.polygon(rim if view == 360 else [self._place(position), *rim], fill=_VIEW, outline=_VIEW_EDGE)
 
 
+def _read_background(path: str, size: list[int]) -> Image:
+    """Return the picture in a file, stretched to a width and a height, with its transparency."""
+    from PIL import Image, UnidentifiedImageError
+
+    try:
+        with Image.open(path) as picture:
+            return picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
+    except (UnidentifiedImageError, IsADirectoryError) as error:
+        raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
+
+
 @functools.cache
 def _font(size: int) -> Any:
     from PIL import ImageFont
@@ -202,13 +223,26 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
     return free
 
 
+def _palette(picture: Image, colours: int) -> Image:
+    """Return a palette for a picture, with the colours of the marks among them."""
+    from PIL import Image
+
+    found = picture.quantize(colours - len(_MARKS)).getpalette() or []
+    values = [*found[: 3 * (colours - len(_MARKS))], *(value for mark in _MARKS for value in mark)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*values, *values[-3:] * (256 - len(values) // 3)])
+    return palette
+
+
 def save_png(path: str | Path, picture: np.ndarray) -> None:
     """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
     check_ending("path", path, ".png")
     from PIL import Image
 
+    shown = Image.fromarray(picture)
     with whole_file(path) as temporary:
-        Image.fromarray(picture).quantize(128, dither=Image.Dither.NONE).save(temporary, format="PNG", optimize=True)
+        few = shown.quantize(palette=_palette(shown, 128), dither=Image.Dither.NONE)
+        few.save(temporary, format="PNG", optimize=True)
 
 
 def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
@@ -217,7 +251,7 @@ def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: fl
     from PIL import Image
 
     # One palette for all frames avoids flicker and makes the file smaller.
-    palette = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])).quantize(64)
+    palette = _palette(Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])), 64)
     frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
     with whole_file(path) as temporary:
         frames[0].save(

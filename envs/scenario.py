@@ -16,7 +16,7 @@ from hitmac.envs.arena_defaults import in_arena, left_out, scaled
 from hitmac.envs.contradictions import contradictions
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.field_docs import parameter_table
-from hitmac.envs.files import whole_paths, write_text
+from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.ranges import (
@@ -36,6 +36,9 @@ from hitmac.envs.renames import current_parameters
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
+
+FILES = {"tracks": whole_paths, "background": whole_path}
+"""Parameters that name files, each with the function that returns their whole paths."""
 
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
 Corner = Annotated[tuple[float, float], Row(("x", "y"))]
@@ -184,6 +187,9 @@ class Scenario:
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
+    background: str = ""
+    """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
+    YAML file; empty: none."""
 
     distance_scale: Positive = scaled(2000.0)
     """Distance at which the observation feature `distance` is 1."""
@@ -194,12 +200,15 @@ class Scenario:
     def __post_init__(self) -> None:
         defaults = left_out(self)
         vars(self).update(defaults)  # frozen: nothing is assigned
+        wrong: dict[str, Exception] = {}
+        for name, whole in FILES.items():
+            try:
+                vars(self)[name] = whole(name, getattr(self, name))
+            except TypeError as error:
+                wrong[name] = error
         converted, invalid = invalid_fields(self)
         vars(self).update(converted)
-        try:
-            vars(self)["tracks"] = whole_paths("tracks", self.tracks)
-        except TypeError as error:
-            invalid["tracks"] = error
+        invalid |= wrong
 
         def valid(*names: str) -> bool:
             return not invalid.keys() & set(names)

@@ -293,7 +293,15 @@ LIVELY = Scenario(
 
 
 @pytest.mark.parametrize("turn", [20.0, 50.0, 47.3, 120.0, 180.0])
-@pytest.mark.parametrize("changes", [{}, {"failure_rate": 0.2, "recovery_rate": 0.5, "leave_rate": 0.1}])
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"failure_rate": 0.2, "recovery_rate": 0.5, "leave_rate": 0.1},
+        {"pan_limits": [(-60, 75)]},
+        {"pan_limits": [(170, 470)], "failure_rate": 0.2, "recovery_rate": 0.5},
+    ],
+)
 @pytest.mark.parametrize("cost", [0.0, 0.2])
 def test_one_sensor_does_the_best_of_all_sequences(turn, changes, cost):
     scenario = LIVELY.replace(turn_angle=turn, **changes)
@@ -303,6 +311,25 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, changes, cost):
         found = clairvoyant_estimate(scenario, [seed], 7, restarts=1, turn_cost=cost)
         assert found.coverage[0] - cost * found.rotation[0] == pytest.approx(worth.max())
         assert found.rotation[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
+
+
+def test_turns_to_the_limits_are_those_that_the_simulator_makes():
+    """The long way round too, in any number of sub-steps, and with a limit that a whole number of turns reaches."""
+    scenario = Scenario(
+        num_sensors=3, num_targets=3, turn_angle=(5, 0.1, 7.3), pan_limits=[(0, 300), (89.7, 90), (-30, 41)],
+        sensor_headings=(290, 90, 40), extra_move_every=0,
+    )  # fmt: skip
+    seeds, record = [0, 1], references._record(scenario, [0, 1], 90)
+    turns, value = references._foreseen_turns(scenario, seeds, record, 3, 0, 0.0)
+    simulator, turned = Simulator(scenario, 2, seeds), np.zeros(2)
+    for t in range(90):
+        before = simulator.state.heading.copy()
+        simulator.step(turns[:, t])
+        np.testing.assert_array_equal(simulator.state.heading != before, turns[:, t] != 0)  # none is stopped
+        turned += (turns[:, t] != 0).sum(-1)
+    assert (turned > 3).all()
+    coverage, _ = references._replay(scenario, seeds, turns)
+    np.testing.assert_allclose(value, coverage.sum(-1), atol=1e-4)
 
 
 def test_several_sensors_come_close_to_the_best_of_all_sequences():

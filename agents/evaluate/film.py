@@ -62,6 +62,7 @@ def save_film(
     picture = Picture(scenario, size)
     task = CoverageTask(scenario, 1, seed, features=agent.features)
     pictures, total, state = [], 0.0, started(agent.policy, [seed])
+    known = None if scenario.knowledge == "full" else task.simulator.known
     for step in range(1, sub_steps + 1):
         action, state = agent.policy.predict(task.observe(), state, np.array([step == 1]), deterministic=True)
         task.step(action)
@@ -69,5 +70,6 @@ def save_film(
         if step % every == 0 or step == sub_steps:
             caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
             assigned = assignment_of(agent.policy, state)
-            pictures.append(picture.draw(task.simulator.state, 0, caption, None if assigned is None else assigned[0]))
+            assigned = None if assigned is None else assigned[0]
+            pictures.append(picture.draw(task.simulator.state, 0, caption, assigned, known))
     save_gif(path, pictures)

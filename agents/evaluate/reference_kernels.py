@@ -142,17 +142,25 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
                         sees[i, t, k, j // 64] |= bit
 
 
+@inlined
+def _turned(k, turn, count, ends):
+    """Return the heading after a turn; at its ends (2,), to the right and to the left, a sensor stays. -1: no end."""
+    if (turn == RIGHT and k == ends[0]) or (turn == LEFT and k == ends[1]):
+        return k
+    return (k + (turn == LEFT) - (turn == RIGHT)) % count
+
+
 @allocating
-def _follow(sees, count, turns, seen):
+def _follow(sees, count, ends, turns, seen):
     """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,)."""
     k = 0
     for t in range(turns.shape[0]):
-        k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
+        k = _turned(k, turns[t], count, ends)
         seen[t] = sees[t, k]
 
 
 @allocating
-def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice, turns):
+def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
     """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
 
     `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
@@ -168,22 +176,23 @@ def _best_turns(sees, others, working, worth, cost, count, value, ahead, choice,
             best, value[k] = STAY, ahead[k]
             if working[t]:
                 left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
-                if left - cost > value[k]:
+                if left - cost > value[k] and k != ends[1]:
                     best, value[k] = LEFT, left - cost
-                if right - cost > value[k]:
+                if right - cost > value[k] and k != ends[0]:
                     best, value[k] = RIGHT, right - cost
             choice[t, k] = best
     k = 0
     for t in range(sees.shape[0]):
         turns[t] = choice[t, k]
-        k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
+        k = _turned(k, turns[t], count, ends)
 
 
 @kernel
-def ascend(sees, working, worth, cost, count, order, turns, value, share):
+def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
     """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
 
     Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
+    At its two ``ends[i]``, numbers of headings or -1, sensor i turns no further to the right and to the left.
     """
     n, times, headings, words = sees.shape
     for low, high in blocks(turns.shape[0], share):
@@ -192,7 +201,7 @@ def ascend(sees, working, worth, cost, count, order, turns, value, share):
             others = np.empty((times, words), np.uint64)
             after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
             for i in range(n):
-                _follow(sees[i], count[i], turns[r, i], seen[i])
+                _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
             value[r] = -np.inf
             better = True
             while better:
@@ -201,10 +210,9 @@ def ascend(sees, working, worth, cost, count, order, turns, value, share):
                     for other in range(n):
                         if other != i:
                             others |= seen[other]
-                    _best_turns(
-                        sees[i], others, working[:, i], worth, cost, count[i], after, ahead, choice, turns[r, i]
-                    )
-                    _follow(sees[i], count[i], turns[r, i], seen[i])
+                    _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
+                                turns[r, i])  # fmt: skip
+                    _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
                 total = 0.0
                 for t in range(times):
                     for w in range(words):

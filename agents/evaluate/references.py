@@ -16,6 +16,7 @@ import numpy as np
 
 from hitmac.agents.baselines.exact import choose, need_scipy, undominated
 from hitmac.agents.evaluate.reference_kernels import ascend, count_within_reach, cover_freely, see_from_everywhere
+from hitmac.envs.kernels.mounts import limits_of, turns_to_limits
 from hitmac.envs.kernels.rails import make_rails
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
@@ -120,9 +121,7 @@ def reach_bound(
             position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
         covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
         rails = make_rails(scenario.rails)
-        threads.run(
-            count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered
-        )  # fmt: skip
+        threads.run(count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered)
         return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
 
     return _solved(solve, scenario, seeds, sub_steps, progress, on_rails=True)
@@ -144,8 +143,7 @@ def clairvoyant_estimate(
     programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
     starts, of which the best counts. The turns that it finds reach its coverage. It is not a bound, since the ascent
     may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
-    The computation takes longer where 360 degrees are not a whole number of turns. Pan limits are not foreseen: turns
-    beyond them are made as stays, which keeps the estimate a lower one.
+    The computation takes longer where 360 degrees are not a whole number of turns.
 
     Args:
         scenario: see :func:`free_turning_bound`.
@@ -252,7 +250,7 @@ def _foreseen_turns(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
-    half_view, turn = _views(scenario) / 2, scenario.of_each_sensor("turn_angle")
+    half_view, turn, limits = _views(scenario) / 2, scenario.of_each_sensor("turn_angle"), limits_of(scenario)
     count = np.array([_different_headings(one, sub_steps) for one in turn])
     sees = np.empty((n, sub_steps, count.max(), -(-m // 64)), np.uint64)
     turns, value = np.empty((episodes, sub_steps, n), np.int64), np.empty(episodes)
@@ -265,8 +263,10 @@ def _foreseen_turns(
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
         tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
+        most = np.minimum(turns_to_limits(record.heading[e], limits, turn), sub_steps).astype(np.int64)
+        ends = np.where(np.isfinite(limits), most * (-1, 1) % count[:, None], -1)  # to the right, to the left
         values, cost = np.empty(restarts), turn_cost / record.num_sensors[e] + _TIE
-        threads.run(ascend, sees, record.working[e], worth, cost, count, order, tried, values)
+        threads.run(ascend, sees, record.working[e], worth, cost, count, ends, order, tried, values)
         turns[e], value[e] = tried[values.argmax()].T, values.max()
     return turns, value
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,8 +21,10 @@ from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.files import parse_yaml, read_text, write_text
-from hitmac.envs.load import load_scenario
+from hitmac.envs.files import moved_path, parse_yaml, path_from, read_text, whole_paths, write_text
+from hitmac.envs.load import load_scenario, with_whole_paths
+from hitmac.envs.recordings import make_recordings
+from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 
 # Options that may change when a run is resumed.
@@ -65,6 +68,7 @@ def prepare(
     if options.resume:
         return _resumed(options, program, arguments)
     scenario = _scenario(options) if scenario is None else scenario
+    _check_files(scenario)
     if isinstance(options, Job):
         options.check_on(scenario)
         options = with_limits(options)
@@ -94,11 +98,25 @@ def _scenario(options: Job | HitMacOptions) -> Scenario:
     return scenario.replace(**changes) if changes else scenario
 
 
+def _check_files(scenario: Scenario) -> None:
+    """Raise an error for a file of the scenario that is not there or does not fit, before anything is made."""
+    if scenario.tracks:
+        make_recordings(scenario, 1)
+    if scenario.background:
+        Picture(scenario)
+
+
 def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list[Any]) -> None:
-    """Write the configuration of a run, without the place where it lies."""
+    """Write the configuration of a run, without the place where it lies.
+
+    Paths are relative to the run, so that its files are found again where they have moved together.
+    """
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run_dir", "resume")}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-    written = {"job": options.job, "options": plain, "scenario": scenario.to_dict(), "sittings": sittings}
+    parameters = scenario.to_dict()
+    parameters |= {"tracks": [path_from(folder, path) for path in scenario.tracks]}
+    parameters |= {"background": scenario.background and path_from(folder, scenario.background)}
+    written = {"job": options.job, "options": plain, "scenario": parameters, "sittings": sittings}
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
 
 
@@ -131,7 +149,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
             with collect(errors):
                 saved = read_options(type(asked), written["options"])
         with collect(errors):
-            scenario = Scenario.from_dict(written["scenario"])
+            scenario = Scenario.from_dict(with_whole_paths(written["scenario"], partial(moved_path, asked.run_dir)))
         raise_together(errors)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not the configuration of a run: {' '.join(str(error).split())}") from None
@@ -141,20 +159,31 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
         raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot go on with it")
     options = asked if arguments is None else parse(type(asked), program, arguments, default=saved)
     options.check()
+    if options.tracks != saved.tracks:
+        scenario = _with_tracks(options.tracks, scenario)
+    _check_files(scenario)
     for field in dataclasses.fields(options):
         name, was, now = field.name, getattr(saved, field.name), getattr(options, field.name)
         if name not in LIMITS and was != now and not _is_same(name, now, scenario, asked.run_dir):
-            name = name.replace("_", "-")
+            name, was = name.replace("_", "-"), scenario.tracks if name == "tracks" else was
             raise ValueError(f"--{name} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
     _write(asked.run_dir, dataclasses.replace(saved, **_limits(options)), scenario, sittings)
     options = with_limits(options) if isinstance(options, Job) else options
     return _with_own_executor(options, asked.run_dir), scenario, asked.run_dir
 
 
+def _with_tracks(given: tuple[str, ...], scenario: Scenario) -> Scenario:
+    """Return the scenario with its files of tracks in the given places, if they have the same names and order."""
+    same = [Path(path).name for path in given] == [Path(path).name for path in scenario.tracks]
+    return scenario.replace(tracks=given) if same else scenario
+
+
 def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
-    """Return whether another name or path means the scenario or the executor that the run has."""
+    """Return whether another name or path means the scenario, the tracks or the executor that the run has."""
+    if name == "tracks":
+        return whole_paths(name, given) == scenario.tracks
     if name == "scenario":
-        return load_scenario(given) == scenario
+        return load_scenario(given).replace(tracks=scenario.tracks, background=scenario.background) == scenario
     own = run_dir / "checkpoint" / EXECUTOR
     return name == "executor" and own.is_dir() and Path(given).is_dir() and same_checkpoint(own, given)
 

@@ -55,6 +55,18 @@ def outside(heading: Any, limit: np.ndarray) -> Any:
     return (heading < limit[:, 0] - _ROUNDING) | (heading > limit[:, 1] + _ROUNDING)
 
 
+def turns_to_limits(heading: Any, limit: np.ndarray, turn: np.ndarray) -> np.ndarray:
+    """Return the most turns (..., n, 2) to the right and to the left within the limits; inf for a sensor without them.
+
+    Args:
+        heading: (..., n) degrees.
+        limit: (n, 2) degrees.
+        turn: (n,) angles of a turn, degrees.
+    """
+    ways = np.stack((within(heading, limit) - limit[:, 0], limit[:, 1] - within(heading, limit)), -1)
+    return np.floor((ways + _ROUNDING) / turn[:, None])
+
+
 @inlined
 def kept_within(mounts, i, heading):
     """Return the heading within the limits of sensor i that is nearest to `heading`, degrees."""
