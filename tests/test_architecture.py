@@ -37,8 +37,8 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files", "errors", "renames"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"}, {"contradictions"},
-        {"scenario", "recordings"}, {"load"}, {"memory"},
+        {"files", "errors", "renames", "measured"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
+        {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
