@@ -44,7 +44,8 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
-        {"pretrained"}, {"hierarchy"}, {"registry"}, {"evaluate"}, {"training"}, {"reproduce"}, {"__init__"},
+        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"}, {"evaluate"}, {"training"}, {"reproduce"},
+        {"__init__"},
     ],
 }  # fmt: skip
 """Of the rooms of a package, each may import those before it."""
