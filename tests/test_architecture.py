@@ -44,7 +44,7 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
-        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"}, {"evaluate"}, {"training"}, {"reproduce"},
+        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"}, {"evaluate"}, {"watch"}, {"training"}, {"reproduce"},
         {"__init__"},
     ],
 }  # fmt: skip
