@@ -102,6 +102,44 @@ def planner() -> None:
         print(f"  {name:<12} {best(run):>8,.0f}")
 
 
+def export() -> None:
+    import onnxruntime
+    import torch
+
+    import hitmac
+    from hitmac.agents import load_agent
+    from hitmac.agents.export import export_agent
+    from hitmac.envs.tasks import CoverageTask
+
+    print("\npretrained:flat, one scene of 4 x 5, one thread, ms of processor time; best of 5")
+    torch.set_num_threads(1)
+    agent = load_agent("pretrained:flat", "hit-mac")
+    task = CoverageTask("hit-mac", 1, 0, features=agent.features)
+    shown, state = task.observe(), task.simulator.state
+    target, before = state.target_position[0], state.target_position[0] - 1.0
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    with tempfile.TemporaryDirectory() as folder:
+        (file,) = export_agent("pretrained:flat", Path(folder) / "policy.onnx")
+        session = onnxruntime.InferenceSession(file, options)
+    sensors = state.sensor_position[0], state.heading[0]
+    calls: dict[str, Callable[[], Any]] = {
+        "predict of the agent": lambda: agent.policy.predict(shown, deterministic=True),
+        "onnxruntime": lambda: session.run(["actions"], shown),
+        "hitmac.observe": lambda: hitmac.observe(task.scenario, agent.features, *sensors, target, before),
+    }
+    for name, call in calls.items():
+
+        def run(call: Callable[[], Any] = call) -> float:
+            began = time.process_time()
+            for _ in range(200):
+                call()
+            return 200 / (time.process_time() - began)
+
+        run()
+        print(f"  {name:<21} {1e3 / best(run):.2f}")
+
+
 def pictures() -> None:
     from hitmac.envs.render import Picture
     from hitmac.envs.tasks import CoverageTask
@@ -208,6 +246,7 @@ BENCHMARKS = {
     "pictures": pictures,
     "coordinator": coordinator,
     "planner": planner,
+    "export": export,
     "attention": attention,
     "critic": critic,
     "gymnasium": gymnasium,

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import gymnasium
 
 from hitmac.envs.load import load_scenario, presets
+from hitmac.envs.measured import Memory, observe
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -31,9 +32,11 @@ __all__ = [
     "PAPER_FEATURES",
     "SUB_STEPS",
     "TASKS",
+    "Memory",
     "Scenario",
     "Simulator",
     "load_scenario",
+    "observe",
     "parallel_env",
     "presets",
     "register_task",

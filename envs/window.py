@@ -80,8 +80,8 @@ _DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
 _UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
 
 
-def check_display() -> None:
-    """Raise an OSError that names the remedy if no display can show a window; requires pygame.
+def check_display(remedy: str = "--film out.gif") -> None:
+    """Raise an OSError that names the remedy, a command for a film, if no display shows a window; requires pygame.
 
     An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
     draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
@@ -97,4 +97,4 @@ def check_display() -> None:
             pygame.display.quit()
             raise pygame.error("no screen found")
     except pygame.error as error:
-        raise OSError(f"there is no display for a window ({error}); write a film instead: --film out.gif") from None
+        raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None

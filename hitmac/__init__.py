@@ -14,10 +14,11 @@ if not (_folder / "envs").is_dir():  # a checkout on a file system without symbo
     __path__.append(str(_folder.parent))
 
 from hitmac import envs  # noqa: E402 - registers the environments
+from hitmac.envs import observe  # noqa: E402
 
 try:
     __version__ = version("hitmac")
 except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["__version__", "envs"]
+__all__ = ["__version__", "envs", "observe"]

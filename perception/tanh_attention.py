@@ -71,12 +71,12 @@ def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
 def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
     """Return True if each projection of x can be one function: eager, on a CPU, from plain linear layers."""
     return (
-        x.numel() >= _ONE_FUNCTION_FROM
+        not is_recorded()  # first: the size of an example must not decide for all sizes
+        and x.numel() >= _ONE_FUNCTION_FROM
         and type(x) in (Tensor, nn.Parameter)
         and x.device.type == "cpu"
         # In half precision, 2 sigmoid - 1 is too inaccurate near 0.
         and x.dtype in (torch.float32, torch.float64)
-        and not is_recorded()
         and not torch.is_autocast_enabled("cpu")
         and not _has_any_global_hook()
         and all(_is_plain_linear(module, x.dtype) for module in maps)

@@ -37,14 +37,15 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files", "errors", "renames"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"}, {"contradictions"},
-        {"scenario", "recordings"}, {"load"}, {"memory"},
+        {"files", "errors", "renames", "measured"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
+        {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
-        {"pretrained"}, {"hierarchy"}, {"registry"}, {"evaluate"}, {"training"}, {"reproduce"}, {"__init__"},
+        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"}, {"evaluate"}, {"watch"}, {"training"}, {"reproduce"},
+        {"__init__"},
     ],
 }  # fmt: skip
 """Of the rooms of a package, each may import those before it."""

@@ -14,11 +14,13 @@ import yaml
 
 from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
+from hitmac.agents.export.__main__ import main as export
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.pretrained.__main__ import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS
+from hitmac.agents.watch import Options as WatchOptions
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.__main__ import main as show_scenes
 
@@ -93,11 +95,11 @@ def test_every_room_is_on_the_map():
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_option_is_one(page, capsys):
-    for main in (show_scenes, publish):
+    for main in (show_scenes, publish, export):
         with pytest.raises(SystemExit):
             main(["--help"])
     known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
-    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions):
+    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
     for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):
         assert name.removeprefix("no-") in known, name

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from hitmac.perception import EncoderConfig, Features
 from hitmac.perception.encoder import ENCODERS
+from hitmac.perception.functional import is_recorded
 
 
 class AttentionExtractor(BaseFeaturesExtractor):
@@ -52,8 +53,8 @@ class AttentionExtractor(BaseFeaturesExtractor):
         pairs, mask = observations["pairs"], observations["mask"].bool()
         if pairs.ndim == 3:  # a sensor by itself is a scene with one sensor
             pairs, mask = pairs.unsqueeze(1), mask.unsqueeze(1)
-        # Attention without a mask is faster, and whole scenes are the rule.
-        some = None if bool(mask.all()) else mask
+        # Attention without a mask is faster, and whole scenes are the rule. A recorded graph serves all scenes.
+        some = mask if is_recorded() or not bool(mask.all()) else None
         return self.encoder(pairs, some), some
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception import AMCCritic, Features
+from hitmac.perception.functional import is_recorded
 
 
 def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
@@ -72,7 +73,11 @@ class AssignmentHead(nn.ModuleList):
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
         """Return (B, n * m), pair (i, j) at i * m + j."""
         pairs = features.per_target
-        sensors = beside_global(features).repeat_interleave(pairs.shape[2], 1)
+        sensors = beside_global(features)
+        if is_recorded():  # torch.onnx of PyTorch 2.13 mistranslates repeat_interleave for sizes of any number
+            sensors = sensors.unsqueeze(2).expand(-1, -1, pairs.shape[2], -1).flatten(1, 2)
+        else:
+            sensors = sensors.repeat_interleave(pairs.shape[2], 1)
         logits = self[0](torch.cat((pairs.flatten(1, 2), sensors), -1)).flatten(1)
         if mask is None:
             return logits

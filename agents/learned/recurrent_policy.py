@@ -12,6 +12,7 @@ from torch import Tensor
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.extractor import AttentionExtractor, shape_of
 from hitmac.perception import EncoderConfig, Features
+from hitmac.perception.functional import is_recorded
 from hitmac.perception.pair_memory import PairMemory
 
 MEMORIES = ("none", "recurrent")
@@ -84,8 +85,9 @@ class RecurrentExtractor(AttentionExtractor):
         # A sensor that does not work shows no heading; its memory stays in the frame of the world.
         heading = torch.where(works.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
         remembered, state = self.memory(pairs, heading, state, starts)
-        # Attention without a mask is faster.
-        mask = None if bool(works.all()) else works.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
+        # Attention without a mask is faster. A recorded graph serves all scenes.
+        every = not is_recorded() and bool(works.all())
+        mask = None if every else works.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
         tokens = torch.cat((pairs, remembered), -1).flatten(0, 1)
         return self.encoder(tokens, mask), mask, state
 

@@ -1,0 +1,309 @@
+"""Observations of measured positions, for sensors in the world; needs numpy only, so that it can be copied alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+
+def observe(
+    site: Any,
+    features: Sequence[str],
+    sensor_position: Any,
+    heading: Any,
+    target_position: Any,
+    target_before: Any = None,
+    *,
+    age: Any = None,
+    seen: Any = None,
+    field_of_view: Any = None,
+    along: Any = None,
+) -> dict[str, np.ndarray]:
+    """Return the observation of what was measured, as :class:`hitmac.envs.observation.Observer` does of a simulator.
+
+    Lengths are in the units of the site, angles in degrees (counter-clockwise, 0 along +x), times in seconds. Every
+    array may have further leading axes, which broadcast. All sensors share what is measured: give :class:`Memory`'s
+    result where only what is seen is known.
+
+    Args:
+        site: the sensors and the arena: a :class:`hitmac.envs.Scenario`, or a mapping with the parameters of one that
+            the features need (``sensing_range``, ``field_of_view``, ``distance_scale``, ...).
+        features: names out of :data:`FEATURES`, in the order of the last axis.
+        sensor_position: (..., n, 2); NaN: the sensor does not work.
+        heading: (..., n); NaN: the sensor does not work.
+        target_position: (..., m, 2); NaN: the target is not there, or nobody knows where.
+        target_before: (..., m, 2), the positions a `time_step` of the site before those. NaN, or None as in a first
+            call: the velocity is 0, as in the first observation of an episode.
+        age: (..., m), sub-steps since `target_position` was measured, inf: never; None: 0, all are of now.
+        seen: (..., n, m) bool, whether sensor i detects target j; None: where `age` is 0 and the target is within its
+            range and view, with no disc or wall of the site in between.
+        field_of_view: (..., n), the present ones of zooming lenses; None: those of the site.
+        along: (..., n), distances of the sensors along the site's rails, from their first corners.
+
+    Returns:
+        ``pairs`` (..., n, m, d) float32, and ``mask`` (..., n, m) int8: 1 where the sensor works and the target's
+        position is known. Where the mask is 0, the features are 0, except those of a working sensor alone.
+
+    Raises:
+        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing, or an array
+            of another shape; the message names it.
+    """
+    names = (features,) if isinstance(features, str) else tuple(features)
+    if unknown := [name for name in names if name not in FEATURES]:
+        raise ValueError(f"unknown feature {', '.join(unknown)}: known are {', '.join(FEATURES)}")
+    pairs = _Pairs(
+        _Site(site if isinstance(site, Mapping) else vars(site)), sensor_position, heading, target_position,
+        target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
+    )  # fmt: skip
+    observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
+    for k, name in enumerate(names):
+        try:
+            values = FEATURES[name](pairs)
+        except KeyError as error:
+            raise ValueError(f"the feature {name} needs {error.args[0]}, which is missing") from None
+        observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, values, 0.0)
+    return {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
+
+
+class Memory:
+    """Memory of measured positions, between one sub-step and the next; batched as :func:`observe` is.
+
+    Args:
+        knowledge: as of a scenario. ``"full"``: a target without a position is not there. Any other: it is where it was
+            last seen, and all sensors share what they see.
+    """
+
+    def __init__(self, knowledge: str = "full") -> None:
+        self._keeps = knowledge != "full"
+        self._last = self._position = self._before = np.full(2, np.nan)
+        self._age = np.array(0.0)
+
+    def see(self, target_position: Any, left: Any = (False,)) -> dict[str, np.ndarray]:
+        """Take in the positions of a sub-step.
+
+        Args:
+            target_position: (..., m, 2); NaN: not measured.
+            left: (..., m) bool, targets to forget, as those that were seen leaving.
+
+        Returns:
+            ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. A target that was not
+            measured a sub-step before has no position before.
+        """
+        now = _array("target_position", target_position, None, 2).copy()
+        fresh = np.isfinite(now).all(-1)[..., None]
+        kept = ~(fresh | np.array(left, np.bool_)[..., None]) & self._keeps
+        self._position = np.where(kept, self._position, now)
+        self._before = np.where(kept, self._before, self._last)
+        self._age = np.where(fresh[..., 0], 0.0, self._age + 1.0)
+        self._last = now
+        return {"target_position": self._position, "target_before": self._before, "age": self._age}
+
+
+class _Site(dict):
+    """Parameters of a site by name."""
+
+    def __missing__(self, name: str) -> Any:
+        raise KeyError(f"the site's {name}")
+
+    @property
+    def extent(self) -> np.ndarray:  # half the width, half the height
+        return np.broadcast_to(np.asarray(self["arena"], np.float64), (2,))
+
+    @property
+    def diagonal(self) -> float:
+        return 2.0 * math.hypot(*self.extent)
+
+    @property
+    def top_speed(self) -> float:
+        return float(self["max_speed"] * (1.0 + self.get("speed_noise", 0.0)))
+
+    @property
+    def pace(self) -> float:  # seconds that a target walks in a sub-step, on average
+        every = 0 if self.get("tracks") else self.get("extra_move_every", 0)
+        return float(self["time_step"] * (1.0 + (1.0 / every if every else 0.0)))
+
+
+class _Pairs:
+    """Numbers of all pairs of a sensor and a target, most of them computed when the first feature needs them.
+
+    Numbers of a sensor are (..., n, 1), of a target (..., 1, m), of a pair (..., n, m).
+    """
+
+    def __init__(self, site: _Site, sensor: Any, heading: Any, target: Any, **others: Any) -> None:
+        self.site, self._others = site, others
+        sensor, target = _array("sensor_position", sensor, None, 2), _array("target_position", target, None, 2)
+        self.n, self.m = sensor.shape[-2], target.shape[-2]
+        heading, age = _array("heading", heading, self.n), self._given("age", self.m)
+        self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
+        age = np.zeros(self.m) if age is None else age
+        known = np.isfinite(target).all(-1) & np.isfinite(age)
+        self.mask = self.works & known[..., None, :]
+        self.age = np.where(known, age, 0.0)[..., None, :]
+        self._target = np.where(known[..., None], target, 0.0)
+        self.x, self.y = (np.where(self.works, sensor[..., :, None, axis], 0.0) for axis in range(2))
+        self.to_x, self.to_y = self._target[..., None, :, 0], self._target[..., None, :, 1]
+        radians = np.radians(np.where(self.works, heading[..., None], 0.0))
+        self.cos, self.sin = np.cos(radians), np.sin(radians)
+        self.dx, self.dy = self.to_x - self.x, self.to_y - self.y
+        self.squared = self.dx * self.dx + self.dy * self.dy
+        self.distance = np.sqrt(self.squared)
+        self.east, self.north = _unit(self.dx, self.dy, self.distance)
+        self.ahead, self.aside = self.seen_from(self.east, self.north)
+
+    def _given(self, name: str, *shape: int | None) -> np.ndarray | None:
+        return None if self._others[name] is None else _array(name, self._others[name], *shape)
+
+    def of_each_sensor(self, name: str) -> np.ndarray:
+        """Return a parameter that is one number, or one of each sensor."""
+        return np.broadcast_to(np.asarray(self.site[name], np.float64), (self.n,))[:, None]
+
+    def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return cosine and sine of the angle from the heading to a unit vector."""
+        return self.cos * east + self.sin * north, self.cos * north - self.sin * east
+
+    @cached_property
+    def view(self) -> np.ndarray:
+        present = self._given("field_of_view", self.n)
+        return self.of_each_sensor("field_of_view") if present is None else present[..., None]
+
+    @cached_property
+    def range_squared(self) -> np.ndarray:
+        """Squared range: of a zooming lens, range^2 x field of view stays constant."""
+        return self.of_each_sensor("sensing_range") ** 2 * self.of_each_sensor("field_of_view") / self.view
+
+    @cached_property
+    def visible(self) -> np.ndarray:
+        seen = self._given("seen", self.n, self.m)
+        if seen is not None:
+            return self.works & (seen != 0.0)
+        narrow = np.where(self.view < 360.0, np.cos(np.radians(self.view / 2.0)), -2.0)
+        clear = (self.squared <= self.range_squared) & (self.ahead > narrow) & self.mask & (self.age == 0.0)
+        for disc in np.reshape(self.site.get("discs", ()), (-1, 3)):
+            clear = clear & ~self._meets_disc(*disc)
+        for wall in np.reshape(self.site.get("walls", ()), (-1, 4)):
+            clear = clear & ~self._meets_wall(*wall)
+        return clear
+
+    def _meets_disc(self, x: float, y: float, radius: float) -> np.ndarray:
+        squared = np.where(self.squared > 0.0, self.squared, 1.0)
+        part = np.clip(((x - self.x) * self.dx + (y - self.y) * self.dy) / squared, 0.0, 1.0)
+        return (x - self.x - part * self.dx) ** 2 + (y - self.y - part * self.dy) ** 2 < radius**2
+
+    def _meets_wall(self, x1: float, y1: float, x2: float, y2: float) -> np.ndarray:
+        wall_x, wall_y = x2 - x1, y2 - y1
+        cross = self.dx * wall_y - self.dy * wall_x
+        sign, length = np.where(cross > 0.0, 1.0, -1.0), np.abs(cross)
+        sight = sign * ((x1 - self.x) * wall_y - (y1 - self.y) * wall_x)
+        place = sign * ((x1 - self.x) * self.dy - (y1 - self.y) * self.dx)
+        return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
+
+    @cached_property
+    def velocity(self) -> tuple[np.ndarray, np.ndarray]:
+        before = self._given("target_before", self.m, 2)
+        if before is None:
+            return np.zeros((1, 1)), np.zeros((1, 1))
+        gone = np.where(np.isfinite(before).all(-1, keepdims=True), self._target - before, 0.0) / self.site["time_step"]
+        return gone[..., None, :, 0], gone[..., None, :, 1]
+
+    def relative(self, speed: np.ndarray) -> np.ndarray:
+        """Return a speed / top speed, within the bound of the observation space."""
+        noise = self.site.get("position_noise", 0.0)
+        most = 1.0 + (18.0 * noise / self.site["time_step"] / self.site.top_speed if noise else 0.0)
+        return np.clip(speed * (1.0 / self.site.top_speed), -most, most)
+
+    @cached_property
+    def expected(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Offset and distance of where targets are if they have kept their last known velocity, inside the arena."""
+        gone, (width, height) = self.age * self.site.pace, self.site.extent
+        dx = np.where(gone > 0.0, np.clip(self.to_x + gone * self.velocity[0], -width, width) - self.x, self.dx)
+        dy = np.where(gone > 0.0, np.clip(self.to_y + gone * self.velocity[1], -height, height) - self.y, self.dy)
+        return dx, dy, np.sqrt(dx * dx + dy * dy)
+
+    @cached_property
+    def rail(self) -> tuple[np.ndarray, ...]:
+        """Share of the rail behind the sensor, cosine and sine of the angle from the heading to its way forward."""
+        rails, along = self.site.get("rails", ()), self._given("along", self.n)
+        if not len(rails):
+            return (np.zeros((1, 1)),) * 3
+        if along is None:
+            raise KeyError("the argument along")
+        own = [_on_rail(rails[i if len(rails) > 1 else 0], along[..., i, None]) for i in range(self.n)]
+        share, way_x, way_y = (np.stack(one, -2) for one in zip(*own, strict=True))
+        return share, *self.seen_from(way_x, way_y)
+
+
+def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
+    """Return `values` as float64 of a shape (..., *shape); None: any size."""
+    array = np.asarray(values, np.float64)
+    sizes = zip(shape[::-1], array.shape[::-1], strict=False)
+    if array.ndim < len(shape) or any(size not in (None, given) for size, given in sizes):
+        words = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} has shape {array.shape}; it must be (..., {words})")
+    return array
+
+
+def _unit(dx: np.ndarray, dy: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the direction of an offset; along +x if it is 0."""
+    away = np.where(distance > 0.0, distance, 1.0)
+    return np.where(distance > 0.0, dx / away, 1.0), dy / away
+
+
+def _half_turns(aside: np.ndarray, ahead: np.ndarray) -> np.ndarray:
+    """Return the angle of a sine and a cosine / 180 degrees, in [-1, 1)."""
+    angle = np.arctan2(aside, ahead) / math.pi
+    return np.where(angle < 1.0, angle, -1.0)
+
+
+def _on_rail(polyline: Any, along: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the share of a rail that is behind places on it, and the x and y of the rail's unit vector there."""
+    ways = np.diff(np.array(polyline, np.float64), axis=0)
+    lengths = np.hypot(*ways.T)
+    ways, lengths = ways[lengths > 0.0], lengths[lengths > 0.0]
+    if not len(ways):
+        return (np.zeros(along.shape),) * 3
+    ends = np.cumsum(lengths)
+    way = (ways / lengths[:, None])[np.minimum(np.searchsorted(ends, along, "right"), len(ways) - 1)]
+    return along / ends[-1], way[..., 0], way[..., 1]
+
+
+FEATURES: dict[str, Callable[[_Pairs], Any]] = {
+    "sensor_id": lambda of: np.arange(of.n)[:, None] / of.n,
+    "target_id": lambda of: np.arange(of.m) / of.m,
+    "bearing": lambda of: _half_turns(of.aside, of.ahead),
+    "distance": lambda of: of.distance / of.site["distance_scale"],
+    "bearing_sin": lambda of: of.aside,
+    "bearing_cos": lambda of: of.ahead,
+    "in_range": lambda of: of.squared <= of.range_squared,
+    "visible": lambda of: of.visible,
+    "others_seeing": lambda of: of.visible.sum(-2, keepdims=True) - of.visible,
+    "radial_velocity": lambda of: of.relative(of.velocity[0] * of.east + of.velocity[1] * of.north),
+    "tangential_velocity": lambda of: of.relative(of.velocity[1] * of.east - of.velocity[0] * of.north),
+    "field_of_view": lambda of: of.view / 360.0,
+    "sensing_range": lambda of: np.sqrt(of.range_squared) / of.site["distance_scale"],
+    "turn": lambda of: of.of_each_sensor("turn_angle") / 180.0,
+    "relative_distance": lambda of: np.minimum(of.distance / np.sqrt(of.range_squared), 4.0),
+    "relative_bearing": lambda of: np.clip(_half_turns(of.aside, of.ahead) * 360.0 / of.view, -4.0, 4.0),
+    "age": lambda of: np.minimum(of.age * 0.01, 10.0),
+    "seen_now": lambda of: of.age == 0.0,
+    "expected_distance": lambda of: of.expected[2] / of.site["distance_scale"],
+    "expected_sin": lambda of: of.seen_from(*_unit(*of.expected))[1],
+    "expected_cos": lambda of: of.seen_from(*_unit(*of.expected))[0],
+    "spread": lambda of: (
+        np.minimum(of.age * of.site.pace * of.site.top_speed, of.site.diagonal) / of.site["distance_scale"]
+    ),
+    "sensor_x": lambda of: of.x / of.site.extent[0],
+    "sensor_y": lambda of: of.y / of.site.extent[1],
+    "heading_sin": lambda of: of.sin,
+    "heading_cos": lambda of: of.cos,
+    "along": lambda of: of.rail[0],
+    "rail_sin": lambda of: of.rail[2],
+    "rail_cos": lambda of: of.rail[1],
+}
+"""Features by name, those of :mod:`hitmac.envs.kernels.features`, which say what they mean."""
+
+OF_SENSOR = frozenset(("sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos"))
+"""Features of a sensor alone, which are shown also where the target is not known."""
