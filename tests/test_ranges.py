@@ -83,6 +83,7 @@ SCENARIO = {
     "leave_rate": FRACTION,
     "return_rate": FRACTION,
     "tracks": (["a.csv", ("a.csv", "b.csv"), ()], [5, "", ("a.csv", 5), None]),
+    "background": (["floor.png", ""], [5, ["floor.png"], None]),
     "discs": ([(), [(0, 0, TINY)]], [[(0, 0, 0)], [(0, 0)], 1]),
     "random_discs": NATURAL,
     "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),

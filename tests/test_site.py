@@ -132,20 +132,19 @@ def test_a_film_shows_what_is_known(tmp_path):
 
 
 def test_marks_keep_their_colours_on_any_background(tmp_path):
-    scenario = load_scenario(SITE / "site.yaml")
-    task, picture = CoverageTask(scenario, 1, 0), Picture(scenario, 400)
-    frames = []
-    for _ in range(8):
-        task.step(np.ones((1, 6), np.int64))
-        frames.append(picture.of_task(task, 0))
-    save_gif(tmp_path / "film.gif", frames)
-    save_png(tmp_path / "picture.png", frames[0])
+    across, down = np.meshgrid(np.arange(200), np.arange(200))
+    frame = np.stack((across, down, 255 - across), -1).astype(np.uint8)
+    marks = {60: (34, 139, 74), 100: (208, 57, 43), 140: (120, 70, 150)}  # seen, unseen, last known
+    for k, colour in marks.items():
+        frame[k : k + 2, k : k + 2] = colour
+    save_gif(tmp_path / "film.gif", [frame, frame])
+    save_png(tmp_path / "picture.png", frame)
     for name in ("film.gif", "picture.png"):
         with Image.open(tmp_path / name) as shown:
-            drawn = np.asarray(shown.convert("RGB"), np.int64)
-        unseen = np.abs(frames[0].astype(np.int64) - (208, 57, 43)).sum(-1) < 30
-        assert unseen.any()
-        assert (drawn[unseen][:, 0] > drawn[unseen][:, 1] + 100).all()
+            drawn = np.asarray(shown.convert("RGB"))
+        for k, colour in marks.items():
+            np.testing.assert_array_equal(drawn[k, k], colour, err_msg=name)
+        assert np.abs(drawn.astype(int) - frame).mean() < 25
 
 
 @pytest.fixture
