@@ -62,6 +62,7 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
             axis.fill_between(values, low, high, color=colours[name], alpha=0.15, lw=0)
             axis.plot(values, means, dashed, marker="o", ms=3.5, color=colours[name], label=label_of(name, result))
         axis.set_xlabel(parameter.replace("_", " "))
+        axis.locator_params(axis="x", nbins=4)
         plain_axis(axis, "both")
     axes[0].set_ylabel("coverage")
     handles, labels = axes[0].get_legend_handles_labels()
