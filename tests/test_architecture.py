@@ -37,7 +37,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files", "errors", "renames", "measured"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
+        {"files", "errors", "renames", "measured", "seeds"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
         {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
