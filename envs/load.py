@@ -11,7 +11,7 @@ from typing import Any
 import yaml
 
 from hitmac.envs.errors import did_you_mean
-from hitmac.envs.files import moved_path, parse_json, parse_yaml, path_in, read_text
+from hitmac.envs.files import moved_path, parse_json, parse_yaml, path_from, path_in, read_text
 from hitmac.envs.scenario import FILES, Scenario
 
 SCENES = Path(__file__).parent / "scenes"
@@ -81,6 +81,21 @@ def with_whole_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]
     """Return a scenario's parameters with the whole paths of its files, as `place` says."""
     paths = {name: whole(name, parameters[name], place) for name, whole in FILES.items() if name in parameters}
     return {**parameters, **paths}
+
+
+def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
+    """Return a scenario's parameters with paths relative to a folder, so that files are found where all have moved."""
+    parameters = scenario.to_dict()
+    return {
+        **parameters,
+        "tracks": [path_from(folder, path) for path in scenario.tracks],
+        "background": scenario.background and path_from(folder, scenario.background),
+    }
+
+
+def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
+    """Return the scenario of :func:`portable` parameters, which were read from a folder."""
+    return Scenario.from_dict(with_whole_paths(parameters, partial(moved_path, folder)))
 
 
 def _read(path: Path) -> Scenario:

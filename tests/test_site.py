@@ -11,6 +11,7 @@ from PIL import Image
 from examples.site import make_site
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import save_film
+from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import Scenario, load_scenario
@@ -175,6 +176,18 @@ def test_a_run_names_no_folder_of_the_machine(project):
     assert str(project.parent) not in (project / "runs/one/config.yaml").read_text()
     written = yaml.safe_load((project / "runs/one/config.yaml").read_text())["scenario"]
     assert (written["background"], written["tracks"][0]) == ("../../site/floor.png", "../../site/tracks/day-1.csv")
+
+
+def test_a_checkpoint_names_no_folder_of_the_machine_and_moves_with_its_files(project, tmp_path):
+    scenario = load_scenario(project / "site/site.yaml")
+    config = PolicyConfig(
+        policy={"weight_dim": 8}, features=("distance",), scenario=scenario, training_seeds=(2**40, 2**40)
+    )
+    save_policy(project / "runs/one/checkpoint", build_policy(config, scenario), config)
+    assert str(tmp_path) not in (project / "runs/one/checkpoint/config.json").read_text()
+    project.rename(tmp_path / "there")
+    _, loaded = load_policy(tmp_path / "there/runs/one")
+    assert files_of(loaded.scenario) == files_in(tmp_path / "there/site")
 
 
 @pytest.mark.parametrize("use", [resumed, load_scenario])

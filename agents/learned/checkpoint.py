@@ -24,7 +24,7 @@ from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import parse_json, read_text, whole_file, write_text
-from hitmac.envs.load import load_scenario
+from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
@@ -131,7 +131,7 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         "task": config.task,
         "policy": dataclasses.asdict(config.encoder) | {name: config.policy[name] for name in _POLICY_DEFAULTS},
         "features": list(config.features),
-        "scenario": config.scenario.to_dict(),
+        "scenario": portable(config.scenario, folder),
         "training_seeds": list(config.training_seeds),
         "options": config.options,
     }
@@ -278,7 +278,7 @@ def _read_config(path: Path) -> PolicyConfig:
         return PolicyConfig(
             policy=plain["policy"],
             features=tuple(plain["features"]),
-            scenario=Scenario.from_dict(plain["scenario"]),
+            scenario=from_portable(plain["scenario"], path.parent),
             training_seeds=(int(first), int(last)),
             task=plain["task"],
             options=current_options(plain["options"]),

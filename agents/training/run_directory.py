@@ -7,7 +7,6 @@ import os
 import shutil
 import time
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,8 +20,8 @@ from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.files import moved_path, parse_yaml, path_from, read_text, whole_paths, write_text
-from hitmac.envs.load import load_scenario, with_whole_paths
+from hitmac.envs.files import parse_yaml, read_text, whole_paths, write_text
+from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
@@ -113,10 +112,7 @@ def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list
     """
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run_dir", "resume")}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-    parameters = scenario.to_dict()
-    parameters |= {"tracks": [path_from(folder, path) for path in scenario.tracks]}
-    parameters |= {"background": scenario.background and path_from(folder, scenario.background)}
-    written = {"job": options.job, "options": plain, "scenario": parameters, "sittings": sittings}
+    written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sittings": sittings}
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
 
 
@@ -149,7 +145,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
             with collect(errors):
                 saved = read_options(type(asked), written["options"])
         with collect(errors):
-            scenario = Scenario.from_dict(with_whole_paths(written["scenario"], partial(moved_path, asked.run_dir)))
+            scenario = from_portable(written["scenario"], asked.run_dir)
         raise_together(errors)
     except yaml.YAMLError as error:
         raise ValueError(f"{path} is not the configuration of a run: {' '.join(str(error).split())}") from None
