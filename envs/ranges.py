@@ -68,6 +68,8 @@ class Row(tuple[str, ...]):
         return f"[{', '.join(self)}]"
 
 
+_LONGEST = 200  # characters of a value in a message
+
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
 Positive = Annotated[float, over(0)]
@@ -214,7 +216,11 @@ class _Check:
             raise self.wrong(TypeError, verb, value, words)
         if not abs(number) <= sys.float_info.max or (kind is int and number != int(number)):
             raise self.wrong(TypeError, verb, value, words)
+        if kind is int and abs(number) >= 2**63:
+            raise self.wrong(ValueError, verb, value, f"{words}, under 2^63")
         return kind(number)
 
     def wrong(self, error: type[Exception], verb: str, value: Any, words: str) -> Exception:
-        return error(f"{self.name} {verb} {self.show(value)}; it must be {words}")
+        text = self.show(value)
+        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+        return error(f"{self.name} {verb} {text}; it must be {words}")

@@ -153,6 +153,14 @@ def test_the_grid_has_a_largest_size(grid):
         Scenario(placement="grid", grid=grid)
 
 
+@pytest.mark.parametrize("name", ["num_sensors", "num_targets", "episode_steps", "goal_patience", "hops"])
+@pytest.mark.parametrize("number", [2**63, 10**40, 10**400])
+def test_whole_numbers_have_an_end_and_messages_too(name, number):
+    with pytest.raises((TypeError, ValueError), match=f"{name} is [19]") as refused:
+        Scenario(**{name: number})
+    assert len(str(refused.value)) < 400
+
+
 @pytest.mark.parametrize("name", [name for name in SCRIPTED if name != "random"])  # which reads none
 def test_an_agent_by_rule_refuses_features_that_are_not_its_own(name):
     agent = scripted_agent(name, "hit-mac")
