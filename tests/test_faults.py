@@ -161,7 +161,7 @@ def test_whole_numbers_have_an_end_and_messages_too(name, number):
     assert len(str(refused.value)) < 400
 
 
-@pytest.mark.parametrize("name", [name for name in SCRIPTED if name != "random"])  # which reads none
+@pytest.mark.parametrize("name", [name for name in SCRIPTED if name not in ("random", "still")])  # which read none
 def test_an_agent_by_rule_refuses_features_that_are_not_its_own(name):
     agent = scripted_agent(name, "hit-mac")
     observation = CoverageTask("hit-mac", 2, 0, features=agent.features).observe()

@@ -30,6 +30,10 @@ class StillAgent(RulePolicy):
         """Return stay for every sensor."""
         return np.full(mask.shape[:-1], STAY)
 
+    def checked(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the features of an observation, of which the agent reads none."""
+        return pairs
+
 
 class NearestAgent(RulePolicy):
     """Agent whose sensors turn towards their nearest target, and stay while its bearing is within half a turn."""
