@@ -95,7 +95,9 @@ def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
 
 def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
     """Return the scenario of :func:`portable` parameters, which were read from a folder."""
-    return Scenario.from_dict(with_whole_paths(parameters, partial(moved_path, folder)))
+    if isinstance(parameters, Mapping):
+        parameters = with_whole_paths(parameters, partial(moved_path, folder))
+    return Scenario.from_dict(parameters)
 
 
 def _read(path: Path) -> Scenario:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
+from numba import njit
 from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.buffers import DictRolloutBuffer
 
@@ -21,6 +22,7 @@ from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
 from hitmac.envs.apis.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
 from hitmac.envs.assigned_observation import flatten_sensors, mask_unassigned
+from hitmac.envs.kernels import assignment as kernels
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
@@ -270,16 +272,15 @@ def test_the_scripted_executor_is_that_of_the_coordinators_task():
     task = CoordinatorTask("hit-mac", 40, 0, features=ScriptedExecutor.features, decision=1, idle="hold")
     executor = LevelPolicy(ScriptedExecutor(), ScriptedExecutor.features)
     rng = np.random.default_rng(0)
+    turn_to_mean = njit(lambda rows, b, assigned, turns: kernels.turn_to_mean(rows, b, assigned, turns))
     for _ in range(30):
         assignment = rng.integers(0, 2, (40, 20))
         shown = mask_unassigned(task.observe(), assignment.reshape(40, 4, 5) != 0, "masked")
         rows = {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
         turns, _ = executor.policy.predict(rows)
-        from hitmac.envs.kernels import assignment as kernels
-
         expected = np.zeros((40, 4), np.int64)
         for b in range(40):
-            kernels.turn_to_mean(task.simulator.rows, b, assignment.reshape(40, 4, 5) != 0, expected)
+            turn_to_mean(task.simulator.rows, b, assignment.reshape(40, 4, 5) != 0, expected)
         assert (turns.reshape(40, 4) == expected).mean() > 0.999  # a bearing may lie on a whole turn
         task.step(assignment)
 
@@ -497,9 +498,9 @@ def test_a_film_shows_what_is_assigned(tmp_path, monkeypatch):
     drawn = []
     draw = Picture.draw
 
-    def spy(self, state, b, caption=None, assigned=None):
+    def spy(self, state, b, caption, assigned, known):
         drawn.append(assigned)
-        return draw(self, state, b, caption, assigned)
+        return draw(self, state, b, caption, assigned, known)
 
     monkeypatch.setattr(Picture, "draw", spy)
     for name in ("assign-in-range", "nearest"):

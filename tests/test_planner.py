@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba import njit
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.forecast import MOVES, SPEED, foresee, middle
@@ -209,10 +210,11 @@ def test_targets_turn_as_often_as_foreseen():
     moves, mask = np.arange(61) * 1.1, shown["mask"] != 0
     when, who = np.empty(60 * 65, np.int32), np.empty(60 * 65, np.uint64)
     foreseen = np.zeros((200, 5, 60))
+    called = njit(lambda *arguments: foresee(*arguments))
     for b, j in np.ndindex(200, 5):
         where = np.empty((2, 60 * 65), np.float32)
-        foresee(
-            state.targets[b, j], middle(shown["pairs"][b], mask[b], j), agent._walk, moves, *agent._futures,
+        called(
+            state.targets[b, j], middle.py_func(shown["pairs"][b], mask[b], j), agent._walk, moves, *agent._futures,
             when, who, where,
         )  # fmt: skip
         foreseen[b, j] = [int(members).bit_count() / 64 for members in who[:60]]  # that have not turned yet

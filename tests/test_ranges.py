@@ -265,7 +265,7 @@ def test_all_errors_of_a_file_are_reported_at_once(tmp_path):
         "and at most 360 degrees",
         f"{bad} max_speed is 40.0; it must be over min_speed (50)",
     ]
-    with pytest.raises(ValueError, match=r"^scenario 'custom': grid is 0; it must be 1 or more$"):
+    with pytest.raises(ValueError, match=r"^scenario 'custom': grid is 0; it must be 1 to 10000$"):
         Scenario(grid=0)
 
 

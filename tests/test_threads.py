@@ -6,12 +6,15 @@ import time
 
 import numpy as np
 import pytest
+from numba import njit
 
 from hitmac.envs import FEATURES, Simulator
 from hitmac.envs.kernels import threads
 from hitmac.envs.kernels.compiled import kernel
 from hitmac.envs.kernels.threads import Share, Threads, blocks
 from hitmac.envs.observation import Observer
+
+take = njit(lambda share: threads._take(share))
 
 
 @pytest.fixture(autouse=True)
@@ -53,14 +56,14 @@ def test_the_blocks_of_all_threads_are_the_batch_in_any_order(scenes, number, mo
     rng = np.random.default_rng(scenes)
     for order in (np.zeros(500, int), np.full(500, number - 1), *rng.integers(0, number, (20, 500))):
         counters = Threads(scenes, number, 8)._counters.copy()
-        taken = [threads._take(Share(counters, np.zeros(1, np.int64), thread)) for thread in order]
+        taken = [take(Share(counters, np.zeros(1, np.int64), thread)) for thread in order]
         taken = sorted((low, high) for low, high in taken if low < high)
         assert taken == [(low, min(low + 8, scenes)) for low in range(0, scenes, 8)]
 
 
 def test_two_threads_begin_at_both_ends():
     counters = Threads(100, 2, 8)._counters
-    taken = [threads._take(Share(counters, np.zeros(1, np.int64), thread)) for thread in (0, 1, 1, 0)]
+    taken = [take(Share(counters, np.zeros(1, np.int64), thread)) for thread in (0, 1, 1, 0)]
     assert taken == [(0, 8), (96, 100), (88, 96), (8, 16)]
 
 
