@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from numba import njit
-from numba.core.caching import IndexDataCacheFile
+
+from hitmac.envs.kernels.cache import KernelCache
 
 # A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
@@ -75,14 +76,10 @@ def kernel(function: Callable) -> Callable:
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
     that the kernel calls, and would fail to read an old kernel whose types no longer exist.
     """
-    dispatcher = njit(cache=True, nogil=True, **_OPTIONS, **_NOT_FROM_C)(function)
-    cache = dispatcher._cache
+    dispatcher = njit(nogil=True, **_OPTIONS, **_NOT_FROM_C)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
     folders = sorted({Path(one.__code__.co_filename).parent for one in (function, *called)})
-    sources = SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders)
-    cache._cache_file = IndexDataCacheFile(
-        cache._cache_path, f"{cache._impl.filename_base}.{sources}", cache._impl.locator.get_source_stamp()
-    )
+    dispatcher._cache = KernelCache(function, SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders))
     return dispatcher
 
 
