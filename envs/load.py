@@ -12,6 +12,7 @@ import yaml
 
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import moved_path, parse_json, parse_yaml, path_from, path_in, read_text
+from hitmac.envs.ranges import plain
 from hitmac.envs.scenario import FILES, Scenario
 
 SCENES = Path(__file__).parent / "scenes"
@@ -77,26 +78,21 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
 
 
-def with_whole_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
-    """Return a scenario's parameters with the whole paths of its files, as `place` says."""
-    paths = {name: whole(name, parameters[name], place) for name, whole in FILES.items() if name in parameters}
+def with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
+    """Return a scenario's parameters with the paths of its files as `place` gives them."""
+    paths = {name: plain(whole(name, parameters[name], place)) for name, whole in FILES.items() if name in parameters}
     return {**parameters, **paths}
 
 
 def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
     """Return a scenario's parameters with paths relative to a folder, so that files are found where all have moved."""
-    parameters = scenario.to_dict()
-    return {
-        **parameters,
-        "tracks": [path_from(folder, path) for path in scenario.tracks],
-        "background": scenario.background and path_from(folder, scenario.background),
-    }
+    return with_paths(scenario.to_dict(), lambda path: path_from(folder, str(path)))
 
 
 def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
     """Return the scenario of :func:`portable` parameters, which were read from a folder."""
     if isinstance(parameters, Mapping):
-        parameters = with_whole_paths(parameters, partial(moved_path, folder))
+        parameters = with_paths(parameters, partial(moved_path, folder))
     return Scenario.from_dict(parameters)
 
 
@@ -112,6 +108,6 @@ def _read(path: Path) -> Scenario:
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:
-        return Scenario.from_dict({"name": path.stem, **with_whole_paths(parameters, partial(place, path.parent))})
+        return Scenario.from_dict({"name": path.stem, **with_paths(parameters, partial(place, path.parent))})
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path}: {error}") from None
