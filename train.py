@@ -21,16 +21,20 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
+from hitmac.agents.training.child import available_cores
 from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.finite import NotFiniteError, finite_update
+from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build, learned_policy
+from hitmac.agents.training.on_ray import train_on_ray
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
-from hitmac.agents.training.run_directory import prepare
-from hitmac.agents.training.seeds import evaluate_trainings, is_finished, trainings
+from hitmac.agents.training.run_directory import contents, prepare
+from hitmac.agents.training.side_by_side import TrainingFailedError, train_side_by_side
 from hitmac.agents.training.start import take_weights
+from hitmac.agents.training.variations import with_seed_range
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
@@ -65,17 +69,19 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
         sys.exit(130)
-    except NotFiniteError as error:
+    except (NotFiniteError, TrainingFailedError) as error:
         print(f"\n{PROGRAM}: error: {error}; what the last checkpoint holds is kept", file=sys.stderr)
         sys.exit(1)
     print(f"\nleft in {run_dir}/:")
-    for path in sorted(path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")):
-        print(f"  {path.relative_to(run_dir)}")
+    for line in contents(run_dir):
+        print(f"  {line}")
 
 
 def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     """Train what the command line asks for, with one seed or several; a resumed run goes on."""
     program = f"{PROGRAM} {kind.job}"
+    with stop_on_bad_input(PROGRAM):
+        arguments = with_seed_range(arguments)
     asked = parse(kind, program, arguments)
     with stop_on_bad_input(PROGRAM):  # some defaults depend on the algorithm, the memory and the policy to start from
         defaults = with_defaults(
@@ -84,26 +90,35 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
     asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()
+        check_group(asked)
         options, scenario, run_dir = prepare(asked, program, arguments)
-    stopped = (train_run if options.seeds == 1 else train_seeds)(options, scenario, run_dir)
+    stopped = (train_group if options.is_group else train_run)(options, scenario, run_dir)
     if stopped:
         print(f"\nstopped; go on with: {program} --run-dir {run_dir} --resume")
     return run_dir
 
 
-def train_seeds(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:
-    """Train with every seed, then evaluate all together; return whether the user stopped a training."""
-    for run in trainings(options, run_dir):
-        print(f"\nseed {run.seed}:")
-        if run.resume and is_finished(run):
-            print("done already")
-            continue
-        with stop_on_bad_input(PROGRAM):
-            run, scenario, folder = prepare(run, f"{PROGRAM} {run.job}", None, scenario)
-        if train_run(run, scenario, folder):
-            return True
-    print(f"\n{table(evaluate_trainings(options, scenario, run_dir))}")
-    return False
+def train_group(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:
+    """Train with every seed and variation, then evaluate all together; return whether the user stopped a training."""
+    with stop_on_bad_input(PROGRAM):
+        runs = prepared(options, scenario, run_dir)
+    processes = min(options.processes or available_cores(), len(runs))
+    if options.ray is not None:
+        stopped = train_on_ray(runs, options.ray)
+    elif processes > 1:
+        stopped = train_side_by_side(runs, processes)
+    else:
+        stopped = any(train_one(run, scenario) for run in runs)
+    if not stopped:
+        print(f"\n{table(evaluate_trainings(options, scenario, run_dir))}")
+    return stopped
+
+
+def train_one(run: Job | HitMacOptions, scenario: Scenario) -> bool:
+    """Train one run of a group in this process; return whether the user stopped it."""
+    assert run.run_dir is not None
+    print(f"\n{run.run_dir}:")
+    return train_run(run, scenario, run.run_dir)
 
 
 def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:

@@ -14,13 +14,14 @@ from hitmac.agents import load_agent
 from hitmac.agents.evaluate.__main__ import main as evaluate_main
 from hitmac.agents.evaluate.selection import named_agents
 from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.training.group import is_finished
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoverageOptions
-from hitmac.agents.training.seeds import is_finished, trainings
+from hitmac.agents.training.variations import trainings
 from hitmac.envs import load_scenario
 
 TINY = ["--total-steps", 64, "--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8]
-TINY += ["--episodes", 2, "--episode-steps", 20, "--curve-points", 0]
+TINY += ["--processes", 1, "--episodes", 2, "--episode-steps", 20, "--curve-points", 0]
 HIT_MAC = load_scenario("hit-mac")
 
 
@@ -63,7 +64,7 @@ def same(one, other):
 
 def test_several_seeds_are_ordinary_runs_evaluated_together(here, capsys):
     here("--run-dir", "all", "--seed", 4, "--seeds", 2, *TINY)
-    assert "seed 5:" in capsys.readouterr().out
+    assert "all/seed-5:" in capsys.readouterr().out
     here("--run-dir", "alone", "--seed", 5, *TINY)
     assert same(tensors("all/seed-5"), tensors("alone"))
     assert not same(tensors("all/seed-4"), tensors("alone"))
@@ -93,27 +94,42 @@ def test_a_broken_group_goes_on_and_trains_nothing_twice(here, capsys):
     assert not Path("broken/evaluation.json").exists()
     first = Path("broken/seed-0/evaluation.json").stat().st_mtime_ns
     capsys.readouterr()
-    assert here("--run-dir", "broken", "--resume") == 8
+    assert here("--run-dir", "broken", "--resume", "--processes", 1) == 8
     assert "done already" in capsys.readouterr().out
     assert Path("broken/seed-0/evaluation.json").stat().st_mtime_ns == first
     for seed in (0, 1):
         assert same(tensors(f"broken/seed-{seed}"), tensors(f"whole/seed-{seed}"))
     results = [json.loads(Path(name, "evaluation.json").read_text())["agents"] for name in ("whole", "broken")]
     assert results[0]["trained"]["coverage"] == results[1]["trained"]["coverage"]
-    assert here("--run-dir", "broken", "--resume", "--total-steps", 128) == 16  # all go on to a higher limit
+    assert (
+        here("--run-dir", "broken", "--resume", "--total-steps", 128, "--processes", 1) == 16
+    )  # all go on to a higher limit
     with pytest.raises(SystemExit):
         here("--run-dir", "broken", "--resume", "--seeds", 3)
     assert "--seeds is 3, but the run in broken has 2; it cannot be changed" in capsys.readouterr().err
 
 
 def test_both_levels_and_their_executors_with_several_seeds(here):
-    small = ["--executor-steps", 256, "--coordinator-steps", 16, "--num-envs", 8, "--weight-dim", 8, "--episodes", 2]
+    small = [
+        "--processes",
+        1,
+        "--executor-steps",
+        256,
+        "--coordinator-steps",
+        16,
+        "--num-envs",
+        8,
+        "--weight-dim",
+        8,
+        "--episodes",
+        2,
+    ]
     here("hit-mac", "--run-dir", "all", "--seeds", 2, *small)
     found = json.loads(Path("all/evaluation.json").read_text())["agents"]
     assert {name: one["trainings"] for name, one in found.items() if one["trainings"]} == {
         "trained": 2, "assign-all": 2, "assign-in-range": 2, "assign-randomly": 2, "assign-planned": 2
     }  # fmt: skip
-    assert here("hit-mac", "--run-dir", "all", "--resume") == 0
+    assert here("hit-mac", "--run-dir", "all", "--resume", "--processes", 1) == 0
     assert [one.run for one in named_agents("x=assign-all:all", HIT_MAC)] == [
         f"assign-all:all/seed-{seed}" for seed in (0, 1)
     ]
@@ -136,7 +152,9 @@ def test_levels_alone_with_several_seeds(here):
     shutil.rmtree("executors")
     Path("coordinators").rename("moved")
     shutil.rmtree("moved/seed-1")
-    assert here("coordinator", "--run-dir", "moved", "--resume") > 0  # with the group's own copy of the executor
+    assert (
+        here("coordinator", "--run-dir", "moved", "--resume", "--processes", 1) > 0
+    )  # with the group's own copy of the executor
 
 
 def test_a_training_is_finished_when_it_reached_a_limit_and_was_evaluated(here):
@@ -148,5 +166,6 @@ def test_a_training_is_finished_when_it_reached_a_limit_and_was_evaluated(here):
     assert not is_finished(CoverageOptions(run_dir=Path("absent"), total_steps=64))
     Path("run/evaluation.json").unlink()
     assert not is_finished(options)
-    seeds = [(one.seed, one.seeds, one.run_dir.name) for one in trainings(HitMacOptions(seed=7, seeds=2), Path("x"))]
+    group = [one.options for one in trainings(HitMacOptions(seed=7, seeds=2), Path("x"))]
+    seeds = [(one.seed, one.seeds, one.run_dir.name) for one in group]
     assert seeds == [(7, 1, "seed-7"), (8, 1, "seed-8")]

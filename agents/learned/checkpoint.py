@@ -202,6 +202,8 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
     """
     if several := trainings_in(folder):
         raise ValueError(f"{folder} holds {len(several)} trainings; name one of them, such as {several[0]}")
+    if several := variations_in(folder):
+        raise ValueError(f"{folder} holds {len(several)} variations; name one of them, such as {several[0]}")
     folder = checkpoint_folder(folder)
     for name in ("config.json", "policy.safetensors"):
         if not (folder / name).is_file():
@@ -228,6 +230,13 @@ def trainings_in(folder: str | Path) -> list[Path]:
     """Return the runs in the directory of several trainings, by seed; none for the directory of one run."""
     found = [path for path in Path(folder).glob(f"{SEED}*") if (path / "config.yaml").is_file()]
     return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def variations_in(folder: str | Path) -> list[Path]:
+    """Return the directories of the variations in the directory of a group, by name; none for any other."""
+    if not (Path(folder) / "config.yaml").is_file():
+        return []
+    return sorted(path for path in Path(folder).iterdir() if path.is_dir() and trainings_in(path))
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:

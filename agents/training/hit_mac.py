@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
 from hitmac.agents.training.jobs import CoordinatorOptions, ExecutorOptions, with_defaults
-from hitmac.agents.training.options import NumEnvs, Seed, invalid_options
+from hitmac.agents.training.options import NumEnvs, invalid_options
+from hitmac.agents.training.run_options import RunOptions
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import FEATURE_SETS
 from hitmac.envs.ranges import Choice, Count, Positive
-from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import SUB_STEPS_PER_DECISION
 
 EXECUTOR_STEPS = 1_500_000
@@ -28,7 +28,7 @@ HIT_MAC_EXECUTOR_DEFAULTS: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class HitMacOptions:
+class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
     The executor learns for how it will be used and not as in the paper: on the coordinator's scene, where targets move
@@ -42,14 +42,6 @@ class HitMacOptions:
     job = "hit-mac"
     imitation_defaults: ClassVar[dict[str, Any]] = {"features": "motion", "num_envs": 64}
 
-    scenario: str = "hit-mac"
-    """The scene of both: a preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
-    knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
-    """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
-    scenario says."""
-    tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one of
-    them."""
     executor_minutes: Positive | None = None
     """Longest training of the executor, minutes."""
     coordinator_minutes: Positive | None = None
@@ -58,14 +50,6 @@ class HitMacOptions:
     """Most steps of the executor's training, over all sensors; 1500000 if there is no limit."""
     coordinator_steps: Count | None = None
     """Most decisions of the coordinator's training, over all scenes; 600000 if there is no limit."""
-    seed: Seed = 0
-    """Seed of networks and scenes."""
-    seeds: Count = 1
-    """Trainings, with the seeds from seed up; of several, each is a run of its own in run_dir/seed-SEED."""
-    run_dir: Path | None = None
-    """Directory of the results, which must not exist. None: runs/ and the date and time."""
-    resume: bool = False
-    """Go on with the run in run_dir."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))] = "ppo"
     """Learning algorithm of both levels: from reward alone, or imitation of a planner, with default limits of
     512000 steps for the executor and 70400 for the coordinator."""

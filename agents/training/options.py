@@ -5,18 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any, ClassVar, Self
 
 from hitmac.agents.learned.heads import CRITICS
 from hitmac.agents.tracking.belief_observer import BELIEFS, BeliefObserver, check_features, observed
+from hitmac.agents.training.run_options import RunOptions
 from hitmac.agents.training.start import network_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import collect, did_you_mean, raise_together
 from hitmac.envs.observation import DEFAULT_FEATURES
 from hitmac.envs.ranges import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, invalid_fields
 from hitmac.envs.renames import current_options
-from hitmac.envs.scenario import KNOWLEDGE, Scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS, Task
 from hitmac.perception import EncoderConfig
 from hitmac.perception.encoder import OLD_NAMES
@@ -29,25 +29,16 @@ MAX_ENVS = 2**16
 _RENAMED = OLD_NAMES | {"by_sensor": "difference_rewards"}  # the files of earlier runs have the earlier names
 
 NumEnvs = Annotated[int, Range(1, MAX_ENVS)]
-Seed = Annotated[int, Range(0, 1_000_000)]
 
 
 @dataclass(frozen=True)
-class TrainingOptions:
+class TrainingOptions(RunOptions):
     """Options of every job other than the encoder's."""
 
     job: ClassVar[str]
     task: ClassVar[type[Task]]
     default_limit: ClassVar[dict[str, Any]]
 
-    scenario: str = "hit-mac"
-    """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
-    knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
-    """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
-    scenario says."""
-    tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one of
-    them."""
     minutes: Positive | None = None
     """Longest training time, minutes. With neither limit a coverage policy is trained for 5 minutes (9 by PPO), an
     executor for 3500000 steps, a coordinator for 600000."""
@@ -56,14 +47,6 @@ class TrainingOptions:
     repeatable."""
     num_envs: NumEnvs = 512
     """Scenes simulated side by side."""
-    seed: Seed = 0
-    """Seed of networks and scenes."""
-    seeds: Count = 1
-    """Trainings, with the seeds from seed up; of several, each is a run of its own in run_dir/seed-SEED."""
-    run_dir: Path | None = None
-    """Directory of the results, which must not exist. None: runs/ and the date and time."""
-    resume: bool = False
-    """Go on with the run in run_dir, from its last checkpoint and with its options."""
     start: str | None = None
     """Directory of a run, or a pretrained policy such as pretrained:any-size, whose weights the training starts from,
     and whose features and network it takes over. None: random weights."""

@@ -34,8 +34,14 @@ class Job(Options):
         """Return the policy in training, as an agent or as a level for an executor."""
         raise NotImplementedError
 
-    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
-        """Evaluate the policy of the run in `run_dir` beside the baselines; `others` are trainings with other seeds."""
+    def evaluate(
+        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
+    ) -> dict[str, Any]:
+        """Evaluate the policy of the run in `run_dir` beside the baselines.
+
+        `others` are the other trainings of a group, and `variations` says of each, this one first, what varies; those
+        of one variation, which differ in the seed, are one agent.
+        """
         raise NotImplementedError
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
@@ -68,12 +74,17 @@ class AgentJob(Job):
         """Return the agents to compare with."""
         return [load_agent(name, scenario) for name in BASELINES]
 
-    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
+    def evaluate(
+        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
         agents: list[Agent] = []
-        for job in (self, *others):
+        for job, variation in zip((self, *others), variations or [""] * (1 + len(others)), strict=True):
             assert job.run_dir is not None
-            for agent in (job.filmed(job.run_dir, scenario), *job.baselines(scenario)):
+            own = job.filmed(job.run_dir, scenario)
+            for agent in (own._replace(name=variation or own.name), *job.baselines(scenario)):
+                if variation and agent.trained and agent.name != variation:  # a rule with the training's executor
+                    agent = agent._replace(name=f"{agent.name} {variation}")
                 same = [one for one in agents if one.name == agent.name]
                 if not same or (agent.trained and digest(agent.policy) not in [digest(one.policy) for one in same]):
                     agents.append(agent._replace(run=f"seed {job.seed}") if others and agent.trained else agent)
@@ -105,10 +116,14 @@ class ExecutorJob(Job):
         """See :meth:`Job.trained`."""
         return as_level(policy, config)
 
-    def evaluate(self, scenario: Scenario, others: Sequence[Self] = ()) -> dict[str, Any]:
+    def evaluate(
+        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
+    ) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
-        runs = [job.run_dir for job in (self, *others)]
-        executors: dict[str, Any] = {TRAINED: runs, **{name: name for name in EXECUTORS}}
+        executors: dict[str, Any] = {}
+        for job, variation in zip((self, *others), variations or [""] * (1 + len(others)), strict=True):
+            executors.setdefault(variation or TRAINED, []).append(job.run_dir)
+        executors |= {name: name for name in EXECUTORS}
         return evaluate_executors(executors, scenario, episodes=self.episodes, max_episode_steps=self.episode_steps)
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:

@@ -13,12 +13,13 @@ from typing import Any, TypeVar
 import yaml
 
 from hitmac.agents.command_line import parse
-from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
+from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint, trainings_in, variations_in
 from hitmac.agents.provenance import provenance
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
+from hitmac.agents.training.run_options import NOT_OF_A_RUN
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.files import parse_yaml, read_text, whole_paths, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
@@ -37,8 +38,7 @@ LIMITS = {
     "save_every",
     "curve_points",
     "episodes",
-    "run_dir",
-    "resume",
+    *NOT_OF_A_RUN,
 }
 
 AnyOptions = TypeVar("AnyOptions", bound=Job | HitMacOptions)
@@ -88,6 +88,15 @@ def prepare(
     return _with_own_executor(dataclasses.replace(options, run_dir=run_dir), run_dir), scenario, run_dir
 
 
+def contents(run_dir: Path) -> list[str]:
+    """Return the files that a run has left, by path; of the trainings of a group their directories only."""
+    groups = [folder for folder in (run_dir, *variations_in(run_dir)) if trainings_in(folder)]
+    runs = {path for folder in groups for path in trainings_in(folder)}
+    files = [path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    own = [str(path.relative_to(run_dir)) for path in files if runs.isdisjoint(path.parents)]
+    return sorted([*own, *(f"{path.relative_to(run_dir)}/" for path in runs)])
+
+
 def _scenario(options: Job | HitMacOptions) -> Scenario:
     """Return the scenario that the options name."""
     scenario = load_scenario(options.scenario)
@@ -110,7 +119,7 @@ def _write(folder: Path, options: AnyOptions, scenario: Scenario, sittings: list
 
     Paths are relative to the run, so that its files are found again where they have moved together.
     """
-    plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in ("run_dir", "resume")}
+    plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in NOT_OF_A_RUN}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
     written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sittings": sittings}
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))

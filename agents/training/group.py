@@ -1,30 +1,45 @@
-"""Trainings of one job with several seeds: runs in one directory, evaluated together."""
+"""Trainings of a group: whether they are finished, and their common evaluation."""
 
 from __future__ import annotations
 
-import dataclasses
+import importlib.util
 import math
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from hitmac.agents.evaluate import save_evaluation
-from hitmac.agents.learned.checkpoint import SEED
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import with_limits
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import Job
+from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.variations import trainings, variations
 from hitmac.envs.scenario import Scenario
 
-AnyOptions = TypeVar("AnyOptions", bound=Job | HitMacOptions)
+
+def check_group(options: Job | HitMacOptions) -> None:
+    """Raise an error if a training of the group has options that are not allowed, before anything is made."""
+    if options.ray is not None:
+        if not options.is_group and not options.resume:
+            raise ValueError("--ray is for several trainings; it needs --seeds or --set")
+        if importlib.util.find_spec("ray") is None:
+            raise ModuleNotFoundError("--ray needs Ray: pip install 'hitmac[ray]'")
+    for words, varied in variations(options).items():
+        try:
+            varied.check()
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{words}: {error}" if words else str(error)) from None
 
 
-def trainings(options: AnyOptions, run_dir: Path) -> list[AnyOptions]:
-    """Return the options of the trainings, one for each seed; those whose run exists go on with it."""
-    folders = {seed: run_dir / f"{SEED}{seed}" for seed in range(options.seed, options.seed + options.seeds)}
-    return [
-        dataclasses.replace(options, seed=seed, seeds=1, run_dir=folder, resume=folder.exists())
-        for seed, folder in folders.items()
-    ]
+def prepared(options: Any, scenario: Scenario, run_dir: Path) -> list[Any]:
+    """Make the directories of the trainings that are not finished, and return their options."""
+    found = []
+    for one in trainings(options, run_dir):
+        if one.options.resume and is_finished(one.options):
+            print(f"{one.options.run_dir}: done already")
+        else:
+            found.append(prepare(one.options, f"train.py {options.job}", None, scenario)[0])
+    return found
 
 
 def is_finished(options: Job | HitMacOptions) -> bool:
@@ -46,8 +61,9 @@ def evaluate_trainings(options: Job | HitMacOptions, scenario: Scenario, run_dir
 
     Of HiT-MAC's two levels, the whole agents are evaluated.
     """
-    first, *others = map(_whole, trainings(options, run_dir))
-    evaluation = first.evaluate(scenario, others)
+    group = trainings(options, run_dir)
+    first, *others = (_whole(one.options) for one in group)
+    evaluation = first.evaluate(scenario, others, [one.variation for one in group])
     save_evaluation(run_dir / "evaluation.json", evaluation)
     first.save_pictures(run_dir, scenario, evaluation)
     return evaluation

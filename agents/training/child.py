@@ -1,0 +1,48 @@
+"""Training in a process of its own, which ends with the process that started it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import IO
+
+# The standard input is a pipe that nobody writes to: it ends when the process at its other end does, even if killed.
+_PROGRAM = """
+import os, threading
+threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+from hitmac.train import main
+main()
+"""
+
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+def start_training(job: str, run_dir: Path, threads: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    """Start, or go on with, the training whose run directory is there; its output goes to the file `log`.
+
+    A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
+    """
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads))
+    arguments = [job, "--run-dir", str(run_dir), "--resume"]
+    return subprocess.Popen(
+        [sys.executable, "-c", _PROGRAM, *arguments],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        start_new_session=True,
+    )
+
+
+def last_line(log: Path) -> str:
+    """Return the last line that a training printed, without progress bars."""
+    text = log.read_bytes()[-10_000:].decode(errors="replace")
+    lines = [line.rsplit("\r", 1)[-1].strip() for line in text.splitlines()]
+    return next((line for line in reversed(lines) if line), "it printed nothing")
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,100 @@
+"""Trainings of a group on a Ray cluster, by Ray Tune: a training whose machine is lost goes on elsewhere.
+
+Each training is a trial with one CPU. It works in its run directory, which all machines reach by the same path (a
+shared file system), so that a trial that starts again finds the last checkpoint there and goes on with it.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from hitmac.agents.training.child import last_line, start_training
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.resume import saved_progress
+from hitmac.agents.training.roles import Job
+from hitmac.agents.training.side_by_side import LOG, TrainingFailedError
+
+MAX_FAILURES = 5
+"""Times that a training starts again after its machine or process was lost."""
+
+_PERIOD = 5.0  # seconds between two reports of a trial
+
+
+def train_on_ray(runs: Sequence[Job | HitMacOptions], address: str) -> bool:
+    """Train the runs whose directories are there on a Ray cluster; return whether the user stopped them.
+
+    Args:
+        runs: options of the runs.
+        address: address of the cluster, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
+
+    Raises:
+        ConnectionError: there is no cluster at `address`.
+        TrainingFailedError: trainings failed, after all others ended.
+    """
+    import ray
+    from ray import tune
+
+    try:
+        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+    except (ConnectionError, ValueError, RuntimeError) as error:
+        raise ConnectionError(f"--ray is {address!r}: no Ray cluster answers there ({error})") from None
+    jobs = {str(_folder(run)): run.job for run in runs}
+    tuner = tune.Tuner(
+        tune.with_resources(_trial, {"cpu": 1}),
+        param_space={"run_dir": tune.grid_search(list(jobs)), "jobs": jobs},
+        run_config=tune.RunConfig(
+            name=".ray",
+            storage_path=str(_common(runs)),
+            failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
+            verbose=1,
+        ),
+    )
+    results = tuner.fit()
+    failed = [f"{one.config['run_dir']} ({_reason(one.error)})" for one in results if one.error and one.config]
+    if failed:
+        raise TrainingFailedError(f"{len(failed)} of {len(runs)} trainings failed: {'; '.join(failed)}")
+    return len(results) < len(runs)
+
+
+def _trial(config: dict[str, Any]) -> None:
+    """Train a run in a process of its own, which ends with this one; report its progress."""
+    from ray import tune
+
+    folder = Path(config["run_dir"])
+    if not (folder / "config.yaml").is_file():
+        raise FileNotFoundError(f"{folder} is not there on {socket.gethostname()}; all machines must share its disk")
+    with open(folder / LOG, "ab") as log:
+        process = start_training(config["jobs"][str(folder)], folder, 1, log)
+    while process.poll() is None:
+        time.sleep(_PERIOD)
+        tune.report(_progress(folder))
+    if process.returncode:
+        raise RuntimeError(last_line(folder / LOG))
+    tune.report(_progress(folder))
+
+
+def _progress(folder: Path) -> dict[str, float]:
+    """Return the steps and seconds of training that the last checkpoints of a run hold."""
+    states = folder.glob("**/checkpoint/training.safetensors")
+    done = [saved_progress(state) for state in states]
+    return {"steps": sum(steps for steps, _ in done), "seconds": sum(seconds for _, seconds in done)}
+
+
+def _folder(run: Job | HitMacOptions) -> Path:
+    assert run.run_dir is not None
+    return run.run_dir.resolve()
+
+
+def _common(runs: Sequence[Job | HitMacOptions]) -> Path:
+    """Return the directory of the group."""
+    folder = _folder(runs[0]).parent
+    return folder if all(_folder(run).is_relative_to(folder) for run in runs) else folder.parent
+
+
+def _reason(error: BaseException | None) -> str:
+    """Return the last line of an error from a worker."""
+    return (str(error).strip().splitlines() or ["no reason given"])[-1]
