@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from hitmac.agents.learned.checkpoint import trainings_in
+from hitmac.agents.learned.groups import trainings_in, variations_in
 from hitmac.agents.names import each_value, split_group, with_options
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent
 from hitmac.envs.load import load_scenario
@@ -63,8 +63,10 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
 
 
 def _each(name: str, optional: re.Pattern[str]) -> list[str]:
-    """Return the name of an agent for each value of an option with several values."""
-    return each_value(name) if optional.fullmatch(name) else [name]
+    """Return the name of an agent for each value of an option with several values, or for each variation of a group."""
+    if optional.fullmatch(name):
+        return each_value(name)
+    return [str(path) for path in variations_in(name)] or [name]
 
 
 def each_training(name: str) -> list[str]:

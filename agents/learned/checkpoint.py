@@ -19,6 +19,7 @@ from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.groups import check_single
 from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
@@ -36,9 +37,6 @@ FORMAT = "hitmac-policy"
 VERSION = 3
 EXECUTOR = "executor"
 """The folder of an executor in that of the coordinator that was trained with it."""
-SEED = "seed-"
-"""Beginning of the folders of trainings with several seeds in the directory of all."""
-
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
 _POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}  # options other than those of the encoder
 
@@ -200,10 +198,7 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
         ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason. Or the
             directory holds several trainings.
     """
-    if several := trainings_in(folder):
-        raise ValueError(f"{folder} holds {len(several)} trainings; name one of them, such as {several[0]}")
-    if several := variations_in(folder):
-        raise ValueError(f"{folder} holds {len(several)} variations; name one of them, such as {several[0]}")
+    check_single(folder)
     folder = checkpoint_folder(folder)
     for name in ("config.json", "policy.safetensors"):
         if not (folder / name).is_file():
@@ -224,19 +219,6 @@ def checkpoint_folder(folder: str | Path) -> Path:
     if (folder / "coordinator").is_dir():
         folder = folder / "coordinator"
     return folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
-
-
-def trainings_in(folder: str | Path) -> list[Path]:
-    """Return the runs in the directory of several trainings, by seed; none for the directory of one run."""
-    found = [path for path in Path(folder).glob(f"{SEED}*") if (path / "config.yaml").is_file()]
-    return sorted(found, key=lambda path: (len(path.name), path.name))
-
-
-def variations_in(folder: str | Path) -> list[Path]:
-    """Return the directories of the variations in the directory of a group, by name; none for any other."""
-    if not (Path(folder) / "config.yaml").is_file():
-        return []
-    return sorted(path for path in Path(folder).iterdir() if path.is_dir() and trainings_in(path))
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from hitmac.agents import pretrained as home
-from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy, trainings_in
+from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy
+from hitmac.agents.learned.groups import trainings_in
 from hitmac.envs.files import parse_yaml, write_text
 
 LARGEST = 1_000_000

@@ -13,7 +13,8 @@ from typing import Any, TypeVar
 import yaml
 
 from hitmac.agents.command_line import parse
-from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint, trainings_in, variations_in
+from hitmac.agents.learned.checkpoint import EXECUTOR, copy_executor, same_checkpoint
+from hitmac.agents.learned.groups import trainings_in, variations_in
 from hitmac.agents.provenance import provenance
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoordinatorOptions, with_limits

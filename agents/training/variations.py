@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 from hitmac.agents.command_line import parse
-from hitmac.agents.learned.checkpoint import SEED
+from hitmac.agents.learned.groups import SEED
 from hitmac.agents.training.options import flag
 from hitmac.agents.training.run_options import RunOptions
 from hitmac.envs.errors import did_you_mean
