@@ -104,7 +104,7 @@ def train_group(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path)
         runs = prepared(options, scenario, run_dir)
     processes = min(options.processes or available_cores(), len(runs))
     if options.ray is not None:
-        stopped = train_on_ray(runs, options.ray)
+        stopped = train_on_ray(runs)
     elif processes > 1:
         stopped = train_side_by_side(runs, processes)
     else:

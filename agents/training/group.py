@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import math
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from hitmac.agents.evaluate import save_evaluation
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import with_limits
+from hitmac.agents.training.on_ray import connect
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import prepare
@@ -19,16 +19,15 @@ from hitmac.envs.scenario import Scenario
 
 def check_group(options: Job | HitMacOptions) -> None:
     """Raise an error if a training of the group has options that are not allowed, before anything is made."""
-    if options.ray is not None:
-        if not options.is_group and not options.resume:
-            raise ValueError("--ray is for several trainings; it needs --seeds or --set")
-        if importlib.util.find_spec("ray") is None:
-            raise ModuleNotFoundError("--ray needs Ray: pip install 'hitmac[ray]'")
     for words, varied in variations(options).items():
         try:
             varied.check()
         except (ValueError, TypeError) as error:
             raise type(error)(f"{words}: {error}" if words else str(error)) from None
+    if options.ray is not None:
+        if not options.is_group and not options.resume:
+            raise ValueError("--ray is for several trainings; it needs --seeds or --set")
+        connect(options.ray)
 
 
 def prepared(options: Any, scenario: Scenario, run_dir: Path) -> list[Any]:

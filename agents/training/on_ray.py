@@ -6,6 +6,7 @@ shared file system), so that a trial that starts again finds the last checkpoint
 
 from __future__ import annotations
 
+import importlib.util
 import socket
 import time
 from collections.abc import Sequence
@@ -24,24 +25,32 @@ MAX_FAILURES = 5
 _PERIOD = 5.0  # seconds between two reports of a trial
 
 
-def train_on_ray(runs: Sequence[Job | HitMacOptions], address: str) -> bool:
-    """Train the runs whose directories are there on a Ray cluster; return whether the user stopped them.
-
-    Args:
-        runs: options of the runs.
-        address: address of the cluster, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
+def connect(address: str) -> None:
+    """Connect to the Ray cluster at an address, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
 
     Raises:
+        ModuleNotFoundError: Ray is not installed.
         ConnectionError: there is no cluster at `address`.
-        TrainingFailedError: trainings failed, after all others ended.
     """
+    if importlib.util.find_spec("ray") is None:
+        raise ModuleNotFoundError("--ray needs Ray: pip install 'hitmac[ray]'")
     import ray
-    from ray import tune
 
     try:
-        ray.init(address=None if address == "local" else address, ignore_reinit_error=True, log_to_driver=False)
+        ray.init(address, ignore_reinit_error=True, log_to_driver=False)
     except (ConnectionError, ValueError, RuntimeError) as error:
-        raise ConnectionError(f"--ray is {address!r}: no Ray cluster answers there ({error})") from None
+        reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
+        raise ConnectionError(f"--ray is {address!r}; no Ray cluster answers there: {reason}") from None
+
+
+def train_on_ray(runs: Sequence[Job | HitMacOptions]) -> bool:
+    """Train the runs whose directories are there on the connected cluster; return whether the user stopped them.
+
+    Raises:
+        TrainingFailedError: trainings failed, after all others ended.
+    """
+    from ray import tune
+
     jobs = {str(_folder(run)): run.job for run in runs}
     tuner = tune.Tuner(
         tune.with_resources(_trial, {"cpu": 1}),
