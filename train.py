@@ -29,6 +29,7 @@ from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build, learned_policy
 from hitmac.agents.training.on_ray import train_on_ray
+from hitmac.agents.training.remarks import entropy_share, remarks
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
@@ -110,7 +111,8 @@ def train_group(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path)
     else:
         stopped = any(train_one(run, scenario) for run in runs)
     if not stopped:
-        print(f"\n{table(evaluate_trainings(options, scenario, run_dir))}")
+        evaluation, warned = evaluate_trainings(options, scenario, run_dir)
+        print("\n".join(["", table(evaluation), *warned]))
     return stopped
 
 
@@ -149,7 +151,7 @@ def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
             take_weights(model.policy, options.start)
             take_weights(learned_policy(model), options.start)
     stopped = train(options, model, venv, config, progress, run_dir)
-    report(options, scenario, progress, run_dir)
+    report(options, scenario, progress, run_dir, entropy_share(model))
     print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
     return stopped
 
@@ -217,16 +219,17 @@ def train(
     return stop.is_set()
 
 
-def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path) -> None:
-    """Evaluate the trained policy beside the baselines; write and print the results."""
+def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path, entropy: float | None) -> None:
+    """Evaluate the trained policy beside the baselines; write and print the results, and what looks wrong with them."""
     evaluation = options.evaluate(scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    options.save_pictures(run_dir, scenario, evaluation, reached_in_words(progress))
+    warned = list(remarks(evaluation, options.metric, entropy))
+    options.save_pictures(run_dir, scenario, evaluation, "\n\n".join([reached_in_words(progress), *warned]).strip())
     save_points(run_dir / "curve.json", progress)
     save_curve(run_dir / "curve.png", progress, options.metric, options.references(scenario, evaluation))
     filmed = options.filmed(run_dir, scenario)
     save_film(run_dir / "episode.gif", filmed, scenario, seed=evaluation["seeds"][0], sub_steps=options.sub_steps)
-    print(f"\n{table(evaluation)}")
+    print("\n".join(["", table(evaluation), *warned]))
 
 
 if __name__ == "__main__":

@@ -10,8 +10,9 @@ from hitmac.agents.evaluate import save_evaluation
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import with_limits
 from hitmac.agents.training.on_ray import connect
+from hitmac.agents.training.remarks import remarks
 from hitmac.agents.training.resume import saved_progress
-from hitmac.agents.training.roles import Job
+from hitmac.agents.training.roles import TRAINED, Job
 from hitmac.agents.training.run_directory import prepare
 from hitmac.agents.training.variations import trainings, variations
 from hitmac.envs.scenario import Scenario
@@ -55,17 +56,24 @@ def is_finished(options: Job | HitMacOptions) -> bool:
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
 
 
-def evaluate_trainings(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> dict[str, Any]:
-    """Evaluate all trainings together beside the baselines, write tables and figures to `run_dir`, return the results.
+def evaluate_trainings(
+    options: Job | HitMacOptions, scenario: Scenario, run_dir: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """Evaluate all trainings together beside the baselines, and write tables and figures to `run_dir`.
 
     Of HiT-MAC's two levels, the whole agents are evaluated.
+
+    Returns:
+        The evaluation, and warnings of what looks wrong.
     """
     group = trainings(options, run_dir)
     first, *others = (_whole(one.options) for one in group)
     evaluation = first.evaluate(scenario, others, [one.variation for one in group])
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    first.save_pictures(run_dir, scenario, evaluation)
-    return evaluation
+    names = dict.fromkeys(one.variation or TRAINED for one in group)
+    warned = [line for name in names for line in remarks(evaluation, first.metric, None, name)]
+    first.save_pictures(run_dir, scenario, evaluation, "\n\n".join(warned))
+    return evaluation, warned
 
 
 def _whole(options: Job | HitMacOptions) -> Job:
