@@ -32,7 +32,7 @@ def test_no_better_than_a_baseline():
 
 def test_a_policy_that_spins():
     (line,) = remarks(evaluation(trained=0.5, still=0.1, rotation=0.97), "coverage", None)
-    assert line == "Warning: trained turns its sensors nearly all the time (rotation 0.97); --turn-cost makes it dear."
+    assert line == "Warning: trained turns its sensors nearly always (rotation 0.97); --turn-cost makes it dear."
 
 
 def test_entropy_gone():

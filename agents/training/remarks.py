@@ -42,11 +42,11 @@ def remarks(evaluation: Mapping[str, Any], metric: str, entropy: float | None, n
     if beaten_by:
         yield f"Warning: {name} is no better than {', '.join(beaten_by)}: its {metric} is {own:.3f}."
     if rotation > SPINNING:
-        yield f"Warning: {name} turns its sensors nearly all the time (rotation {rotation:.2f}); --turn-cost makes it dear."
+        yield f"Warning: {name} turns its sensors nearly always (rotation {rotation:.2f}); --turn-cost makes it dear."
     if entropy is not None and entropy < DECIDED:
         yield (
-            f"Warning: {name} has stopped exploring: its entropy is {100 * entropy:.1f} % of the highest; --entropy and "
-            "--final-entropy reward it."
+            f"Warning: {name} has stopped exploring: its entropy is {100 * entropy:.1f} % of the highest; "
+            "--entropy and --final-entropy reward it."
         )
 
 
