@@ -11,7 +11,8 @@ import numpy as np
 
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
-from hitmac.envs.render import Picture, save_gif, save_png
+from hitmac.envs.film import check_film, save_pictures
+from hitmac.envs.render import Picture, save_png
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.window import check_display
 
@@ -58,7 +59,7 @@ def main(arguments: list[str] | None = None) -> None:
         default="random",
         help="agent that acts: random, still, or an agent of agents.evaluate, such as pretrained:flat (random)",
     )
-    parser.add_argument("--film", metavar="OUT.gif", help="write a film")
+    parser.add_argument("--film", metavar="OUT.gif", help="write a film, GIF or MP4")
     parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
     parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 or more ({_STEPS_SHOWN})")
     parser.add_argument("--size", type=int, default=480, help="longer side of film and picture, pixels (480)")
@@ -75,7 +76,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _show(options: argparse.Namespace) -> None:
     if options.film:
-        check_ending("--film", options.film, ".gif")
+        check_film("--film", options.film)
     if options.picture:
         check_ending("--picture", options.picture, ".png")
     scenario = load_scenario(options.scenario or "hit-mac")
@@ -111,7 +112,7 @@ def _show(options: argparse.Namespace) -> None:
             frames.append(picture.of_task(task, 0))
     env.close()
     if options.film:
-        save_gif(options.film, frames, frames_per_second=env.metadata["render_fps"])
+        save_pictures(options.film, frames, frames_per_second=env.metadata["render_fps"])
         print(f"{options.film}: {len(frames)} pictures")
     if picture and options.picture:
         save_png(options.picture, picture.of_task(task, 0))

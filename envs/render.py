@@ -1,4 +1,4 @@
-"""RGB pictures of scenes, and films of them."""
+"""RGB pictures of scenes."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
     return free
 
 
-def _palette(picture: Image, colours: int) -> Image:
+def palette_of(picture: Image, colours: int) -> Image:
     """Return a palette for a picture, with the colours of the marks among them."""
     from PIL import Image
 
@@ -241,19 +241,5 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
 
     shown = Image.fromarray(picture)
     with whole_file(path) as temporary:
-        few = shown.quantize(palette=_palette(shown, 128), dither=Image.Dither.NONE)
+        few = shown.quantize(palette=palette_of(shown, 128), dither=Image.Dither.NONE)
         few.save(temporary, format="PNG", optimize=True)
-
-
-def save_gif(path: str | Path, pictures: list[np.ndarray], frames_per_second: float = 50 / 3) -> None:
-    """Write RGB pictures as a looping animated GIF; raise ValueError if `path` does not end in .gif."""
-    check_ending("path", path, ".gif")
-    from PIL import Image
-
-    # One palette for all frames avoids flicker and makes the file smaller.
-    palette = _palette(Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])), 64)
-    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
-    with whole_file(path) as temporary:
-        frames[0].save(
-            temporary, save_all=True, append_images=frames[1:], duration=1000 / frames_per_second, loop=0, format="GIF"
-        )

@@ -40,7 +40,7 @@ ROOMS = {
         {"files", "errors", "renames", "measured", "seeds"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
         {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
-        {"render"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
+        {"render"}, {"film"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},

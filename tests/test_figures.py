@@ -12,11 +12,13 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 import agents.evaluate.figures
+from hitmac.agents import load_agent
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
-from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.evaluate.film import save_film, save_films
 from hitmac.agents.evaluate.labels import spread
 from hitmac.agents.training.curve import save_curve
 from hitmac.agents.training.resume import Progress
+from hitmac.envs import load_scenario
 
 PLACES = {
     "random": (0.33, 0.67),
@@ -74,7 +76,7 @@ DRAW = {
 }
 
 
-@pytest.mark.parametrize("path", ["curve", "curve.gif", "curve.pdf"])
+@pytest.mark.parametrize("path", ["curve", "curve.avi", "curve.pdf"])
 @pytest.mark.parametrize("figure", [*DRAW, "curve", "film"])
 def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
@@ -82,7 +84,7 @@ def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
         "curve": lambda path, _: save_curve(path, Progress(1.0, [(1.0,) * 5]), "coverage", {}),
         "film": lambda path, _: save_film(path, None, None, seed=0),  # refused before it needs an agent
     }
-    path, ending = (path.replace(".gif", ".mp4"), ".gif") if figure == "film" else (path, ".png")
+    ending = ".gif or .mp4" if figure == "film" else ".png"
     with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in {ending}"):
         draw[figure](path, evaluation(FEW))
     assert not list(tmp_path.iterdir())
@@ -315,3 +317,18 @@ def test_heat_maps_have_a_number_in_every_cell_that_is_known(drawn):
             assert not one.overlaps(other)
     with pytest.raises(ValueError, match="no agent has a decision reward"):
         drawn(save_heat_maps, {})
+
+
+def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):
+    scenes = [load_scenario(name) for name in ("hit-mac-2x3", "random-2x3")]
+    still, planner = load_agent("still", scenes[0]), load_agent("planner:turn_cost=0.5", scenes[0])
+    again = planner._replace(run="another training")
+    one = save_films(tmp_path / "a.gif", [(scenes[0], [still])], seed=0, sub_steps=2)
+    two = save_films(tmp_path / "b.gif", [(scenes[0], [still, planner, again])], seed=0, sub_steps=2)
+    both = save_films(tmp_path / "c.gif", [(scene, [still]) for scene in scenes], seed=0, sub_steps=2)
+    assert [path.name for path in one + two + both] == [
+        "a.gif", "b-planner-turn_cost=0.5.gif".replace("_", "-"), "b-still.gif", "c-hit-mac-2x3.gif", "c-random-2x3.gif"
+    ]  # fmt: skip
+    assert all(path.is_file() for path in one + two + both)
+    with pytest.raises(ValueError, match=r"two films would be .*d-still.gif"):
+        save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still.")])], seed=0, sub_steps=2)

@@ -13,8 +13,9 @@ from PIL import Image
 
 from hitmac import envs
 from hitmac.envs.__main__ import main
-from hitmac.envs.render import Picture, save_gif, save_png
-from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from hitmac.envs.film import check_film, save_gif, save_pictures
+from hitmac.envs.render import Picture, save_png
+from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
 from hitmac.envs.window import check_display
 
 ROOT = Path(__file__).parents[1]
@@ -224,6 +225,60 @@ def test_a_file_is_what_its_name_says(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"path is 'picture.jpg'; its name must end in .png"):
         save_png("picture.jpg", picture)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
+
+
+def frames_of(path):
+    reader = pytest.importorskip("imageio_ffmpeg").read_frames(str(path))
+    about = next(reader)
+    width, height = about["size"]
+    return about, [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
+
+
+def test_an_mp4_shows_the_pictures(tmp_path):
+    colours = [(200, 30, 30), (30, 160, 60), (40, 60, 200)]
+    pictures = [np.full((63, 81, 3), colour, np.uint8) for colour in colours for _ in range(4)]
+    save_pictures(tmp_path / "film.MP4", pictures, frames_per_second=10)
+    about, frames = frames_of(tmp_path / "film.MP4")
+    assert (about["codec"], about["fps"], about["size"]) == ("h264", 10.0, (82, 64))
+    assert len(frames) == 12
+    for frame, picture in zip(frames, pictures, strict=True):
+        assert np.abs(frame[:63, :81].astype(int) - picture).max() < 12
+    again = tmp_path / "again.mp4"
+    save_pictures(again, pictures, frames_per_second=10)
+    assert again.read_bytes() == (tmp_path / "film.MP4").read_bytes()
+
+
+def test_a_film_that_breaks_leaves_nothing(tmp_path):
+    pytest.importorskip("imageio_ffmpeg")
+    with pytest.raises(Exception):  # noqa: B017, PT011 (of ffmpeg's choice)
+        save_pictures(tmp_path / "film.mp4", [np.zeros((8, 8, 3), np.uint8), np.zeros((5, 5), np.uint8)])
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_ffmpeg_an_mp4_is_one_line(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
+    with pytest.raises(ModuleNotFoundError, match=r"an MP4 film needs imageio-ffmpeg: pip install 'hitmac\[render\]'"):
+        check_film("path", tmp_path / "film.mp4")
+    check_film("path", tmp_path / "film.gif")
+    with pytest.raises(ValueError, match=r"path is 'film.avi'; its name must end in .gif or .mp4"):
+        save_pictures("film.avi", [])
+
+
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_gymnasiums_record_video_records(task, tmp_path):
+    pytest.importorskip("moviepy", reason="moviepy, which RecordVideo writes with, is not installed")
+    env = gymnasium.make(TASKS[task].spec.id, scenario="hit-mac-2x3", render_mode="rgb_array", max_episode_steps=7)
+    env = gymnasium.wrappers.RecordVideo(env, str(tmp_path), disable_logger=True)
+    env.reset(seed=0)
+    over = False
+    while not over:
+        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
+        over = terminated or truncated
+    env.close()
+    (film,) = tmp_path.glob("*.mp4")
+    about, frames = frames_of(film)
+    assert about["fps"] == pytest.approx(env.metadata["render_fps"], rel=0.01)
+    assert 7 <= len(frames) <= 9  # the start and each step
 
 
 LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")

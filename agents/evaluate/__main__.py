@@ -14,12 +14,14 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.evaluate.figures import save_pareto
+from hitmac.agents.evaluate.film import save_films
 from hitmac.agents.evaluate.selection import name_and_size, named_agents, scenarios
 from hitmac.agents.evaluate.sweeps import save_sweeps, varied
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs.files import check_ending
+from hitmac.envs.film import check_film
 from hitmac.envs.load import with_settings
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
@@ -59,6 +61,9 @@ class Options:
     """File for the metrics of every episode."""
     pictures: Path | None = None
     """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
+    film: Path | None = None
+    """File for a film of the first episode, .gif or .mp4; with several agents or scenarios, each has its own file, with
+    its name in the file's."""
     curves: Path | None = None
     """File for the figure of coverage against each parameter of --vary."""
     front: Path | None = None
@@ -78,6 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
             scenes = [with_settings(scenario, options.set) for scenario in scenes]
         if options.tracks:
             scenes = [scenario.replace(tracks=options.tracks) for scenario in scenes]
+        if options.film:
+            check_film("film", options.film)
         if options.front:
             check_ending("front", options.front, ".png")
         if options.curves:
@@ -108,6 +115,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
+        if options.film:
+            films = list(zip(scenes, teams, strict=True))
+            for path in save_films(options.film, films, seed=options.seed, sub_steps=options.max_episode_steps):
+                print(f"film: {path}")
         if options.curves:
             rest = iter(evaluations)
             save_sweeps(options.curves, {name: {one: next(rest) for one in scenes} for name, scenes in sweeps.items()})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,9 @@ from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.hierarchy import assignment_of
 from hitmac.agents.policy import Policy, started
 from hitmac.agents.registry import Agent, load_agent
-from hitmac.envs.files import check_ending
+from hitmac.envs.film import check_film, save_pictures
 from hitmac.envs.load import load_scenario
-from hitmac.envs.render import Picture, save_gif
+from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS, CoverageTask
 
@@ -41,10 +42,10 @@ def save_film(
     every: int = 5,
     size: int = 400,
 ) -> None:
-    """Film one episode as an animated GIF, with a frame every `every` sub-steps and assignments as lines.
+    """Film one episode as GIF or MP4, with a frame every `every` sub-steps and assignments as lines.
 
     Args:
-        path: file of the film; its name must end in .gif.
+        path: file of the film; its name must end in .gif or .mp4.
         agent: the agent, as accepted by :func:`hitmac.agents.registry.load_agent`.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         seed: seed of the episode.
@@ -53,9 +54,10 @@ def save_film(
         size: height and width, pixels; default 400.
 
     Raises:
-        ValueError: `path` does not end in .gif.
+        ValueError: `path` ends neither in .gif nor in .mp4.
+        ModuleNotFoundError: an MP4 film needs imageio-ffmpeg.
     """
-    check_ending("path", path, ".gif")
+    check_film("path", path)
     scenario = load_scenario(scenario)
     agent = load_agent(agent, scenario)
     scenario, sub_steps = fitted(scenario, sub_steps)
@@ -72,4 +74,36 @@ def save_film(
             assigned = assignment_of(agent.policy, state)
             assigned = None if assigned is None else assigned[0]
             pictures.append(picture.draw(task.simulator.state, 0, caption, assigned, known))
-    save_gif(path, pictures)
+    save_pictures(path, pictures)
+
+
+def save_films(
+    path: str | Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]], *, seed: int, sub_steps: int = SUB_STEPS
+) -> list[Path]:
+    """Film one episode of each agent in its scenario, as :func:`save_film` does; of several trainings, the first.
+
+    Args:
+        path: file of the film; with several agents or scenarios, their names are added to its own.
+        teams: the scenarios, each with its agents.
+        seed: seed of the episodes.
+        sub_steps: length of the episodes, sub-steps.
+
+    Returns:
+        The files.
+    """
+    path = Path(path)
+    plays = [
+        (scenario, agent)
+        for scenario, agents in teams
+        for agent in {agent.name: agent for agent in reversed(agents)}.values()
+    ]
+    files = []
+    for scenario, agent in plays:
+        names = [agent.name] * (len({agent.name for _, agent in plays}) > 1) + [scenario.name] * (len(teams) > 1)
+        added = "".join(f"-{re.sub(r'[^A-Za-z0-9.=]+', '-', name).strip('-')}" for name in names)
+        files.append(path.with_name(f"{path.stem}{added}{path.suffix}"))
+    if twice := next((file for file in files if files.count(file) > 1), None):
+        raise ValueError(f"two films would be {twice}; give the agents and scenarios other names")
+    for file, (scenario, agent) in zip(files, plays, strict=True):
+        save_film(file, agent, scenario, seed=seed, sub_steps=sub_steps)
+    return files
