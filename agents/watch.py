@@ -97,7 +97,7 @@ def _show_page(agents: Sequence[Agent], scenario: Scenario, options: Options) ->
         options.to, agents, scenario, seed=options.seed, sub_steps=options.sub_steps,
         speed=options.sub_steps_per_second,
     )  # fmt: skip
-    print(f"{options.to}: {', '.join(agent.name for agent in agents)}; {options.to.stat().st_size / 1e6:.1f} MB")
+    print(f"{options.to}: {', '.join(agent.name for agent in agents)}; {options.to.stat().st_size / 1000:.0f} kB")
     # Without a display a browser of the terminal would take the terminal over.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if options.open and seen:

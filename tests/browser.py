@@ -15,6 +15,7 @@ class Browser:
     Attributes:
         errors: messages of the console's errors and of exceptions.
         requests: addresses that the page asked for, itself included.
+        opened: address of the page.
     """
 
     def __init__(self, profile: Path, width=1280, height=900, *, dark=False, phone=False):
@@ -24,9 +25,9 @@ class Browser:
             "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
         ]  # fmt: skip
-        # The browser reads its file 3 and writes its file 4.
+        # The browser reads its file 3 and writes its file 4. A plain sh knows numbers of one digit only.
         self._process = subprocess.Popen(
-            ["sh", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "sh", *command],
+            ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", *command],
             pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
         os.close(to_browser)
@@ -81,7 +82,8 @@ class Browser:
 
     def open(self, path: Path):
         """Open a file."""
-        self.send("Page.navigate", url=path.resolve().as_uri())
+        self.opened = path.resolve().as_uri()
+        self.send("Page.navigate", url=self.opened)
 
     def run(self, expression):
         """Return the value of an expression on the page; a promise is awaited."""

@@ -63,10 +63,10 @@ class Card {
   draw(shown) {
     const { episode, written } = this;
     const t = shown.frame;
-    written.coverage.textContent = t ? episode.meanCoverage[t].toFixed(3) : "–";
-    written.rotation.textContent = t ? episode.meanRotation[t].toFixed(3) : "–";
+    written.coverage.textContent = t ? episode.meanCoverage[t].toFixed(3) : "-";
+    written.rotation.textContent = t ? episode.meanRotation[t].toFixed(3) : "-";
     written["coverage now"].textContent = episode.coverage[t].toFixed(2);
-    written["rotation now"].textContent = t ? episode.rotation[t].toFixed(2) : "–";
+    written["rotation now"].textContent = t ? episode.rotation[t].toFixed(2) : "-";
     this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${episode.coverage[t].toFixed(2)}`;
     const chosen = shown.sensor >= 0 && shown.sensor < episode.sensors;
     // Episodes may have other levels than the one that is chosen: each shows one of its own.
@@ -122,11 +122,11 @@ class Player {
     this.playing = false;
     this.shown = { frame: 0, sensor: -1, level: "" };
     byId("main").classList.toggle("single", episodes.length === 1);
-    this.cards = episodes.map((episode, k) => new Card(this, episode, k));
     this.curves = [
       this.chart("coverage", "share of the targets that are seen", "meanCoverage"),
       this.chart("rotation", "share of the sensors that turn", "meanRotation"),
     ];
+    this.cards = episodes.map((episode, k) => new Card(this, episode, k));
     this.controls();
     this.resize();
     window.addEventListener("resize", () => this.resize());

@@ -157,12 +157,14 @@ class Scene {
     const present = this.episode.tracks.present;
     context.strokeStyle = this.colour("muted");
     context.lineWidth = Math.max(1, 0.28 * this.unit);
+    context.lineCap = "butt"; // round ends would overlap, as dots
     for (let frame = Math.max(1, shown.frame - TRAIL + 1); frame <= shown.frame; frame++) {
       if (!present.whole(frame, j) || !present.whole(frame - 1, j)) continue;
       context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / TRAIL);
       this.path([this.placeOf("target", frame - 1, j), this.placeOf("target", frame, j)]);
     }
     context.globalAlpha = 1;
+    context.lineCap = "round";
   }
 
   assignments() {
