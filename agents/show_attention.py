@@ -82,8 +82,7 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
             raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
         weights = np.zeros(state.visible.shape[1:])
         for step in range(1, sub_steps + 1):
-            assigned = None if episode.assigned is None else episode.assigned[0]
-            drawn = picture.draw(state, 0, f"{agent.name}   sub-step {step}", assigned, simulator.known)
+            drawn = picture.draw(state, 0, f"{agent.name}   sub-step {step}", known=simulator.known)
             sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
             episode.step()
             now = watch.shares(episode.observation, episode.state)[level][0]

@@ -108,9 +108,9 @@ class Browser:
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
-    def picture(self, path: Path):
-        """Write a picture of the whole page."""
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=True)["data"]
+    def picture(self, path: Path, beyond=True):
+        """Write a picture of the whole page, or of the window."""
+        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=beyond)["data"]
         path.write_bytes(base64.b64decode(data))
 
     def close(self):

@@ -90,7 +90,7 @@ function legend(world, episode) {
     ["", "seen", "target, covered", true],
     ["ring", "unseen", "target, not covered", true],
     ["", "known", "last known place", episode.tracks.age],
-    ["", "known", "beliefs (small)", episode.tracks["belief x"]],
+    ["small", "known", "belief about an unseen target", episode.tracks["belief x"]],
     ["stroke", "assigned", "assigned", episode.tracks.assigned],
     ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
     ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
@@ -98,7 +98,7 @@ function legend(world, episode) {
   ];
   const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
     const mark = make("i", { className: shape });
-    const filled = shape === "" || shape === "square";
+    const filled = shape !== "ring" && shape !== "stroke";
     mark.style[filled ? "background" : "borderColor"] = `var(--${colour})`;
     return make("li", {}, mark, text);
   });

@@ -16,7 +16,7 @@ class Scene {
   resize() {
     const { halfWidth, halfHeight } = this.world;
     const room = this.canvas.parentElement.clientWidth - 28;
-    const high = Math.max(300, window.innerHeight * (this.world.episodes.length > 1 ? 0.5 : 0.66));
+    const high = Math.max(300, window.innerHeight * (this.world.episodes.length > 1 ? 0.48 : 0.66));
     this.scale = Math.max(0.001, Math.min((room - 2 * MARGIN) / halfWidth, (high - 2 * MARGIN) / halfHeight) / 2);
     this.width = 2 * halfWidth * this.scale + 2 * MARGIN;
     this.height = 2 * halfHeight * this.scale + 2 * MARGIN;
