@@ -100,37 +100,48 @@ def test_a_policy_of_one_sensor_attends_for_each():
         np.testing.assert_allclose(shares[b, i], to_targets(weights, 1)[0, 0], rtol=1e-5)
 
 
+class Fixed:
+    """Coordinator that always assigns the same."""
+
+    assigned = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]])
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.repeat(self.assigned.reshape(1, -1), len(observation["mask"]), 0), None
+
+
 @pytest.mark.parametrize("padding", ["attended", "masked", "unfiltered"])
-def test_of_a_hierarchy_both_levels_attend(padding):
-    coordinator, of_coordinator = policy("Coordinator", attend_over="axes")
-    executor, of_executor = policy("Executor", options={"padding": padding})
+def test_an_executor_attends_to_its_goals(padding):
+    executor, config = policy("Executor", options={"padding": padding})
+    agent = HierarchicalAgent(SCENARIO, LevelPolicy(Fixed(), ()), LevelPolicy(executor, config.features, padding))
+    shown = observed()
+    found = attention_of(agent, shown, agent.start([0, 1]))
+    assert set(found) == {"executor"}
+    np.testing.assert_allclose(found["executor"].sum(-1), [[1, 0, 1]] * 2, rtol=1e-5)
+    for b, i in np.ndindex(2, 3):
+        goals = Fixed.assigned[i] != 0
+        assert (found["executor"][b, i, ~goals] == 0).all()
+        if padding == "masked" and goals.any():  # then its goals are all that it sees
+            pairs = torch.as_tensor(shown["pairs"][b, i][goals][None])
+            with torch.no_grad():
+                _, weights = executor.features_extractor.encoder(pairs, need_weights=True)
+            np.testing.assert_allclose(found["executor"][b, i, goals], to_targets(weights, 1)[0], rtol=1e-4)
+
+
+def test_a_coordinator_attends_where_it_decides():
+    coordinator, config = policy("Coordinator", attend_over="axes")
+    executor, of_executor = policy("Executor")
     agent = HierarchicalAgent(
-        SCENARIO, LevelPolicy(coordinator, of_coordinator.features),
-        LevelPolicy(executor, of_executor.features, padding), decision=3,
-    )  # fmt: skip
-    task = CoverageTask(SCENARIO, 2, 0, features=agent.features)
-    state, decided = agent.start([0, 1]), []
+        SCENARIO, LevelPolicy(coordinator, config.features), LevelPolicy(executor, of_executor.features), decision=3
+    )
+    shown, state = observed(), agent.start([0, 1])
+    expected = attention_of(coordinator, shown)["policy"]
     with AttentionWatch(Memoryless(agent, agent.features)) as watch:
         assert watch.levels == ("coordinator", "executor")
-        for _ in range(4):
-            shown = task.observe()
-            actions, state = agent.predict(shown, state, deterministic=True)
-            found = watch.shares(shown, state)
-            decided.append(bool(np.isfinite(found["coordinator"]).all()))
-            if not decided[-1]:
-                assert np.isnan(found["coordinator"]).all()
-            assigned = state.assigned
-            assert (found["executor"][~assigned] == 0).all()
-            np.testing.assert_allclose(found["executor"].sum(-1), assigned.any(-1), atol=1e-5)
-            if padding == "masked":
-                i = np.argwhere(assigned.sum(-1) > 1)[0]
-                packed = shown["pairs"][tuple(i)][assigned[tuple(i)]]
-                with torch.no_grad():
-                    _, weights = executor.features_extractor.encoder(torch.as_tensor(packed[None]), need_weights=True)
-                expected = to_targets(weights, 1)[0]
-                np.testing.assert_allclose(found["executor"][tuple(i)][assigned[tuple(i)]], expected, rtol=1e-4)
-            task.step(actions)
-    assert decided == [True, False, False, True]
+        for starts, decides in (((1, 1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (1, 0))):
+            _, state = agent.predict(shown, state, np.array(starts, bool), deterministic=True)
+            found = watch.shares(shown, state)["coordinator"]
+            np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), np.array(decides, bool))
+            np.testing.assert_allclose(found[np.array(decides, bool)], expected[np.array(decides, bool)], rtol=1e-4)
 
 
 def test_what_does_not_attend_has_no_attention():
