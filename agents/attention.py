@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,12 +41,12 @@ class AttentionWatch:
             self._padding = whole.executor.padding
         found = {level: _encoder(part) for level, part in parts.items()}
         self._encoders = {level: encoder for level, encoder in found.items() if encoder is not None}
-        self._inputs: dict[str, tuple[Tensor, ...]] = {}
+        self._calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.levels = tuple(self._encoders)
 
     def __enter__(self) -> AttentionWatch:
         self._hooks = [
-            encoder.register_forward_pre_hook(lambda _, inputs, level=level: self._inputs.update({level: inputs}))
+            encoder.register_forward_pre_hook(partial(self._keep, level), with_kwargs=True)
             for level, encoder in self._encoders.items()
         ]
         return self
@@ -53,6 +54,9 @@ class AttentionWatch:
     def __exit__(self, *_: object) -> None:
         for hook in self._hooks:
             hook.remove()
+
+    def _keep(self, level: str, _: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
+        self._calls[level] = arguments, options
 
     def shares(self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None = None) -> dict[str, np.ndarray]:
         """Return the attention in the last decision, by level.
@@ -68,20 +72,21 @@ class AttentionWatch:
             Arrays (B, n, m) by level; NaN in the scenes in which a level has not decided.
         """
         scenes, n, m = observation["mask"].shape
-        taken, self._inputs = self._inputs, {}
+        calls, self._calls = self._calls, {}
         found = {level: np.full((scenes, n, m), np.nan, np.float32) for level in self.levels}
-        for level, inputs in taken.items():
+        for level, (arguments, options) in calls.items():
             with torch.no_grad():
-                _, weights = self._encoders[level](*inputs, need_weights=True)
-            shares = to_targets(weights, inputs[0].shape[-3])
+                _, weights = self._encoders[level](*arguments, **options | {"need_weights": True})
+            pairs = arguments[0] if arguments else options["pairs"]
+            shares = to_targets(weights, pairs.shape[-3]).cpu().numpy()
             rows = np.ones(scenes, np.bool_)
             if level == "coordinator":
                 rows = HierarchyState(*(state or ())).age == 1  # it has just decided
-            found[level][rows] = _of_sensors(shares.cpu().numpy(), int(rows.sum()), n)
+            found[level][rows] = _of_sensors(shares, int(rows.sum()), n, m)
             if level == "executor":
                 assigned = HierarchyState(*(state or ())).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
-        self._inputs.clear()  # the same encoders have been called again
+        self._calls.clear()  # the same encoders have been called again
         return found
 
 
@@ -130,10 +135,15 @@ def _encoder(policy: Any) -> AgentTargetEncoder | None:
     )
 
 
-def _of_sensors(shares: np.ndarray, scenes: int, n: int) -> np.ndarray:
-    """Return the shares (B, n, m) of the sensors, out of those of the rows that the network has seen (R, k, m)."""
-    if len(shares) == scenes:
+def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray | float:
+    """Return the shares (B, n, m) of the sensors, out of those of the rows that the network has seen (R, k, m).
+
+    NaN stands for those of a policy of your own that encodes something else.
+    """
+    if shares.shape == (scenes, n, m):
         return shares
+    if shares.shape not in ((scenes * n, 1, m), (scenes * n, n, m)):
+        return np.nan
     by_scene = shares.reshape(scenes, n, *shares.shape[1:])
     # A row is a sensor by itself, or the scene as one sensor knows it.
     own = np.zeros(n, np.int64) if shares.shape[1] == 1 else np.arange(n)

@@ -14,7 +14,7 @@ from hitmac.agents.show_attention import main, moments
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
-from hitmac.perception import Weights, plots
+from hitmac.perception import AgentTargetEncoder, Weights, plots
 
 SCENARIO = load_scenario("hit-mac-3x4")
 
@@ -142,6 +142,28 @@ def test_a_coordinator_attends_where_it_decides():
             found = watch.shares(shown, state)["coordinator"]
             np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), np.array(decides, bool))
             np.testing.assert_allclose(found[np.array(decides, bool)], expected[np.array(decides, bool)], rtol=1e-4)
+
+
+class Own:
+    """Policy of one's own, which calls the encoder by keywords, or on something else than the scenes."""
+
+    def __init__(self, whole):
+        self.net, self.whole = AgentTargetEncoder(len(DEFAULT_FEATURES), 8), whole
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        pairs, mask = (torch.as_tensor(observation[name]) for name in ("pairs", "mask"))
+        self.net(pairs=pairs, mask=mask) if self.whole else self.net(pairs[:, :2], mask=mask[:, :2])
+        return np.zeros(observation["mask"].shape[:2], int), None
+
+
+def test_a_policy_of_ones_own_attends():
+    shown = observed()
+    shown["mask"] = np.ones((2, 3, 4), np.int8)
+    shown["mask"][:, :, 1] = 0
+    shares = attention_of(Own(True), shown)["policy"]
+    assert (shares[:, :, 1] == 0).all()
+    np.testing.assert_allclose(shares.sum(-1), 1, rtol=1e-5)
+    assert np.isnan(attention_of(Own(False), shown)["policy"]).all()
 
 
 def test_what_does_not_attend_has_no_attention():
