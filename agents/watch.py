@@ -50,7 +50,7 @@ class Options:
     to: Path = Path("watch.html")
     """File of the page."""
     open: bool = True
-    """Show the page in the browser, if there is a display."""
+    """Show the page in the browser, if there is a display; --no-open does not."""
     window: bool = False
     """Show a window instead of a page."""
     sub_steps_per_second: Annotated[float, over(0)] = 20.0
