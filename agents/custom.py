@@ -59,12 +59,12 @@ def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[
 
 def has_learned(policy: Any) -> bool:
     """Return True if a policy was trained: its attribute ``trained``, or without one, whether it holds a network."""
-    return bool(getattr(policy, "trained", bool(_networks(policy))))
+    return bool(getattr(policy, "trained", bool(networks_of(policy))))
 
 
 def digest(policy: Any) -> str:
     """Return an identifier of a policy: a hash of its class and networks, or without networks that of the object."""
-    networks = _networks(policy)
+    networks = networks_of(policy)
     if not networks:
         return str(id(policy))
     found = hashlib.sha256(type(policy).__qualname__.encode())
@@ -75,12 +75,12 @@ def digest(policy: Any) -> str:
     return found.hexdigest()
 
 
-def _networks(policy: Any, depth: int = 5) -> list[nn.Module]:
+def networks_of(policy: Any, depth: int = 5) -> list[nn.Module]:
     """Return the networks of a policy, those of its levels in order."""
     if isinstance(policy, nn.Module):
         return [policy]
     parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
-    return [network for part in parts if part is not None for network in _networks(part, depth - 1)]
+    return [network for part in parts if part is not None for network in networks_of(part, depth - 1)]
 
 
 def _module(module: str, name: str) -> Any:

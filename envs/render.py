@@ -52,6 +52,7 @@ class Picture:
 
     Attributes:
         shape: height and width of the picture, pixels.
+        extent: (left, right, bottom, top) of the whole picture with its margins, in units of the arena.
 
     Raises:
         ValueError: a size under 64, or a background that is no picture.
@@ -74,6 +75,8 @@ class Picture:
         width, height = (round((2 * half * self._scale + 2 * self._margin) / _SMOOTH) for half in scenario.extent)
         self._band = round(0.04 * size) if scenario.rails else 0  # between the caption and sensors on the upper border
         self.shape = height + self._band, width
+        edges = -0.5 * width, 0.5 * width, -0.5 * height, 0.5 * height + self._band
+        self.extent = tuple(_SMOOTH * edge / self._scale for edge in edges)
         inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
         self._background = _read_background(scenario.background, inside) if scenario.background else None
         self._rails = [np.array(rail) for rail in scenario.rails]

@@ -11,7 +11,8 @@ from hitmac.envs.errors import did_you_mean
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.__main__", "compare agents on the same new episodes: tables and figures"),
-    "watch": ("hitmac.agents.watch", "watch an agent play, in a window"),
+    "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page or in a window"),
+    "attention": ("hitmac.agents.show_attention", "draw what a learned policy attends to"),
     "export": ("hitmac.agents.export.__main__", "write a learned policy as ONNX, with a runner without torch"),
     "scenarios": ("hitmac.envs.__main__", "list the scenarios; show, film or draw one"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),

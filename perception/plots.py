@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 Array = np.ndarray | Tensor
+Extent = tuple[float, ...]  # left, right, bottom, top
 
 
 def pair_labels(num_agents: int, num_targets: int) -> list[str]:
@@ -87,7 +88,8 @@ def lines(
     agents: Array,
     targets: Array,
     *,
-    half_width: float,
+    half_width: float | None = None,
+    extent: Extent | None = None,
     picture: np.ndarray | None = None,
     title: str = "",
 ) -> Figure:
@@ -98,15 +100,16 @@ def lines(
         agents: positions (n, 2).
         targets: positions (m, 2).
         half_width: half the side of the square around the origin that is shown.
-        picture: (height, width, 3), drawn behind the lines; it must show the same square.
+        extent: in its place (left, right, bottom, top); :class:`hitmac.envs.render.Picture` knows that of its pictures.
+        picture: (height, width, 3), drawn behind the lines; it must show just that.
         title: title of the figure.
 
     Raises:
-        ValueError: shapes that do not fit.
+        ValueError: shapes that do not fit, or not one of `half_width` and `extent`.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
-    figure = _figure((5, 5.2))
-    _draw_lines(figure.subplots(), _plain(weights), _plain(agents), _plain(targets), half_width, picture, title)
+    figure, shown = _scene(half_width, extent)
+    _draw_lines(figure.subplots(), _plain(weights), _plain(agents), _plain(targets), shown, picture, title)
     return figure
 
 
@@ -116,7 +119,8 @@ def film(
     agents: Array,
     targets: Array,
     *,
-    half_width: float,
+    half_width: float | None = None,
+    extent: Extent | None = None,
     pictures: Sequence[np.ndarray] | None = None,
     frames_per_second: int = 10,
 ) -> None:
@@ -128,6 +132,7 @@ def film(
         agents: (n, 2) or (T, n, 2).
         targets: (T, m, 2).
         half_width: see :func:`lines`.
+        extent: see :func:`lines`.
         pictures: T pictures, see :func:`lines`.
         frames_per_second: frame rate of the film.
 
@@ -141,18 +146,17 @@ def film(
         raise ValueError(
             f"weights have shape {weights.shape}, targets {targets.shape}; they must have the same length T, 1 or more"
         )
-    figure = _figure((5, 5.2))
+    figure, shown = _scene(half_width, extent)
     try:
         from matplotlib.animation import FuncAnimation, PillowWriter
     except ModuleNotFoundError:  # Pillow, which the writer needs
         raise ModuleNotFoundError(_MISSING) from None
-    axis = figure.subplots()
+    axis, of_agents = figure.subplots(), np.broadcast_to(agents, (len(weights), *agents.shape[-2:]))
 
     def draw(frame: int) -> list[Any]:
         axis.clear()
-        of_agents = agents[frame] if agents.ndim == 3 else agents
         behind = None if pictures is None else pictures[frame]
-        _draw_lines(axis, weights[frame], of_agents, targets[frame], half_width, behind, f"{frame}")
+        _draw_lines(axis, weights[frame], of_agents[frame], targets[frame], shown, behind, f"{frame}")
         return []
 
     animation = FuncAnimation(figure, draw, frames=len(weights))
@@ -202,10 +206,8 @@ def gallery(folder: str | Path) -> list[Path]:
             return encoder(features, need_weights=True)[1]
 
     weights = look(start)
-    letters = [_letter(j) for j in range(5)]
-    keep(
-        "targets-weights.png", heat_map(weights.targets[0], rows=letters, columns=letters, title="agent 1, its targets")
-    )
+    names = list("abcde")
+    keep("targets-weights.png", heat_map(weights.targets[0], rows=names, columns=names, title="agent 1, its targets"))
     keep("agents-weights.png", heat_map(weights.agents, title="between the agents"))
     keep("lines.png", lines(received(weights.targets), agents, start, half_width=1000, title="attention received"))
     places = torch.stack([start + step * velocity for step in range(12)])
@@ -241,6 +243,15 @@ def _figure(size: tuple[float, float]) -> Figure:
     return Figure(figsize=size, layout="constrained")
 
 
+def _scene(half_width: float | None, extent: Extent | None) -> tuple[Figure, Extent]:
+    """Return a figure for a scene, with room for a title, and the extent of what it shows."""
+    if (half_width is None) == (extent is None):
+        raise ValueError(f"half_width is {half_width} and extent is {extent}; give one of them")
+    left, right, bottom, top = shown = extent or tuple(side * (half_width or 0.0) for side in (-1, 1, -1, 1))
+    scale = 5 / max(right - left, top - bottom)
+    return _figure((scale * (right - left), scale * (top - bottom) + 0.2)), shown
+
+
 def _plain(values: Array) -> np.ndarray:
     return values.detach().cpu().float().numpy() if isinstance(values, Tensor) else np.asarray(values, np.float64)
 
@@ -255,7 +266,7 @@ def _draw_lines(
     weights: np.ndarray,
     agents: np.ndarray,
     targets: np.ndarray,
-    half_width: float,
+    shown: Extent,
     picture: np.ndarray | None,
     title: str,
 ) -> None:
@@ -265,7 +276,7 @@ def _draw_lines(
             "they must be (n, m), (n, 2) and (m, 2)"
         )
     if picture is not None:
-        axis.imshow(picture, extent=(-half_width, half_width, -half_width, half_width))
+        axis.imshow(picture, extent=shown)  # type: ignore[arg-type]
     largest = max(float(weights.max(initial=0.0)), 1e-12)
     for i, agent in enumerate(agents):
         for j, target in enumerate(targets):
@@ -277,11 +288,7 @@ def _draw_lines(
         for labels, places in ((range(1, len(agents) + 1), agents), (map(_letter, range(len(targets))), targets)):
             for label, place in zip(labels, places, strict=True):
                 axis.annotate(str(label), place, xytext=(5, 5), textcoords="offset points")
-    axis.set_xlim(-half_width, half_width)
-    axis.set_ylim(-half_width, half_width)
-    axis.set_aspect("equal")
-    axis.set_xticks([])
-    axis.set_yticks([])
+    axis.set(xlim=shown[:2], ylim=shown[2:], aspect="equal", xticks=[], yticks=[])
     axis.set_title(title, fontsize=10)
 
 

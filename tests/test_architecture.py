@@ -44,7 +44,8 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
-        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"}, {"evaluate"}, {"watch"}, {"training"}, {"reproduce"},
+        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"},
+        {"playing", "attention"}, {"evaluate"}, {"replay"}, {"watch", "show_attention"}, {"training"}, {"reproduce"},
         {"__init__"},
     ],
 }  # fmt: skip

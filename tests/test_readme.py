@@ -18,6 +18,7 @@ from hitmac.agents.export.__main__ import main as export
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.pretrained.__main__ import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions
+from hitmac.agents.show_attention import Options as AttentionOptions
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.watch import Options as WatchOptions
@@ -99,7 +100,7 @@ def test_every_option_is_one(page, capsys):
         with pytest.raises(SystemExit):
             main(["--help"])
     known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
-    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions):
+    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions, AttentionOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
     for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):
         assert name.removeprefix("no-") in known, name

@@ -268,14 +268,14 @@ def test_without_ffmpeg_an_mp4_is_one_line(tmp_path, monkeypatch):
 def test_gymnasiums_record_video_records(task, tmp_path):
     pytest.importorskip("moviepy", reason="moviepy, which RecordVideo writes with, is not installed")
     env = gymnasium.make(TASKS[task].spec.id, scenario="hit-mac-2x3", render_mode="rgb_array", max_episode_steps=7)
-    env = gymnasium.wrappers.RecordVideo(env, str(tmp_path), disable_logger=True)
+    env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "films"), disable_logger=True)
     env.reset(seed=0)
     over = False
     while not over:
         _, _, terminated, truncated, _ = env.step(env.action_space.sample())
         over = terminated or truncated
     env.close()
-    (film,) = tmp_path.glob("*.mp4")
+    (film,) = tmp_path.glob("films/*.mp4")
     about, frames = frames_of(film)
     assert about["fps"] == pytest.approx(env.metadata["render_fps"], rel=0.01)
     assert 7 <= len(frames) <= 9  # the start and each step

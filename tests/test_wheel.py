@@ -60,7 +60,7 @@ def project(tmp_path):
 def test_the_wheel_has_one_package_with_all_its_files(installed):
     assert {path.name for path in installed.iterdir()} - {"bin"} == {"hitmac", f"hitmac-{VERSION}.dist-info"}
     package = installed / "hitmac"
-    kinds = {".py", ".yaml", ".safetensors", ".json"}
+    kinds = {".py", ".yaml", ".safetensors", ".json", ".js", ".html", ".css"}
     files = [path for name in NAMES for path in (ROOT / name).rglob("*") if path.suffix in kinds]
     assert {path.suffix for path in files} == kinds
     for path in (*files, *(ROOT / "agents/pretrained").rglob("card.md"), ROOT / "train.py"):

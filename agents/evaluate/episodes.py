@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from typing import NamedTuple
 
 import numpy as np
 from tqdm import tqdm
 
-from hitmac.agents.hierarchy import assignment_of
 from hitmac.agents.learned.one_thread import one_thread_each
-from hitmac.agents.policy import started
+from hitmac.agents.playing import Episodes
 from hitmac.agents.registry import Agent
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import UNSEEN_PENALTY, CoverageTask
+from hitmac.envs.tasks import UNSEEN_PENALTY
 
 MOMENTS = 101
 """Number of parts of an episode, for the coverage over time."""
@@ -37,29 +35,22 @@ def play(
 ) -> Record:
     """Run one agent on one batch of episodes; return their :class:`Record`."""
     scenes = len(seeds)
-    task = CoverageTask(scenario, scenes, list(seeds), features=agent.features, num_threads=num_threads)
-    live = task.simulator.state
+    episodes = Episodes(agent, scenario, seeds, num_threads)
+    simulator = episodes.task.simulator
+    live = simulator.state
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
     part, lengths = parts(max_episode_steps)
     over_time = np.zeros((scenes, len(lengths)))
-    state, start, seconds = started(agent.policy, seeds), np.ones(scenes, np.bool_), 0.0
-    for step in range(max_episode_steps):
-        observation = task.observe()
-        began = time.perf_counter()
-        action, state = agent.policy.predict(observation, state, start, deterministic=True)
-        seconds += time.perf_counter() - began
-        task.step(action)
-        now = task.simulator.coverage
-        assigned = assignment_of(agent.policy, state)
+    for step in episodes.steps(max_episode_steps):
+        now, assigned = simulator.coverage, episodes.assigned
         coverage += now
-        rotation += task.simulator.rotation
+        rotation += simulator.rotation
         seen = live.visible if assigned is None else live.visible & assigned
         reward += np.where(seen.any((1, 2)), now, UNSEEN_PENALTY)
         covered += live.covered
         present += live.present
-        over_time[:, part[step]] += now
-        start = np.zeros_like(start)
+        over_time[:, part[step - 1]] += now
         bar.update()
     share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
     least = share.min(-1)
@@ -70,7 +61,7 @@ def play(
         "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
         "least_covered": np.where(np.isfinite(least), least, np.nan),
     }
-    return Record(metrics, over_time / lengths, seconds)
+    return Record(metrics, over_time / lengths, episodes.seconds)
 
 
 def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:

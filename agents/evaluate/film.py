@@ -6,17 +6,15 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
 from hitmac.agents.evaluate.episodes import fitted
-from hitmac.agents.hierarchy import assignment_of
-from hitmac.agents.policy import Policy, started
+from hitmac.agents.playing import Episodes
+from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.film import check_film, save_pictures
 from hitmac.envs.load import load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import SUB_STEPS, CoverageTask
+from hitmac.envs.tasks import SUB_STEPS
 
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
@@ -62,18 +60,14 @@ def save_film(
     agent = load_agent(agent, scenario)
     scenario, sub_steps = fitted(scenario, sub_steps)
     picture = Picture(scenario, size)
-    task = CoverageTask(scenario, 1, seed, features=agent.features)
-    pictures, total, state = [], 0.0, started(agent.policy, [seed])
-    known = None if scenario.knowledge == "full" else task.simulator.known
-    for step in range(1, sub_steps + 1):
-        action, state = agent.policy.predict(task.observe(), state, np.array([step == 1]), deterministic=True)
-        task.step(action)
-        total += float(task.simulator.coverage[0])
+    episode, pictures, total = Episodes(agent, scenario, [seed]), [], 0.0
+    simulator = episode.task.simulator
+    for step in episode.steps(sub_steps):
+        total += float(simulator.coverage[0])
         if step % every == 0 or step == sub_steps:
             caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
-            assigned = assignment_of(agent.policy, state)
-            assigned = None if assigned is None else assigned[0]
-            pictures.append(picture.draw(task.simulator.state, 0, caption, assigned, known))
+            assigned = None if episode.assigned is None else episode.assigned[0]
+            pictures.append(picture.draw(simulator.state, 0, caption, assigned, simulator.known))
     save_pictures(path, pictures)
 
 
@@ -92,11 +86,12 @@ def save_films(
         The files.
     """
     path = Path(path)
-    plays = [
-        (scenario, agent)
-        for scenario, agents in teams
-        for agent in {agent.name: agent for agent in reversed(agents)}.values()
-    ]
+    plays: list[tuple[Scenario, Agent]] = []
+    for scenario, agents in teams:
+        first: dict[str, Agent] = {}
+        for agent in agents:
+            first.setdefault(agent.name, agent)
+        plays += [(scenario, agent) for agent in first.values()]
     files = []
     for scenario, agent in plays:
         names = [agent.name] * (len({agent.name for _, agent in plays}) > 1) + [scenario.name] * (len(teams) > 1)

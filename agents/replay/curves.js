@@ -1,0 +1,115 @@
+"use strict";
+
+const EDGE = { left: 34, right: 46, top: 8, bottom: 20 }; // pixels around a chart
+const WINDOW = 20; // sub-steps of a moving mean
+
+// Chart of a figure of all episodes over time: moving mean, mean so far, and the moment.
+class Curves {
+  constructor(canvas, episodes, now, mean) {
+    Object.assign(this, { canvas, episodes, mean });
+    this.moving = episodes.map((episode) => movingMeans(episode[now], WINDOW));
+    this.frames = episodes[0].frames;
+    const highest = Math.max(...this.moving.map((values) => values.reduce((a, b) => Math.max(a, b || 0), 0)));
+    this.top = [0.1, 0.25, 0.5, 1].find((top) => highest <= top) ?? 1;
+  }
+
+  resize() {
+    [this.width, this.height] = [this.canvas.parentElement.clientWidth - 28, 130];
+  }
+
+  frameAt(x) {
+    const share = (x - EDGE.left) / (this.width - EDGE.left - EDGE.right);
+    return Math.max(0, Math.min(this.frames - 1, Math.round(share * (this.frames - 1))));
+  }
+
+  place(frame, value) {
+    const [wide, high] = [this.width - EDGE.left - EDGE.right, this.height - EDGE.top - EDGE.bottom];
+    return [EDGE.left + (wide * frame) / Math.max(1, this.frames - 1), EDGE.top + high * (1 - value / this.top)];
+  }
+
+  draw(shown) {
+    const context = (this.context = fitted(this.canvas, this.width, this.height));
+    this.colour = palette(this.canvas);
+    this.axes();
+    context.lineJoin = "round";
+    this.episodes.forEach((episode, k) => {
+      context.strokeStyle = this.colour(agentColour(k));
+      this.line(this.moving[k], 1, this.frames - 1, 1, 0.35);
+      this.line(episode[this.mean], shown.frame, this.frames - 1, 2, 0.3);
+      this.line(episode[this.mean], 1, shown.frame, 2, 1);
+    });
+    const [x] = this.place(shown.frame, 0);
+    context.strokeStyle = this.colour("ink");
+    context.lineWidth = 1;
+    context.beginPath();
+    context.moveTo(x, EDGE.top);
+    context.lineTo(x, this.height - EDGE.bottom);
+    context.stroke();
+    this.values(shown.frame);
+  }
+
+  axes() {
+    const { context } = this;
+    context.font = "11px system-ui, sans-serif";
+    context.lineWidth = 1;
+    context.textBaseline = "middle";
+    context.textAlign = "right";
+    for (const share of [0, 0.5, 1]) {
+      const [x, y] = this.place(0, share * this.top);
+      context.strokeStyle = this.colour("line");
+      context.beginPath();
+      context.moveTo(x, y);
+      context.lineTo(this.width - EDGE.right, y);
+      context.stroke();
+      context.fillStyle = this.colour("muted");
+      context.fillText(String(+(share * this.top).toFixed(3)), x - 6, y);
+    }
+    context.textBaseline = "alphabetic";
+    context.textAlign = "left";
+    context.fillText("0", EDGE.left, this.height - 6);
+    context.textAlign = "right";
+    context.fillText(`sub-step ${this.frames - 1}`, this.width - EDGE.right, this.height - 6);
+  }
+
+  line(values, from, to, width, alpha) {
+    const { context } = this;
+    context.globalAlpha = alpha;
+    context.lineWidth = width;
+    context.beginPath();
+    for (let frame = Math.max(1, from); frame <= to; frame++) context.lineTo(...this.place(frame, values[frame]));
+    context.stroke();
+    context.globalAlpha = 1;
+  }
+
+  // The means at the moment, at the right end, none over another.
+  values(frame) {
+    if (!frame) return;
+    const { context } = this;
+    const rows = this.episodes.map((episode, k) => ({ k, value: episode[this.mean][frame] }));
+    rows.sort((a, b) => b.value - a.value);
+    let lowest = -Infinity;
+    context.textAlign = "left";
+    context.textBaseline = "middle";
+    context.font = "600 11px system-ui, sans-serif";
+    for (const { k, value } of rows) {
+      lowest = Math.max(lowest + 13, this.place(frame, value)[1]);
+      context.fillStyle = this.colour(agentColour(k));
+      context.fillText(value.toFixed(3), this.width - EDGE.right + 6, lowest);
+    }
+  }
+}
+
+function agentColour(k) {
+  return `agent-${k % 6}`;
+}
+
+// Means over a window of sub-steps around each one.
+function movingMeans(values, window) {
+  const last = values.length - 1;
+  return Float64Array.from(values, (_, t) => {
+    const [from, to] = [Math.max(1, t - window / 2), Math.min(last, t + window / 2)];
+    let total = 0;
+    for (let k = from; k <= to; k++) total += values[k];
+    return total / Math.max(1, to - from + 1);
+  });
+}

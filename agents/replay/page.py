@@ -1,0 +1,109 @@
+"""Page that plays recorded episodes: one HTML file, which needs nothing else."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import json
+import string
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from hitmac.agents.evaluate.episodes import fitted
+from hitmac.agents.policy import Policy
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.replay.record import record
+from hitmac.envs.files import check_ending, write_text
+from hitmac.envs.load import load_scenario
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import SUB_STEPS
+
+SCRIPTS = ("tracks.js", "scene.js", "strip.js", "curves.js", "player.js")
+"""Parts of the page's script, each of which may use those before it."""
+
+_FOLDER = Path(__file__).parent
+_BACKGROUND = 1600  # longer side of a background, pixels
+
+
+def save_replay(
+    path: str | Path,
+    agents: Sequence[Agent | Policy | str | Path],
+    scenario: Scenario | str | Path,
+    *,
+    seed: int,
+    sub_steps: int = SUB_STEPS,
+    speed: float = 20.0,
+) -> None:
+    """Play an episode of each agent on the same seed, and write a page that shows them side by side.
+
+    Args:
+        path: file of the page; its name must end in .html.
+        agents: the agents, each as accepted by :func:`hitmac.agents.registry.load_agent`.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
+        seed: seed of the episodes.
+        sub_steps: length of the episodes; default 1010, at most what the scenario allows.
+        speed: sub-steps a second at first.
+
+    Raises:
+        ValueError: `path` does not end in .html, or there is no agent.
+    """
+    check_ending("path", path, ".html")
+    scenario, sub_steps = fitted(load_scenario(scenario), positive("sub_steps", sub_steps))
+    loaded = [load_agent(agent, scenario) for agent in agents]
+    if not loaded:
+        raise ValueError("agents is empty; give one or more")
+    write_text(path, page(scenario, seed, [record(agent, scenario, seed, sub_steps) for agent in loaded], speed))
+
+
+def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0) -> str:
+    """Return the page of episodes of one scenario and seed, records of :func:`hitmac.agents.replay.record.record`."""
+    half_width, half_height = scenario.extent
+    data = {
+        "scenario": scenario.name,
+        "seed": seed,
+        "speed": speed,
+        "halfWidth": half_width,
+        "halfHeight": half_height,
+        "walls": scenario.walls,
+        "rails": scenario.rails,
+        "panLimits": _pan_limits(scenario),
+        "background": _picture(scenario.background) if scenario.background else "",
+        "episodes": episodes,
+    }
+    # Inside a script element nothing but "</" and "<!--" has a meaning of its own.
+    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
+    template = string.Template((_FOLDER / "page.html").read_text(encoding="utf-8"))
+    return template.substitute(
+        title=html.escape(f"{scenario.name}, seed {seed}"),
+        style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
+        data=text,
+        script="\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS),
+    )
+
+
+def _pan_limits(scenario: Scenario) -> list[tuple[float, float] | None]:
+    """Return the pan limits of every sensor, None where it has none; [] if no sensor has any."""
+    own = [pan if pan[1] - pan[0] < 360.0 else None for pan in scenario.pan_limits]
+    return own * scenario.num_sensors if len(own) == 1 else own
+
+
+def _picture(path: str) -> str:
+    """Return a picture as a data URI, made smaller if it is large."""
+    try:
+        from PIL import Image
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
+    try:
+        with Image.open(path) as picture:
+            shown = picture.convert("RGBA")
+    except FileNotFoundError:
+        raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
+    except OSError as error:
+        raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
+    shown.thumbnail((_BACKGROUND, _BACKGROUND))
+    written = io.BytesIO()
+    shown.save(written, format="PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode("ascii")

@@ -1,0 +1,268 @@
+"use strict";
+
+const SPEEDS = [1, 2, 5, 10, 20, 50, 100, 200, 500]; // sub-steps a second
+const SWITCHES = ["views", "trails", "names", "assignments", "knowledge"];
+
+const byId = (id) => document.getElementById(id);
+
+// Make an element with properties and children.
+function make(tag, properties = {}, ...children) {
+  const element = Object.assign(document.createElement(tag), properties);
+  element.append(...children);
+  return element;
+}
+
+// Card of one episode: name, figures, scene, legend, and the strip of the chosen sensor.
+class Card {
+  constructor(player, episode, k) {
+    this.player = player;
+    this.episode = episode;
+    const { world } = player;
+    this.canvas = make("canvas", { className: `scene${world.picture ? " paper" : ""}` });
+    this.figures = make("p", { className: "figures" });
+    this.note = make("p", { className: "note" });
+    this.stripCanvas = make("canvas", { className: "chart" });
+    const dot = make("span", { className: "dot" });
+    dot.style.background = `var(--${agentColour(k)})`;
+    const title = make("h2", {}, dot, episode.agent);
+    const card = make("article", { className: "card" }, title, this.figures, this.canvas, legend(world, episode));
+    byId("scenes").append(card);
+    // A scene by itself has its strip beside it, among the curves.
+    this.attention = make(player.episodes.length > 1 ? "div" : "article", {}, this.note, this.stripCanvas);
+    if (player.episodes.length > 1) card.append(this.attention);
+    else byId("curves").append(this.attention);
+    this.attention.classList.toggle("card", player.episodes.length === 1);
+    this.canvas.setAttribute("role", "img");
+    this.scene = new Scene(this.canvas, world, episode);
+    this.strip = new Strip(this.stripCanvas, episode);
+    this.canvas.addEventListener("click", (event) => {
+      const sensor = this.scene.sensorAt(event.offsetX, event.offsetY, player.shown.frame);
+      player.choose(sensor === player.shown.sensor ? -1 : sensor);
+    });
+    scrub(this.stripCanvas, this.strip, player);
+    this.written = this.writeFigures();
+  }
+
+  // Figures: an element for each, filled in by draw().
+  writeFigures() {
+    const written = {};
+    for (const figure of ["coverage", "rotation"]) {
+      written[figure] = make("b");
+      written[`${figure} now`] = make("span");
+      for (const name of [figure, `${figure} now`]) written[name].dataset.figure = name;
+      this.figures.append(make("span", {}, `${figure} `, written[figure], " now ", written[`${figure} now`]));
+    }
+    return written;
+  }
+
+  resize() {
+    this.scene.resize();
+    this.strip.resize();
+  }
+
+  draw(shown) {
+    const { episode, written } = this;
+    const t = shown.frame;
+    written.coverage.textContent = t ? episode.meanCoverage[t].toFixed(3) : "-";
+    written.rotation.textContent = t ? episode.meanRotation[t].toFixed(3) : "-";
+    written["coverage now"].textContent = episode.coverage[t].toFixed(2);
+    written["rotation now"].textContent = t ? episode.rotation[t].toFixed(2) : "-";
+    this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${episode.coverage[t].toFixed(2)}`;
+    const chosen = shown.sensor >= 0 && shown.sensor < episode.sensors;
+    // Episodes may have other levels than the one that is chosen: each shows one of its own.
+    const level = episode.levels.includes(shown.level) ? shown.level : episode.levels[0];
+    const own = { ...shown, sensor: chosen ? shown.sensor : -1, level };
+    this.scene.draw(own);
+    this.attention.hidden = !chosen;
+    if (!chosen) return;
+    this.note.textContent = this.strip.attends(own)
+      ? `Sensor ${own.sensor + 1}: shares of ${level === "policy" ? "its" : `the ${level}'s`} attention, at most ` +
+        `${this.strip.largest(own).toFixed(2)}; green: the sensor sees the target.`
+      : `Sensor ${own.sensor + 1}: this agent has no attention; green: the sensor sees the target.`;
+    this.strip.draw(own);
+  }
+}
+
+// What the marks of a scene mean, those that occur in it.
+function legend(world, episode) {
+  const marks = [
+    ["square", "sensor", "sensor", true],
+    ["", "seen", "target, covered", true],
+    ["ring", "unseen", "target, not covered", true],
+    ["", "known", "last known place", episode.tracks.age],
+    ["small", "known", "belief about an unseen target", episode.tracks["belief x"]],
+    ["stroke", "assigned", "assigned", episode.tracks.assigned],
+    ["stroke", "attention", "attention of the chosen sensor", episode.levels.length],
+    ["", "obstacle", "obstacle", episode.discs.length || world.walls.length],
+    ["stroke", "rail", "rail", world.rails.length],
+  ];
+  const items = marks.filter((mark) => mark[3]).map(([shape, colour, text]) => {
+    const mark = make("i", { className: shape });
+    const filled = shape !== "ring" && shape !== "stroke";
+    mark.style[filled ? "background" : "borderColor"] = `var(--${colour})`;
+    return make("li", {}, mark, text);
+  });
+  return make("ul", { className: "legend" }, ...items);
+}
+
+// Let the pointer choose the moment on a chart.
+function scrub(canvas, chart, player) {
+  const move = (event) => {
+    if (event.buttons & 1) player.goTo(chart.frameAt(event.offsetX));
+  };
+  canvas.addEventListener("pointerdown", move);
+  canvas.addEventListener("pointermove", move);
+}
+
+// All episodes of the page in step.
+class Player {
+  constructor(world, episodes) {
+    Object.assign(this, { world, episodes });
+    this.last = episodes[0].frames - 1;
+    this.playing = false;
+    this.shown = { frame: 0, sensor: -1, level: "" };
+    byId("main").classList.toggle("single", episodes.length === 1);
+    this.curves = [
+      this.chart("coverage", "share of the targets that are seen", "meanCoverage"),
+      this.chart("rotation", "share of the sensors that turn", "meanRotation"),
+    ];
+    this.cards = episodes.map((episode, k) => new Card(this, episode, k));
+    this.controls();
+    this.resize();
+    window.addEventListener("resize", () => this.resize());
+    window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.resize());
+  }
+
+  chart(figure, meaning, mean) {
+    const canvas = make("canvas", { className: "chart" });
+    const about = `${meaning}; bold: mean so far, thin: mean of ${WINDOW} sub-steps`;
+    const title = make("h2", { textContent: figure[0].toUpperCase() + figure.slice(1) });
+    byId("curves").append(make("article", { className: "card" }, title, make("p", { className: "note", textContent: about }), canvas));
+    const curves = new Curves(canvas, this.episodes, figure, mean);
+    scrub(canvas, curves, this);
+    return curves;
+  }
+
+  controls() {
+    const { world, episodes } = this;
+    const speeds = [...new Set([...SPEEDS, world.speed])].sort((a, b) => a - b);
+    fill("speed", speeds.map((speed) => [speed, `${speed} sub-steps/s`]));
+    byId("speed").value = world.speed;
+    const sensors = Math.max(...episodes.map((episode) => episode.sensors));
+    fill("sensor", [[-1, "none"], ...Array.from({ length: sensors }, (_, i) => [i, i + 1])]);
+    const levels = [...new Set(episodes.flatMap((episode) => episode.levels))];
+    fill("level", levels.map((level) => [level, level]));
+    byId("level-label").hidden = levels.length < 2;
+    this.shown.level = levels[0] ?? "";
+    const there = { assignments: "assigned", knowledge: "age" };
+    for (const name of SWITCHES) {
+      if (there[name] && !episodes.some((episode) => episode.tracks[there[name]])) continue;
+      const box = make("input", { type: "checkbox", checked: name !== "names" || episodes[0].targets <= 26 });
+      box.id = name;
+      box.addEventListener("change", () => this.set({ [name]: box.checked }));
+      byId("switches").append(make("label", {}, box, ` ${name}`));
+      this.shown[name] = box.checked;
+    }
+    byId("time").max = this.last;
+    byId("time").addEventListener("input", (event) => this.goTo(event.target.valueAsNumber));
+    byId("sensor").addEventListener("change", (event) => this.choose(Number(event.target.value)));
+    byId("level").addEventListener("change", (event) => this.set({ level: event.target.value }));
+    byId("play").addEventListener("click", () => this.toggle());
+    document.addEventListener("keydown", (event) => this.key(event));
+  }
+
+  // Keys, where the element in focus does not take them itself.
+  key(event) {
+    const taken = { SELECT: true, BUTTON: event.key === " ", INPUT: event.target.type === "range" || event.key === " " };
+    if (taken[event.target.tagName] || event.ctrlKey || event.altKey || event.metaKey) return;
+    const far = event.shiftKey ? 10 : 1;
+    const actions = {
+      " ": () => this.toggle(),
+      ArrowLeft: () => this.goTo(this.shown.frame - far),
+      ArrowRight: () => this.goTo(this.shown.frame + far),
+      ArrowUp: () => this.faster(1),
+      ArrowDown: () => this.faster(-1),
+      Home: () => this.goTo(0),
+      End: () => this.goTo(this.last),
+    };
+    if (!actions[event.key]) return;
+    event.preventDefault();
+    actions[event.key]();
+  }
+
+  faster(by) {
+    const speed = byId("speed");
+    speed.selectedIndex = Math.max(0, Math.min(speed.length - 1, speed.selectedIndex + by));
+  }
+
+  choose(sensor) {
+    byId("sensor").value = sensor;
+    this.set({ sensor });
+  }
+
+  // Show another moment; a person who does so wants it to stay.
+  goTo(frame) {
+    this.pause();
+    this.set({ frame: Math.max(0, Math.min(this.last, frame)) });
+  }
+
+  toggle() {
+    if (this.playing) return this.pause();
+    if (this.shown.frame >= this.last) this.set({ frame: 0 });
+    this.playing = true;
+    this.button("❚❚", "Pause");
+    let [before, owed] = [performance.now(), 0]; // sub-steps that time has brought and that are not shown yet
+    const go = (now) => {
+      if (!this.playing) return;
+      owed += (Math.max(0, now - before) / 1000) * Number(byId("speed").value);
+      before = now;
+      if (owed >= 1) this.set({ frame: Math.min(this.last, this.shown.frame + Math.floor(owed)) });
+      owed %= 1;
+      if (this.shown.frame >= this.last) this.pause();
+      else requestAnimationFrame(go);
+    };
+    requestAnimationFrame(go);
+  }
+
+  pause() {
+    this.playing = false;
+    this.button("▶", "Play");
+  }
+
+  button(sign, label) {
+    byId("play").textContent = sign;
+    byId("play").ariaLabel = label;
+  }
+
+  resize() {
+    for (const part of [...this.cards, ...this.curves]) part.resize();
+    this.set({});
+  }
+
+  set(changes) {
+    Object.assign(this.shown, changes);
+    byId("time").value = this.shown.frame;
+    byId("now").textContent = `${this.shown.frame} / ${this.last}`;
+    for (const part of [...this.cards, ...this.curves]) part.draw(this.shown);
+  }
+}
+
+function fill(id, options) {
+  byId(id).append(...options.map(([value, text]) => make("option", { value, textContent: text })));
+}
+
+async function start() {
+  const world = JSON.parse(byId("data").textContent);
+  if (world.background) {
+    world.picture = new Image();
+    world.picture.src = world.background;
+    await world.picture.decode();
+  }
+  const episodes = await Promise.all(world.episodes.map(unpackEpisode));
+  const { sensors, targets, frames } = episodes[0];
+  byId("title").textContent = `${world.scenario}, seed ${world.seed}`;
+  byId("about").textContent = `${sensors} sensors, ${targets} targets, ${frames - 1} sub-steps. Click a sensor to see what it attends to.`;
+  return new Player(world, episodes);
+}
+
+const player = start();

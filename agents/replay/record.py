@@ -1,0 +1,168 @@
+"""Record of an episode: all that a page shows of it, packed."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from typing import Any
+
+import numpy as np
+
+from hitmac.agents.attention import AttentionWatch
+from hitmac.agents.baselines.belief_planner import BeliefPlannerState
+from hitmac.agents.learned.one_thread import one_thread_each
+from hitmac.agents.playing import Episodes
+from hitmac.agents.registry import Agent
+from hitmac.agents.tracking.beliefs import BeliefState
+from hitmac.agents.tracking.walk_models import X, Y
+from hitmac.envs.scenario import Scenario
+
+DOTS = 12
+"""Points that stand for the particles of a belief."""
+
+_NEVER = 2**16 - 1  # age of what was never seen, and that of what was seen to leave
+_NOWHERE = 2**8 - 1  # coordinate of a point of no belief
+
+
+@one_thread_each()
+def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[str, Any]:
+    """Play an episode of an agent, with its best actions, and return the record of it.
+
+    Args:
+        agent: the agent.
+        scenario: the scenario, of whole episodes (:func:`hitmac.agents.evaluate.episodes.fitted`).
+        seed: seed of the episode.
+        sub_steps: T, length of the episode.
+
+    Returns:
+        A dict that JSON can hold:
+
+        - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
+        - ``discs``, (x, y, radius) of each; ``levels``, the names of what attends;
+        - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
+
+        Positions are exact to 1/65535 of the arena's sides, headings to 0.006 degrees, fields of view to 0.01 degrees,
+        ranges to 1/65535 of the longest, beliefs to 1/254 of the arena's sides, shares of attention to 1/255. What is
+        counted is exact.
+    """
+    episode = Episodes(agent, scenario, [seed])
+    state = episode.task.simulator.state
+    n, m = int(state.num_sensors[0]), int(state.num_targets[0])
+    frames = [_frame(episode, n, m)]
+    with AttentionWatch(agent.policy) as watch:
+        attention = {level: [np.zeros((n, m), np.float32)] for level in watch.levels}
+        for _ in episode.steps(sub_steps):
+            frames.append(_frame(episode, n, m))
+            for level, shares in watch.shares(episode.observation, episode.state).items():
+                now = shares[0, :n, :m]  # NaN where a level has not decided: its last decision holds
+                attention[level].append(np.where(np.isnan(now), attention[level][-1], now))
+    frames[0] = frames[1] | frames[0]  # nothing is believed before the first decision
+    values = {name: np.stack([frame[name] for frame in frames]) for name in frames[0]}
+    values |= {f"attention {level}": np.stack(shares) for level, shares in attention.items()}
+    return {
+        "agent": agent.name,
+        "frames": len(frames),
+        "sensors": n,
+        "targets": m,
+        "discs": state.disc[0].tolist(),
+        "levels": list(attention),
+        "tracks": {name: pack(array, *_scale(name, array, scenario)) for name, array in values.items()},
+    }
+
+
+def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) -> dict[str, Any]:
+    """Pack values over time (F, ...) as ``low + step * whole number``.
+
+    The whole numbers, of the type `dtype`, are a table of F rows, or of one row if the values never change. From row to
+    row their differences are kept, modulo the range of the type, compressed by gzip, as base64. F has the name
+    ``frames``.
+    """
+    rows = values.reshape(len(values), -1)
+    limit = np.iinfo(dtype).max
+    whole = np.rint((rows - low) / step)
+    whole = (np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit)).astype(dtype)
+    if (whole == whole[0]).all():
+        whole = whole[:1]
+    whole[1:] -= whole[:-1].copy()
+    packed = gzip.compress(whole.tobytes(), mtime=0)
+    return {
+        "type": np.dtype(dtype).name,
+        "frames": len(whole),
+        "low": low,
+        "step": step,
+        "data": base64.b64encode(packed).decode("ascii"),
+    }
+
+
+_TURN = 360.0 / 2**16  # degrees; a heading wraps around
+
+
+def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, float, float]:
+    """Return the type, the lowest value and the step of a quantity; all counts and marks are whole numbers."""
+    half_width, half_height = scenario.extent
+    if name.endswith((" x", " y")):
+        half = half_width if name.endswith("x") else half_height
+        if name.startswith("belief"):
+            return "uint8", -half, 2 * half / (_NOWHERE - 1)
+        return "<u2", -half, 2 * half / (2**16 - 1)
+    if name.startswith("attention"):
+        return "uint8", 0.0, 1 / 255
+    special = {
+        "heading": ("<u2", 0.0, _TURN),
+        "view": ("<u2", 0.0, 0.01),
+        "reach": ("<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)),
+        "turned": ("<u2", 0.0, 1.0),
+        "age": ("<u2", 0.0, 1.0),
+    }
+    return special.get(name, ("uint8", 0.0, 1.0))
+
+
+def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
+    """Return copies of what is shown of a moment, of the first n sensors and m targets."""
+    simulator = episode.task.simulator
+    state = simulator.state
+    sensors, targets = state.sensor_position[0, :n], np.nan_to_num(state.target_position[0, :m])
+    frame = {
+        "sensor x": sensors[:, 0],
+        "sensor y": sensors[:, 1],
+        "heading": state.heading[0, :n],
+        "view": state.field_of_view[0, :n],
+        "reach": np.sqrt(state.range_squared[0, :n]),
+        "working": state.working[0, :n],
+        "turned": state.turned[:1],
+        "target x": targets[:, 0],
+        "target y": targets[:, 1],
+        "present": state.present[0, :m],
+        "covered": state.covered[0, :m] & state.present[0, :m],
+        "visible": state.visible[0, :n, :m],
+    }
+    if episode.assigned is not None:
+        frame["assigned"] = episode.assigned[0, :n, :m]
+    if simulator.known is not None:
+        known = simulator.known
+        age = np.where(known.known_left[0], np.inf, known.known_age[0])[:, :m]  # (r, m)
+        best = age.argmin(0)  # the row that saw the target last
+        place = np.nan_to_num(known.known_position[0, best, np.arange(m)])
+        frame["age"] = np.minimum(age.min(0), _NEVER)
+        frame["known x"], frame["known y"] = place[:, 0], place[:, 1]
+        if isinstance(episode.state, BeliefState | BeliefPlannerState):
+            frame |= _beliefs(episode.state, episode.task.scenario, m, frame["age"] == 0)
+    return {name: np.array(values) for name, values in frame.items()}
+
+
+def _beliefs(
+    state: BeliefState | BeliefPlannerState, scenario: Scenario, m: int, seen: np.ndarray
+) -> dict[str, np.ndarray]:
+    """Return points (m, DOTS) of the beliefs about targets that are not seen, of the row that saw each last."""
+    row, every = state.last_age[0, :, :m].argmin(0), np.arange(m)
+    weight = state.weight[0, row, every].cumsum(-1)  # (m, P)
+    shares = (np.arange(DOTS) + 0.5) / DOTS * weight[:, -1:]
+    chosen = (weight[:, None] < shares[..., None]).sum(-1).clip(max=weight.shape[-1] - 1)  # (m, DOTS)
+    body = state.body[0, row, every]  # (m, 7, P)
+    nowhere = (seen | ~state.there[0, row, every])[:, None]
+    found = {}
+    for name, axis, half in (("belief x", X, scenario.extent[0]), ("belief y", Y, scenario.extent[1])):
+        step = 2 * half / (_NOWHERE - 1)
+        places = np.take_along_axis(body[:, axis], chosen, -1).clip(-half, half)
+        found[name] = np.where(nowhere, -half + step * _NOWHERE, places)
+    return found

@@ -1,0 +1,291 @@
+"use strict";
+
+const TRAIL = 40; // sub-steps
+const FADED = 100; // sub-steps after which the mark of a last known place is faded to a third
+const MARGIN = 26; // pixels around the arena, for names of sensors on its border
+
+// Picture of one episode's scene at a frame, on a canvas.
+class Scene {
+  constructor(canvas, world, episode) {
+    Object.assign(this, { canvas, world, episode });
+    this.obstructed = world.walls.length > 0 || episode.discs.length > 0;
+    this.resize();
+  }
+
+  // Fit the canvas into its card and into the window.
+  resize() {
+    const { halfWidth, halfHeight } = this.world;
+    const room = this.canvas.parentElement.clientWidth - 28;
+    const high = Math.max(300, window.innerHeight * (this.world.episodes.length > 1 ? 0.48 : 0.66));
+    this.scale = Math.max(0.001, Math.min((room - 2 * MARGIN) / halfWidth, (high - 2 * MARGIN) / halfHeight) / 2);
+    this.width = 2 * halfWidth * this.scale + 2 * MARGIN;
+    this.height = 2 * halfHeight * this.scale + 2 * MARGIN;
+    this.canvas.style.width = `${this.width}px`;
+    const crowd = Math.max(this.episode.sensors, this.episode.targets);
+    // Half the size of a sensor or target, smaller in crowded scenes.
+    this.unit = Math.max(2.5, 0.0125 * Math.max(this.width, this.height) * Math.min(1, Math.sqrt(16 / crowd)));
+  }
+
+  // Place on the canvas of a point of the arena, whose y axis points up.
+  place(x, y) {
+    return [this.width / 2 + x * this.scale, this.height / 2 - y * this.scale];
+  }
+
+  placeOf(kind, frame, index) {
+    return this.place(this.episode.tracks[`${kind} x`].at(frame, index), this.episode.tracks[`${kind} y`].at(frame, index));
+  }
+
+  // The sensor at a place of the canvas, or -1.
+  sensorAt(x, y, frame) {
+    let [best, nearest] = [-1, Math.max(22, 2 * this.unit)];
+    for (let i = 0; i < this.episode.sensors; i++) {
+      const [atX, atY] = this.placeOf("sensor", frame, i);
+      const distance = Math.hypot(atX - x, atY - y);
+      if (distance < nearest) [best, nearest] = [i, distance];
+    }
+    return best;
+  }
+
+  // `shown`: frame, sensor (-1: none), level of attention, and the switches.
+  draw(shown) {
+    const context = (this.context = fitted(this.canvas, this.width, this.height));
+    this.colour = palette(this.canvas);
+    this.shown = shown;
+    context.lineJoin = context.lineCap = "round";
+    this.ground();
+    if (shown.views) this.each("sensors", (i) => this.view(i));
+    this.obstacles();
+    if (shown.trails) this.each("targets", (j) => this.trail(j));
+    if (shown.assignments && this.episode.tracks.assigned) this.assignments();
+    if (shown.knowledge && this.episode.tracks["belief x"]) this.beliefs();
+    if (shown.sensor >= 0) this.attention();
+    this.each("sensors", (i) => this.sensor(i));
+    if (shown.knowledge && this.episode.tracks.age) this.each("targets", (j) => this.known(j));
+    this.each("targets", (j) => this.target(j));
+  }
+
+  each(kind, draw) {
+    for (let k = 0; k < this.episode[kind]; k++) draw(k);
+  }
+
+  ground() {
+    const { context, world } = this;
+    const inside = [MARGIN, MARGIN, this.width - 2 * MARGIN, this.height - 2 * MARGIN];
+    context.fillStyle = this.colour("arena");
+    context.fillRect(0, 0, this.width, this.height);
+    if (world.picture) context.drawImage(world.picture, ...inside);
+    context.strokeStyle = this.colour("frame");
+    context.lineWidth = 1;
+    context.strokeRect(...inside);
+    context.strokeStyle = this.colour("rail");
+    context.lineWidth = 4;
+    for (const rail of world.rails) this.path(rail.map(([x, y]) => this.place(x, y)));
+  }
+
+  path(points, closed = false) {
+    this.context.beginPath();
+    for (const point of points) this.context.lineTo(...point);
+    if (closed) this.context.closePath();
+    else this.context.stroke();
+  }
+
+  disc([x, y], radius) {
+    this.context.beginPath();
+    this.context.arc(x, y, radius, 0, 2 * Math.PI);
+  }
+
+  // The field of view of a sensor: a sector, without the parts behind obstacles.
+  view(i) {
+    const { context, episode, shown } = this;
+    const { tracks } = episode;
+    if (!tracks.working.whole(shown.frame, i)) return;
+    const [x, y] = [tracks["sensor x"].at(shown.frame, i), tracks["sensor y"].at(shown.frame, i)];
+    const [reach, view] = [tracks.reach.at(shown.frame, i), tracks.view.at(shown.frame, i)];
+    const rays = this.obstructed ? 121 : 1 + Math.ceil(view / 4);
+    const rim = [];
+    for (let k = 0; k < rays; k++) {
+      const angle = ((tracks.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
+      const [dx, dy] = [Math.cos(angle), Math.sin(angle)];
+      const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy)) : reach;
+      rim.push(this.place(x + free * dx, y + free * dy));
+    }
+    const strength = shown.sensor < 0 ? 1 : shown.sensor === i ? 1.5 : 0.45;
+    context.save();
+    context.beginPath();
+    context.rect(MARGIN, MARGIN, this.width - 2 * MARGIN, this.height - 2 * MARGIN);
+    context.clip();
+    this.path(view >= 360 ? rim : [this.place(x, y), ...rim], true);
+    context.fillStyle = `rgba(${this.colour("view")}, ${0.16 * strength})`;
+    context.fill();
+    context.strokeStyle = `rgba(${this.colour("view")}, ${Math.min(1, 0.55 * strength)})`;
+    context.lineWidth = 1;
+    context.stroke();
+    context.restore();
+  }
+
+  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or a wall.
+  free(x, y, dx, dy) {
+    let free = Infinity;
+    for (const [discX, discY, radius] of this.episode.discs) {
+      const along = (discX - x) * dx + (discY - y) * dy;
+      const depth = radius ** 2 - ((discX - x) ** 2 + (discY - y) ** 2 - along ** 2);
+      if (depth > 0 && along - Math.sqrt(depth) > 0) free = Math.min(free, along - Math.sqrt(depth));
+    }
+    for (const [x1, y1, x2, y2] of this.world.walls) {
+      const cross = dx * (y2 - y1) - dy * (x2 - x1);
+      const meets = ((x1 - x) * (y2 - y1) - (y1 - y) * (x2 - x1)) / cross;
+      const part = ((x1 - x) * dy - (y1 - y) * dx) / cross;
+      if (meets > 0 && part >= 0 && part <= 1) free = Math.min(free, meets); // parallel: NaN, and never here
+    }
+    return free;
+  }
+
+  obstacles() {
+    const { context } = this;
+    context.fillStyle = context.strokeStyle = this.colour("obstacle");
+    for (const [x, y, radius] of this.episode.discs) {
+      this.disc(this.place(x, y), radius * this.scale);
+      context.fill();
+    }
+    context.lineWidth = 3;
+    for (const [x1, y1, x2, y2] of this.world.walls) this.path([this.place(x1, y1), this.place(x2, y2)]);
+  }
+
+  // The last places of a target; the line breaks where the target was not there.
+  trail(j) {
+    const { context, shown } = this;
+    const present = this.episode.tracks.present;
+    context.strokeStyle = this.colour("muted");
+    context.lineWidth = Math.max(1, 0.28 * this.unit);
+    context.lineCap = "butt"; // round ends would overlap, as dots
+    for (let frame = Math.max(1, shown.frame - TRAIL + 1); frame <= shown.frame; frame++) {
+      if (!present.whole(frame, j) || !present.whole(frame - 1, j)) continue;
+      context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / TRAIL);
+      this.path([this.placeOf("target", frame - 1, j), this.placeOf("target", frame, j)]);
+    }
+    context.globalAlpha = 1;
+    context.lineCap = "round";
+  }
+
+  assignments() {
+    const { context, shown, episode } = this;
+    context.strokeStyle = this.colour("assigned");
+    context.lineWidth = 1.2;
+    this.each("sensors", (i) => {
+      context.globalAlpha = shown.sensor < 0 || shown.sensor === i ? 0.6 : 0.15;
+      this.each("targets", (j) => {
+        if (!episode.pair("assigned", shown.frame, i, j) || !episode.tracks.present.whole(shown.frame, j)) return;
+        this.path([this.placeOf("sensor", shown.frame, i), this.placeOf("target", shown.frame, j)]);
+      });
+    });
+    context.globalAlpha = 1;
+  }
+
+  // The attention of the chosen sensor: the wider a line, the larger the share of its target.
+  attention() {
+    const { context, shown, episode } = this;
+    const name = `attention ${shown.level}`;
+    context.strokeStyle = this.colour("attention");
+    this.each("targets", (j) => {
+      const share = episode.pair(name, shown.frame, shown.sensor, j);
+      if (share < 0.01 || !this.isPlaced(j)) return;
+      context.globalAlpha = 0.3 + 0.6 * share;
+      context.lineWidth = 0.5 + 9 * share;
+      this.path([this.placeOf("sensor", shown.frame, shown.sensor), this.placeAttended(j)]);
+    });
+    context.globalAlpha = 1;
+  }
+
+  // Whether there is a place to draw attention to: of a target that was never seen nobody knows one.
+  isPlaced(j) {
+    const age = this.ageOf(j);
+    return age > 0 || (age === 0 && this.episode.tracks.present.whole(this.shown.frame, j));
+  }
+
+  // Sub-steps since anybody saw a target; 0: it is seen, or all is known; -1: never.
+  ageOf(j) {
+    const age = this.episode.tracks.age?.whole(this.shown.frame, j) ?? 0;
+    return age === 65535 ? -1 : age;
+  }
+
+  // What a sensor attends to is where it knows the target to be.
+  placeAttended(j) {
+    return this.placeOf(this.ageOf(j) > 0 ? "known" : "target", this.shown.frame, j);
+  }
+
+  sensor(i) {
+    const { context, shown, unit } = this;
+    const [x, y] = this.placeOf("sensor", shown.frame, i);
+    const working = this.episode.tracks.working.whole(shown.frame, i);
+    const limits = this.world.panLimits[i];
+    context.fillStyle = this.colour(working ? "sensor" : "failed");
+    if (limits) {
+      context.strokeStyle = this.colour("sensor");
+      context.lineWidth = 1;
+      context.beginPath();
+      context.arc(x, y, 2.2 * unit, (-limits[1] * Math.PI) / 180, (-limits[0] * Math.PI) / 180);
+      context.stroke();
+    }
+    context.fillRect(x - unit, y - unit, 2 * unit, 2 * unit);
+    if (shown.sensor === i) {
+      context.strokeStyle = this.colour("attention");
+      context.lineWidth = 2.5;
+      context.strokeRect(x - unit - 4, y - unit - 4, 2 * unit + 8, 2 * unit + 8);
+    }
+    if (shown.names) this.name(String(i + 1), x, y - unit - (shown.sensor === i ? 8 : 4), "sensor");
+  }
+
+  name(text, x, y, colour) {
+    const { context } = this;
+    context.font = `600 ${Math.max(10, Math.min(13, 1.9 * this.unit))}px system-ui, sans-serif`;
+    context.textAlign = "center";
+    context.lineWidth = 3;
+    context.strokeStyle = this.colour("arena");
+    context.strokeText(text, x, y);
+    context.fillStyle = this.colour(colour);
+    context.fillText(text, x, y);
+  }
+
+  // The last known place of a target that nobody sees, faded by its age.
+  known(j) {
+    const age = this.ageOf(j);
+    if (age <= 0) return;
+    const place = this.placeOf("known", this.shown.frame, j);
+    this.context.globalAlpha = 1 / (1 + (2 * age) / FADED);
+    this.context.fillStyle = this.colour("known");
+    this.disc(place, this.unit);
+    this.context.fill();
+    if (this.shown.names) this.name(letter(j), place[0] + this.unit + 6, place[1] + 4, "known");
+    this.context.globalAlpha = 1;
+  }
+
+  // Points that stand for where a target that nobody sees may be.
+  beliefs() {
+    const { context, shown, episode } = this;
+    const [atX, atY] = [episode.tracks["belief x"], episode.tracks["belief y"]];
+    context.fillStyle = this.colour("known");
+    context.globalAlpha = 0.4;
+    for (let k = 0; k < atX.width; k++) {
+      if (atX.whole(shown.frame, k) === 255) continue;
+      this.disc(this.place(atX.at(shown.frame, k), atY.at(shown.frame, k)), Math.max(1.2, 0.26 * this.unit));
+      context.fill();
+    }
+    context.globalAlpha = 1;
+  }
+
+  target(j) {
+    const { context, shown, unit, episode } = this;
+    if (!episode.tracks.present.whole(shown.frame, j)) return;
+    const place = this.placeOf("target", shown.frame, j);
+    const seen = episode.tracks.covered.whole(shown.frame, j);
+    this.disc(place, seen ? unit : 0.8 * unit);
+    context.fillStyle = this.colour(seen ? "seen" : "arena");
+    context.fill();
+    if (!seen) {
+      context.strokeStyle = this.colour("unseen");
+      context.lineWidth = 0.42 * unit;
+      context.stroke();
+    }
+    if (shown.names) this.name(letter(j), place[0] + unit + 6, place[1] + 4, seen ? "seen" : "unseen");
+  }
+}

@@ -1,0 +1,101 @@
+"use strict";
+
+// Values of one quantity over time: a table of frames x width, each value `low + step * whole number`.
+class Track {
+  constructor(numbers, packed) {
+    this.numbers = numbers;
+    this.low = packed.low;
+    this.step = packed.step;
+    this.frames = packed.frames;
+    this.width = numbers.length / packed.frames;
+  }
+
+  // The whole number of column `index` at a frame. What never changes has one frame.
+  whole(frame, index) {
+    return this.numbers[(this.frames === 1 ? 0 : frame) * this.width + index];
+  }
+
+  at(frame, index) {
+    return this.low + this.step * this.whole(frame, index);
+  }
+
+  // How many columns are not 0 at a frame.
+  count(frame) {
+    let total = 0;
+    for (let index = 0; index < this.width; index++) total += this.whole(frame, index) > 0;
+    return total;
+  }
+}
+
+const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
+
+// Base64, gzip, differences from row to row: see pack() in record.py.
+async function unpackTrack(packed) {
+  const bytes = Uint8Array.from(atob(packed.data), (letter) => letter.charCodeAt(0));
+  const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const numbers = new NUMBERS[packed.type](await new Response(stream).arrayBuffer());
+  const width = numbers.length / packed.frames;
+  for (let k = width; k < numbers.length; k++) numbers[k] += numbers[k - width]; // the type wraps around, as it must
+  return new Track(numbers, packed);
+}
+
+// An episode of one agent, with the figures that follow from it.
+class Episode {
+  constructor(recorded, tracks) {
+    Object.assign(this, recorded, { tracks });
+    this.coverage = this.eachFrame((t) => {
+      const present = tracks.present.count(t);
+      return present ? tracks.covered.count(t) / present : 1;
+    });
+    this.rotation = this.eachFrame((t) => tracks.turned.whole(t, 0) / this.sensors);
+    this.meanCoverage = meansSoFar(this.coverage);
+    this.meanRotation = meansSoFar(this.rotation);
+  }
+
+  eachFrame(value) {
+    return Float64Array.from({ length: this.frames }, (_, t) => value(t));
+  }
+
+  pair(name, frame, i, j) {
+    const track = this.tracks[name];
+    // Tables of pairs hold every sensor's targets one after the other.
+    return track ? track.at(frame, i * this.targets + j) : 0;
+  }
+}
+
+async function unpackEpisode(recorded) {
+  const names = Object.keys(recorded.tracks);
+  const tracks = await Promise.all(names.map((name) => unpackTrack(recorded.tracks[name])));
+  return new Episode(recorded, Object.fromEntries(names.map((name, k) => [name, tracks[k]])));
+}
+
+// Means over the sub-steps up to each one; frame 0 is the start and counts for nothing.
+function meansSoFar(values) {
+  const means = new Float64Array(values.length).fill(NaN);
+  let total = 0;
+  for (let t = 1; t < values.length; t++) means[t] = (total += values[t]) / t;
+  return means;
+}
+
+// Names of targets: a, b, ..., z, aa, ab, ...
+function letter(number) {
+  return (number >= 26 ? letter(Math.floor(number / 26) - 1) : "") + String.fromCharCode(97 + (number % 26));
+}
+
+// Colours of the page's style, as seen at an element.
+function palette(element) {
+  const style = getComputedStyle(element);
+  return (name) => style.getPropertyValue(`--${name}`).trim();
+}
+
+// Give a canvas the pixels of its place on the page; return its drawing context in the page's own units.
+function fitted(canvas, width, height) {
+  const scale = window.devicePixelRatio || 1;
+  const size = [Math.round(width * scale), Math.round(height * scale)];
+  if (canvas.width !== size[0] || canvas.height !== size[1]) [canvas.width, canvas.height] = size;
+  canvas.style.height = `${height}px`;
+  const context = canvas.getContext("2d");
+  context.setTransform(scale, 0, 0, scale, 0, 0);
+  context.clearRect(0, 0, width, height);
+  return context;
+}

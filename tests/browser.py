@@ -1,0 +1,122 @@
+"""A headless Chromium, driven by its DevTools protocol over a pipe: nothing to install but the browser."""
+
+import base64
+import json
+import os
+import shutil
+import subprocess
+import time
+from pathlib import Path
+
+
+class Browser:
+    """A tab of a headless Chromium; its errors and its requests are kept.
+
+    Attributes:
+        errors: messages of the console's errors and of exceptions.
+        requests: addresses that the page asked for, itself included.
+        opened: address of the page.
+    """
+
+    def __init__(self, profile: Path, width=1280, height=900, *, dark=False, phone=False):
+        to_browser, self._to = os.pipe()
+        self._from, from_browser = os.pipe()
+        command = [
+            "chromium", "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--remote-debugging-pipe", f"--user-data-dir={profile}", "about:blank",
+        ]  # fmt: skip
+        # The browser reads its file 3 and writes its file 4. A plain sh knows numbers of one digit only.
+        self._process = subprocess.Popen(
+            ["bash", "-c", f'exec "$@" 3<&{to_browser} 4>&{from_browser}', "bash", *command],
+            pass_fds=(to_browser, from_browser), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        os.close(to_browser)
+        os.close(from_browser)
+        self._number, self._read, self._session = 0, b"", None
+        self.errors, self.requests = [], []
+        target = self.send("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Network", "Log"):
+            self.send(f"{domain}.enable")
+        self.send(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
+        )  # fmt: skip
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.send("Emulation.setEmulatedMedia", features=[scheme])
+
+    @staticmethod
+    def missing():
+        """Say why there is no browser; "" if there is one."""
+        return "" if shutil.which("chromium") else "chromium is not installed"
+
+    def send(self, method, **parameters):
+        """Send a command; return its result."""
+        self._number += 1
+        message = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            message["sessionId"] = self._session
+        os.write(self._to, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._next()
+            if answer.get("id") == self._number:
+                assert "error" not in answer, answer
+                return answer["result"]
+
+    def _next(self):
+        while b"\0" not in self._read:
+            more = os.read(self._from, 2**16)
+            assert more, "the browser has ended"
+            self._read += more
+        line, self._read = self._read.split(b"\0", 1)
+        message = json.loads(line)
+        event, about = message.get("method"), message.get("params", {})
+        if event == "Network.requestWillBeSent":
+            self.requests.append(about["request"]["url"])
+        elif event == "Runtime.exceptionThrown":
+            self.errors.append(about["exceptionDetails"].get("exception", {}).get("description", "exception"))
+        elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning"):
+            self.errors.append(str(about["args"]))
+        elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
+            self.errors.append(about["entry"]["text"])
+        return message
+
+    def open(self, path: Path):
+        """Open a file."""
+        self.opened = path.resolve().as_uri()
+        self.send("Page.navigate", url=self.opened)
+
+    def run(self, expression):
+        """Return the value of an expression on the page; a promise is awaited."""
+        answer = self.send("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait_for(self, expression, seconds=60):
+        """Wait until an expression is true."""
+        end = time.monotonic() + seconds
+        while not self.run(expression):
+            assert time.monotonic() < end, f"never true: {expression}"
+            time.sleep(0.05)
+
+    def click(self, x, y):
+        """Click at a place of the window."""
+        for kind in ("mousePressed", "mouseReleased"):
+            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
+
+    def press(self, key, code=0, text=""):
+        """Press a key."""
+        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
+        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
+
+    def picture(self, path: Path, beyond=True):
+        """Write a picture of the whole page, or of the window."""
+        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=beyond)["data"]
+        path.write_bytes(base64.b64decode(data))
+
+    def close(self):
+        """End the browser."""
+        self._session = None
+        self.send("Browser.close")
+        self._process.wait(30)
+        os.close(self._to)
+        os.close(self._from)

@@ -1,0 +1,227 @@
+"""The attention of policies: what a policy's networks attend to in a decision, and its picture."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
+from hitmac.agents.attention import AttentionWatch, attention_of, to_targets
+from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.learned.in_use import in_use
+from hitmac.agents.policy import Memoryless
+from hitmac.agents.show_attention import main, moments
+from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs.render import Picture
+from hitmac.envs.tasks import CoverageTask
+from hitmac.perception import AgentTargetEncoder, Weights, plots
+
+SCENARIO = load_scenario("hit-mac-3x4")
+
+
+def policy(task="Coverage", scenario=SCENARIO, options=None, **encoder):
+    """An untrained policy of a task, and its configuration."""
+    torch.manual_seed(0)
+    config = PolicyConfig(
+        policy={"weight_dim": 8, **encoder}, features=DEFAULT_FEATURES, scenario=scenario,
+        training_seeds=(2**40, 2**40), task=task, options=options or {},
+    )  # fmt: skip
+    return build_policy(config, scenario), config
+
+
+def observed(scenario=SCENARIO, scenes=2, features=DEFAULT_FEATURES):
+    return CoverageTask(scenario, scenes, 0, features=features).observe()
+
+
+@pytest.mark.parametrize("way", ["agents", "targets", "pairs", "axes"])
+def test_it_is_the_mean_over_heads_and_over_the_pairs_of_the_sensor(way):
+    own, _ = policy(attend_over=way, num_heads=2)
+    shown = observed()
+    found = attention_of(own, shown)
+    assert set(found) == {"policy"}
+    encoder = own.features_extractor.encoder
+    with torch.no_grad():
+        _, weights = encoder(torch.as_tensor(shown["pairs"]), need_weights=True)
+    expected = np.zeros((2, 3, 4))
+    for b in range(2):
+        for i in range(3):
+            for j in range(4):
+                if way == "pairs":
+                    of_sensor = weights.pairs[b, :, 4 * i : 4 * i + 4]  # (h, m, n * m)
+                    expected[b, i, j] = sum(of_sensor[..., 4 * k + j].mean() for k in range(3))
+                else:
+                    expected[b, i, j] = weights.targets[b, i, :, :, j].mean()
+    np.testing.assert_allclose(found["policy"], expected, rtol=1e-5)
+    np.testing.assert_allclose(found["policy"].sum(-1), 1, rtol=1e-5)
+
+
+def test_a_sensor_and_a_target_that_are_not_there_have_no_share():
+    own, _ = policy()
+    shown = observed()
+    shown["mask"] = np.ones((2, 3, 4), np.int8)
+    shown["mask"][:, 1], shown["mask"][:, :, 2] = 0, 0
+    shares = attention_of(own, shown)["policy"]
+    assert (shares[:, 1] == 0).all()
+    assert (shares[:, :, 2] == 0).all()
+    np.testing.assert_allclose(shares[:, [0, 2]].sum(-1), 1, rtol=1e-5)
+
+
+def test_watching_changes_no_decision():
+    own, _ = policy()
+    shown = observed(scenes=64)
+    plain = own.predict(shown, deterministic=True)[0]
+    with AttentionWatch(own) as watch:
+        np.testing.assert_array_equal(own.predict(shown, deterministic=True)[0], plain)
+        assert np.isfinite(watch.shares(shown)["policy"]).all()
+        assert np.isnan(watch.shares(shown)["policy"]).all()  # nothing was decided since
+    own.predict(shown, deterministic=True)
+    assert np.isnan(watch.shares(shown)["policy"]).all()  # and afterwards nothing is watched
+
+
+@pytest.mark.parametrize("knowledge", ["shared", "own"])
+def test_a_policy_on_beliefs_attends_by_its_own_knowledge(knowledge):
+    scenario = load_scenario("hit-mac").replace(knowledge=knowledge)
+    agent = load_agent("pretrained:beliefs", scenario)
+    shares = attention_of(agent.policy, observed(scenario, 2, agent.features))["policy"]
+    assert shares.shape == (2, 4, 5)
+    np.testing.assert_allclose(shares.sum(-1), 1, rtol=1e-5)
+
+
+def test_a_policy_of_one_sensor_attends_for_each():
+    own, config = policy(options={"per_sensor": True})
+    shared, _ = in_use(own, config, SCENARIO)
+    shown = observed()
+    shares = attention_of(shared, shown)["policy"]
+    for b, i in np.ndindex(2, 3):
+        one = {name: values[b, i][None] for name, values in shown.items()}
+        with torch.no_grad():
+            pairs = torch.as_tensor(one["pairs"]).unsqueeze(1)
+            _, weights = own.features_extractor.encoder(pairs, need_weights=True)
+        np.testing.assert_allclose(shares[b, i], to_targets(weights, 1)[0, 0], rtol=1e-5)
+
+
+class Fixed:
+    """Coordinator that always assigns the same."""
+
+    assigned = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]])
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.repeat(self.assigned.reshape(1, -1), len(observation["mask"]), 0), None
+
+
+@pytest.mark.parametrize("padding", ["attended", "masked", "unfiltered"])
+def test_an_executor_attends_to_its_goals(padding):
+    executor, config = policy("Executor", options={"padding": padding})
+    agent = HierarchicalAgent(SCENARIO, LevelPolicy(Fixed(), ()), LevelPolicy(executor, config.features, padding))
+    shown = observed()
+    found = attention_of(agent, shown, agent.start([0, 1]))
+    assert set(found) == {"executor"}
+    np.testing.assert_allclose(found["executor"].sum(-1), [[1, 0, 1]] * 2, rtol=1e-5)
+    for b, i in np.ndindex(2, 3):
+        goals = Fixed.assigned[i] != 0
+        assert (found["executor"][b, i, ~goals] == 0).all()
+        if padding == "masked" and goals.any():  # then its goals are all that it sees
+            pairs = torch.as_tensor(shown["pairs"][b, i][goals][None])
+            with torch.no_grad():
+                _, weights = executor.features_extractor.encoder(pairs, need_weights=True)
+            np.testing.assert_allclose(found["executor"][b, i, goals], to_targets(weights, 1)[0], rtol=1e-4)
+
+
+def test_a_coordinator_attends_where_it_decides():
+    coordinator, config = policy("Coordinator", attend_over="axes")
+    executor, of_executor = policy("Executor")
+    agent = HierarchicalAgent(
+        SCENARIO, LevelPolicy(coordinator, config.features), LevelPolicy(executor, of_executor.features), decision=3
+    )
+    shown, state = observed(), agent.start([0, 1])
+    expected = attention_of(coordinator, shown)["policy"]
+    with AttentionWatch(Memoryless(agent, agent.features)) as watch:
+        assert watch.levels == ("coordinator", "executor")
+        for starts, decides in (((1, 1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (1, 0))):
+            _, state = agent.predict(shown, state, np.array(starts, bool), deterministic=True)
+            found = watch.shares(shown, state)["coordinator"]
+            np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), np.array(decides, bool))
+            np.testing.assert_allclose(found[np.array(decides, bool)], expected[np.array(decides, bool)], rtol=1e-4)
+
+
+class Own:
+    """Policy of one's own, which calls the encoder by keywords, or on something else than the scenes."""
+
+    def __init__(self, whole):
+        self.net, self.whole = AgentTargetEncoder(len(DEFAULT_FEATURES), 8), whole
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        pairs, mask = (torch.as_tensor(observation[name]) for name in ("pairs", "mask"))
+        self.net(pairs=pairs, mask=mask) if self.whole else self.net(pairs[:, :2], mask=mask[:, :2])
+        return np.zeros(observation["mask"].shape[:2], int), None
+
+
+def test_a_policy_of_ones_own_attends():
+    shown = observed()
+    shown["mask"] = np.ones((2, 3, 4), np.int8)
+    shown["mask"][:, :, 1] = 0
+    shares = attention_of(Own(True), shown)["policy"]
+    assert (shares[:, :, 1] == 0).all()
+    np.testing.assert_allclose(shares.sum(-1), 1, rtol=1e-5)
+    assert np.isnan(attention_of(Own(False), shown)["policy"]).all()
+
+
+def test_what_does_not_attend_has_no_attention():
+    for agent in ("planner", "assign-all", "still"):
+        loaded = load_agent(agent, SCENARIO)
+        assert attention_of(loaded.policy, observed(features=loaded.features)) == {}
+    for encoder in ("recurrent", "mlp"):
+        assert attention_of(policy(encoder=encoder)[0], observed()) == {}
+    with pytest.raises(ValueError, match="weights has neither targets nor pairs"):
+        to_targets(Weights(), 2)
+
+
+@pytest.mark.parametrize("name", ["hit-mac-3x4", "volleyball-4"])
+def test_a_picture_of_a_scene_lies_under_the_lines(name):
+    """Sensors are dark squares of the picture: where the plot says that they are, it is dark."""
+    scenario = load_scenario(name)
+    state = CoverageTask(scenario, 1, 0).simulator.state
+    picture = Picture(scenario, 500)
+    pixels = picture.draw(state, 0)
+    left, right, bottom, top = picture.extent
+    height, width, _ = pixels.shape
+    assert (right - left) / (top - bottom) == pytest.approx(width / height, rel=1e-9)
+    for x, y in state.sensor_position[0]:
+        row, column = (top - y) / (top - bottom) * height, (x - left) / (right - left) * width
+        np.testing.assert_allclose(pixels[int(row), int(column)], (27, 62, 115), atol=3)
+    weights, sensors, targets = (
+        np.ones((scenario.num_sensors, scenario.num_targets)), state.sensor_position[0], state.target_position[0],
+    )  # fmt: skip
+    figure = plots.lines(weights, sensors, targets, extent=picture.extent, picture=pixels)
+    axis = figure.axes[0]
+    assert axis.images[0].get_extent() == list(picture.extent)
+    np.testing.assert_allclose((*axis.get_xlim(), *axis.get_ylim()), picture.extent)
+    for both in ({}, {"half_width": 9, "extent": picture.extent}):
+        with pytest.raises(ValueError, match=r"half_width is .* and extent is .*; give one of them"):
+            plots.lines(weights, sensors, targets, **both)
+
+
+def test_the_command_draws_and_films(tmp_path, capsys):
+    picture, film = tmp_path / "attention.png", tmp_path / "attention.gif"
+    main(["pretrained:flat", "--at", "3", "--to", str(picture)])
+    main(["--agent", "pretrained:hit-mac", "--at", "2", "--level", "executor", "--to", str(film)])
+    with Image.open(picture) as shown, Image.open(film) as moving:
+        assert shown.width > 400
+        assert moving.n_frames == 2
+    assert capsys.readouterr().out.split() == [str(picture), str(film)]
+    for arguments, words in (
+        (["planner", "--at", "1"], "agent is 'planner', which attends to nothing"),
+        (["pretrained:flat", "--level", "executor"], "level is 'executor'; it must be one of policy"),
+        (["pretrained:flat", "--to", "x.jpg"], "--to is 'x.jpg'; its name must end in .png or .gif"),
+    ):
+        with pytest.raises(SystemExit) as end:
+            main(arguments)
+        assert end.value.code == 2
+        assert words in capsys.readouterr().err
+
+
+def test_between_decisions_the_last_attention_holds():
+    scenario = load_scenario("hit-mac")
+    found = moments(load_agent("pretrained:hit-mac", scenario), scenario, 0, 12, "", 80)
+    assert all((one.weights == found[0].weights).all() for one in found[:10])
+    assert (found[10].weights != found[0].weights).any()
