@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -80,10 +81,10 @@ def save_mp4(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second
             ffmpeg_log_level="error",
             output_params=["-movflags", "+faststart", "-threads", "1"],
         )
-        writer.send(None)
-        for picture in pictures:
-            writer.send(np.ascontiguousarray(np.pad(picture, odd, mode="edge")))
-        writer.close()
+        with contextlib.closing(writer):
+            writer.send(None)
+            for picture in pictures:
+                writer.send(np.ascontiguousarray(np.pad(picture, odd, mode="edge")))
 
 
 def _ffmpeg() -> Any:

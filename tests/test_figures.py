@@ -331,4 +331,4 @@ def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):
     ]  # fmt: skip
     assert all(path.is_file() for path in one + two + both)
     with pytest.raises(ValueError, match=r"two films would be .*d-still.gif"):
-        save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still.")])], seed=0, sub_steps=2)
+        save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still!")])], seed=0, sub_steps=2)

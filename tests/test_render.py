@@ -198,7 +198,7 @@ def test_an_agent_of_any_name_is_filmed(tmp_path):
         (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 or more"),
         (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),
         # Before anything is made, or the scenario would be what is wrong.
-        (["nowhere", "--film", "out.mp4"], "--film is 'out.mp4'; its name must end in .gif"),
+        (["nowhere", "--film", "out.avi"], "--film is 'out.avi'; its name must end in .gif or .mp4"),
         (["nowhere", "--film", "film"], "--film is 'film'; its name must end in .gif"),
         (["nowhere", "--film", "x.gif", "--picture", "x.jpg"], "--picture is 'x.jpg'; its name must end in .png"),
     ],
