@@ -35,6 +35,7 @@ default_role = "code"  # of single backquotes in docstrings
 napoleon_numpy_docstring = False
 add_module_names = False
 autodoc_member_order = "bysource"
+autodoc_default_options = {"exclude-members": "extra_repr"}
 autodoc_typehints_format = "short"
 autodoc_preserve_defaults = True
 python_use_unqualified_type_names = True
