@@ -1,4 +1,4 @@
-# make train | test | check | bench: each makes .venv from pinned versions when it is missing or out of date.
+# make train | test | check | docs | bench: each makes .venv from pinned versions when it is missing or out of date.
 # PYTHON=python3.12 says with which Python; by default with python3, or with the one that is in .venv already.
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,12 +11,13 @@ ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 NEW := yes
 endif
 
-.PHONY: help train test check bench reproduce versions
+.PHONY: help train test check docs bench reproduce versions
 
 help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
 	@echo "make test  [ARGS='-k encoder']    run the tests"
 	@echo "make check                        lint, format check and types"
+	@echo "make docs                         the documentation site, in docs/_build/html; a warning is an error"
 	@echo "make bench                        measure the speeds in docs/speed.md"
 	@echo "make versions [ARGS=--all]        run tests with every Python, lowest and newest versions of the dependencies"
 	@echo "make reproduce [ARGS='--list']    train and evaluate every row of the README's results, into runs/reproduce/"
@@ -37,6 +38,9 @@ check: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.installed
+	$(BIN)/python -m sphinx --builder html --fresh-env --fail-on-warning --keep-going --quiet docs docs/_build/html $(ARGS)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(ARGS)

@@ -7,7 +7,6 @@ import re
 import subprocess
 import sys
 import tomllib
-from pathlib import Path
 
 import pytest
 import yaml
@@ -24,14 +23,13 @@ from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.watch import Options as WatchOptions
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.__main__ import main as show_scenes
+from tests.documents import PAGES, ROOT, steps
 
-ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
-PAGES = {str(path.relative_to(ROOT)): path.read_text() for path in (ROOT / "README.md", *(ROOT / "docs").glob("*.md"))}
+README = PAGES["README.md"]
 BLOCKS = {
-    f"{page}, {number}": block
-    for page, text in PAGES.items()
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", text, re.DOTALL))
+    f"{page}, {number}": step.text
+    for page in PAGES.keys() - {"docs/tutorial.md"}  # which test_tutorial.py runs in order
+    for number, step in enumerate(step for step in steps(page) if step.kind == "python")
 }
 TINY = ["--total-steps", "32", "--num-envs", "2", "--episodes", "1", "--episode-steps", "2", "--weight-dim", "8"]
 
@@ -55,7 +53,7 @@ def test_there_are_examples():
     assert len(BLOCKS) >= 10
 
 
-@pytest.mark.parametrize("example", BLOCKS)
+@pytest.mark.parametrize("example", sorted(BLOCKS))
 def test_an_example_runs(example, tmp_path):
     """Alone, in a process of its own, with nothing added: as a stranger would run it."""
     save(tmp_path / "runs" / "six-nine")
@@ -99,7 +97,7 @@ def test_every_option_is_one(page, capsys):
     for main in (show_scenes, publish, export):
         with pytest.raises(SystemExit):
             main(["--help"])
-    known = {"help", "logdir"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
+    known = {"help", "logdir", "version"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
     for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions, AttentionOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
     for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):

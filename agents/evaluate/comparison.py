@@ -56,7 +56,7 @@ def evaluate(
     - ``least_covered``: share of its time for which the least covered target was covered.
 
     Args:
-        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.registry.load_agent`:
+        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`:
             a name, a directory, an object with ``predict``, or an :class:`Agent`. Agents of the same name are trainings
             of one agent with different seeds.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.

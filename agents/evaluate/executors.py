@@ -24,7 +24,7 @@ from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, ExecutorTask
 
 Executing = LevelPolicy | Policy | str | Path
-"""Argument of :func:`hitmac.agents.registry.load_executor`."""
+"""Argument of :func:`hitmac.agents.load_executor`."""
 
 METRICS = ("reward", "rotation", "coverage")
 
@@ -46,7 +46,7 @@ def evaluate_executors(
     share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
 
     Args:
-        executors: one executor or several, each as accepted by :func:`hitmac.agents.registry.load_executor`; a mapping
+        executors: one executor or several, each as accepted by :func:`hitmac.agents.load_executor`; a mapping
             gives them names, and a list under a name is several trainings of one executor.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.

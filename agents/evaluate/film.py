@@ -44,7 +44,7 @@ def save_film(
 
     Args:
         path: file of the film; its name must end in .gif or .mp4.
-        agent: the agent, as accepted by :func:`hitmac.agents.registry.load_agent`.
+        agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         seed: seed of the episode.
         sub_steps: length of the episode, sub-steps; default 1010, at most what the scenario allows.

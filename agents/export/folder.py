@@ -53,7 +53,7 @@ def export_agent(
     """Export a learned policy, or both levels of a hierarchy.
 
     Args:
-        agent: the agent, as accepted by :func:`hitmac.agents.registry.load_agent`.
+        agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
         to: a name ending in .onnx or .pt2: that file; of a hierarchy, two, ``NAME-coordinator.onnx`` and
             ``NAME-executor.onnx``. Any other name: a folder with the .onnx files, ``policy.json`` (features, decisions
             and the site's numbers), ``observe.py`` (:func:`hitmac.envs.observe`) and ``run.py``, a loop that needs

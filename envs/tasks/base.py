@@ -72,7 +72,7 @@ class Task:
             default.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
-        features: names out of :data:`hitmac.envs.observation.FEATURES`; or a function that returns the observer of a
+        features: names out of :data:`hitmac.envs.FEATURES`; or a function that returns the observer of a
             scenario, with the interface of :class:`~hitmac.envs.observation.Observer`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 

@@ -1,0 +1,119 @@
+"""A page for every environment, from its task's docstring, with its spaces, an example and a film."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+from sphinx.application import Sphinx
+
+from extensions.files import DOCS, write
+from hitmac.agents import load_executor
+from hitmac.agents.evaluate import save_film
+from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
+from hitmac.envs.render import Picture, save_gif
+from hitmac.envs.tasks import TASKS, ExecutorTask, Task
+
+FOLDER = DOCS / "environments"
+SEED, SIZE = 0, 400
+AGENTS = {"Coverage": "pretrained:flat", "Executor": "pretrained:hit-mac", "Coordinator": "pretrained:hit-mac"}
+"""Who plays in the film of a task; in the executor's, the hierarchy's lower level alone."""
+
+LEGEND = """\
+Blue wedges are what sensors see. A target that is seen is a green disc, another one a red ring. Purple lines lead
+from a sensor to the targets assigned to it."""
+
+EXAMPLE = """\
+import gymnasium
+import hitmac  # registers the environments
+
+env = gymnasium.make("{id}")
+observation, info = env.reset(seed=0)
+for _ in range(10):
+    observation, reward, terminated, truncated, info = env.step(env.action_space.sample())
+print(observation["pairs"].shape, reward, info["coverage"])
+
+scenes = gymnasium.make_vec("{id}", num_envs=16)
+observation, info = scenes.reset(seed=0)  # scene i has the seed i
+"""
+
+
+def environment_page(task: type[Task]) -> str:
+    """Return the page of a task's environment, as Markdown."""
+    spec = task.spec
+    env = gymnasium.make(spec.id).unwrapped
+    pairs, scenario = env.observation_space["pairs"], env.scenario
+    facts = {
+        "action": f"`{env.action_space}`",
+        "observation": f"`pairs` {pairs.shape} {pairs.dtype}, `mask` {env.observation_space['mask'].shape} int8",
+        "features": ", ".join(f"`{name}`" for name in env.features),
+        "scenario": f"`{scenario.name}`: {scenario.num_sensors} sensors, {scenario.num_targets} targets",
+        "steps of an episode": str(spec.episode_steps),
+        "task": f"{{py:class}}`hitmac.envs.tasks.{task.__name__}`",
+    }
+    return "\n".join((
+        f"# {spec.id}",
+        "",
+        f"{spec.summary[0].upper()}{spec.summary[1:]}.",
+        "",
+        f"![a film of {spec.id}]({spec.name.lower()}.gif)",
+        "",
+        f"`{AGENTS[spec.name]}` plays on `{scenario.name}`, seed {SEED}. {LEGEND}",
+        "",
+        "| | by default |",
+        "|---|---|",
+        *(f"| {name} | {value} |" for name, value in facts.items()),
+        "",
+        "## Example",
+        "",
+        f"```python\n{EXAMPLE.format(id=spec.id)}```",
+        "",
+        "[Environments](../environments.md) has the other shells, scenarios and all parameters.",
+        "",
+        "## Specification",
+        "",
+        "```{eval-rst}",
+        f".. autoclass:: hitmac.envs.tasks.{task.__name__}",
+        "```",
+        "",
+    ))  # fmt: skip
+
+
+def save_film_of(task: type[Task], path: Path) -> None:
+    """Film an episode of a task's environment, of which another seed or agent would show something else."""
+    agent, scenario = AGENTS[task.spec.name], task.spec.scenario
+    if task is ExecutorTask:
+        _film_executor(path, agent, scenario)
+    else:
+        save_film(path, agent, scenario, seed=SEED, sub_steps=300, every=3, size=SIZE)
+
+
+def _film_executor(path: Path, agent: str, scenario: str) -> None:
+    """Film an episode in which an executor turns the sensors towards the goals that the environment gives them."""
+    level, _ = load_executor(agent, scenario)
+    task = ExecutorTask(
+        scenario, 1, SEED, features=level.features, padding=level.padding, row_id=level.row_id
+    )  # fmt: skip
+    sensors, decisions = task.scenario.num_sensors, len(task.scenario.decisions)
+    picture, pictures = Picture(task.scenario, SIZE), []
+    state, start = level.start_sensors([SEED], sensors), np.ones(sensors, np.bool_)
+    for _ in range(task.spec.episode_steps):
+        turns, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
+        task.step(unflatten_sensors(turns, sensors, decisions))
+        start[:] = False
+        pictures.append(picture.of_task(task, 0))
+    save_gif(path, pictures)
+
+
+def _write_pages(app: Sphinx, config: object) -> None:
+    for task in TASKS.values():
+        name = task.spec.name.lower()
+        write(FOLDER / f"{name}.md", environment_page(task))
+        save_film_of(task, FOLDER / f"{name}.gif")
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages before the build looks for pages."""
+    app.connect("config-inited", _write_pages)
+    return {"parallel_read_safe": True}

@@ -1,0 +1,151 @@
+"""Reference of all public names of the three packages, from their docstrings, by what they are for."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+from sphinx.application import Sphinx
+from sphinx.pycode import ModuleAnalyzer
+
+from extensions.files import DOCS, write
+
+Groups = dict[str, tuple[str, ...]]
+
+REFERENCE: dict[str, Groups] = {
+    "hitmac.perception": {
+        "Encoders": ("AgentTargetEncoder", "EncoderConfig", "Features", "Weights", "FlatEncoder"),
+        "Attention": ("AttentionLayer", "MultiHeadAttention", "attend", "causal_mask"),
+        "Critic": ("AMCCritic",),
+        "Transformers": ("TokenEmbedding", "PositionalEncoding", "EncoderBlock"),
+        "The paper's ablations": ("RecurrentLayer", "NoisyLinear"),
+        "Batches and checks": ("pad_scenes", "unpad_scenes", "check_finite"),
+    },
+    "hitmac.envs": {
+        "Scenarios": ("Scenario", "load_scenario", "presets"),
+        "Simulation": ("Simulator", "SUB_STEPS", "DECISIONS_PER_EPISODE", "DECISIONS"),
+        "Tasks": ("TASKS", "register_task", "parallel_env"),
+        "Observation": ("FEATURES", "DEFAULT_FEATURES", "PAPER_FEATURES", "observe", "Memory"),
+    },
+    "hitmac.agents": {
+        "Agents by name": ("load_agent", "load_executor", "scripted_agent", "Agent", "SCRIPTED"),
+        "Policies": ("Policy", "AttentionPolicy", "AttentionExtractor"),
+        "Two levels": ("HierarchicalAgent", "LevelPolicy", "Level"),
+        "Checkpoints": ("load_policy", "save_policy", "PolicyConfig"),
+    },
+}
+"""The names in the ``__all__`` of each package, every one in a group."""
+
+MODULES: dict[str, Groups] = {
+    "hitmac.perception": {
+        "hitmac.perception.scores": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
+        "hitmac.perception.attending": ("ATTEND_OVER", "Attending"),
+        "hitmac.perception.recurrent": ("Recurrence",),
+        "hitmac.perception.pair_memory": ("PairMemory",),
+        "hitmac.perception.amc": ("CRITICS", "CriticKind"),
+        "hitmac.perception.plots": ("heat_map", "lines", "film", "received", "pair_labels", "save"),
+        "hitmac.perception.released": ("load_released", "ReleasedCoordinator", "ReleasedExecutor"),
+        "hitmac.perception.adapters": ("tensordict_module",),
+    },
+    "hitmac.envs": {
+        "hitmac.envs.tasks": ("Task", "TaskSpec", "make_task"),
+        "hitmac.envs.apis.gym_env": ("DirectionalSensorEnv",),
+        "hitmac.envs.apis.vector_env": ("DirectionalSensorVectorEnv",),
+        "hitmac.envs.apis.sb3_env": ("DirectionalSensorVecEnv",),
+        "hitmac.envs.apis.pettingzoo_env": ("DirectionalSensorParallelEnv",),
+        "hitmac.envs.observation": ("Observer",),
+        "hitmac.envs.assigned_observation": ("mask_unassigned",),
+        "hitmac.envs.render": ("Picture", "save_gif", "save_png"),
+        "hitmac.envs.kernels.state": (
+            "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Mounts",
+        ),
+        "hitmac.envs.kernels.streams": (),
+        "hitmac.envs.kernels.threads": (),
+    },
+    "hitmac.agents": {
+        "hitmac.agents.evaluate": ("evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"),
+        "hitmac.agents.evaluate.references": ("references_of",),
+        "hitmac.agents.evaluate.intervals": ("summary",),
+        "hitmac.agents.provenance": ("provenance",),
+        "hitmac.agents.tracking": ("ParticleTracker", "KalmanTracker"),
+        "hitmac.agents.tracking.walk_models": ("MODELS",),
+        "hitmac.agents.tracking.belief_observer": ("BELIEFS", "BeliefFeatures"),
+        "hitmac.agents.tracking.particle_kernels": ("Belief",),
+        "hitmac.agents.tracking.beliefs": ("Scene",),
+        "hitmac.agents.export": ("export_agent",),
+        "hitmac.agents.pretrained": (),
+        "hitmac.agents.custom": ("import_policy",),
+        "hitmac.agents.policy": ("started",),
+        "hitmac.agents.hierarchy": ("HierarchyState",),
+        "hitmac.agents.baselines.rule": ("RulePolicy", "BatchRandom"),
+        "hitmac.agents.baselines.levels": ("COORDINATORS", "EXECUTORS"),
+        "hitmac.agents.learned.recurrent_policy": ("RecurrentPolicy",),
+        "hitmac.agents.learned.difference_rewards": (),
+    },
+}  # fmt: skip
+"""Further modules of each package, with the names that a user needs or that a docstring names."""
+
+LONG = ("Scenario",)
+"""Classes with too many arguments to show; their docstring has a table of them."""
+
+
+def reference_page(package: str) -> str:
+    """Return the page of a package, as Markdown."""
+    lines = [f"# {package}", "", *_about(package)]
+    for group, names in REFERENCE[package].items():
+        lines += [f"## {group}", "", *_entries(package, names)]
+    for module, names in MODULES[package].items():
+        lines += [f"## {module}", "", *_about(module), *_entries(module, names)]
+    return "\n".join(lines)
+
+
+def _about(module: str) -> list[str]:
+    """Return the lines that name a module as the target of links, and the first sentence about it."""
+    text = (importlib.import_module(module).__doc__ or "").split("\n\n")[0]
+    return ["```{eval-rst}", f".. py:module:: {module}", "", *text.splitlines(), "```", ""]
+
+
+def _entries(module: str, names: tuple[str, ...]) -> list[str]:
+    return ["```{eval-rst}", *(line for name in names for line in _entry(module, name)), "```", ""]
+
+
+def _entry(module: str, name: str) -> list[str]:
+    """Return the directive that documents a name, as lines of reStructuredText."""
+    item, full = getattr(importlib.import_module(module), name), f"{module}.{name}"
+    if not callable(item) or item.__name__ != name:  # a constant, or another name of something
+        home, text = _documented(module, name)
+        canonical = [f"   :canonical: {home}.{name}"] if home != module else []
+        return [f".. py:data:: {name}", *canonical, "", *(f"   {line}" for line in text), ""]
+    if not isinstance(item, type):
+        return [f".. autofunction:: {full}", ""]
+    arguments, hidden = ("(**parameters)", ", ".join(item.__annotations__)) if name in LONG else ("", "")
+    return [
+        f".. autoclass:: {full}{arguments}",
+        "   :members:",
+        *([f"   :exclude-members: {hidden}"] if hidden else []),
+        "",
+    ]
+
+
+def _documented(module: str, name: str) -> tuple[str, list[str]]:
+    """Return the module in which a constant is defined, and the lines of the docstring below it."""
+    documented = ModuleAnalyzer.for_module(module).find_attr_docs()
+    if ("", name) in documented:
+        return module, documented["", name]
+    source = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8")
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module and name in [alias.name for alias in node.names]:
+            return _documented(node.module, name)
+    raise LookupError(f"{module}.{name} has no docstring")
+
+
+def _write_pages(app: Sphinx, config: object) -> None:
+    for package in REFERENCE:
+        write(DOCS / "reference" / f"{package.removeprefix('hitmac.')}.md", reference_page(package))
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Write the pages before the build looks for pages."""
+    app.connect("config-inited", _write_pages)
+    return {"parallel_read_safe": True}
