@@ -79,6 +79,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         scenario = self.scenario
         if positive("particles", particles) < samples:
             raise ValueError(f"particles is {particles}; it must be at least samples, {samples}")
+        self._leaps = False
         self._futures = stream_keys(np.array([seed]))[0]
         self._sensors = Sensors(0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle"))
         self._beliefs = Beliefs(scenario, particles, seed)
@@ -111,7 +112,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         Threads(rows, cores(), block=8).run(
             plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, self._futures,
-            self._search, self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)),
+            self._leaps, self._search, self._weight, self.samples, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)),
             values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)

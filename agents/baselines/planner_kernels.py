@@ -105,7 +105,7 @@ def _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, fut
     farthest, reach, room = (
         np.empty(n, np.int64),
         np.empty((n, 2), np.int64),
-        room_for(n, horizon, words, search.farthest, values.shape[1]),
+        room_for(n, horizon, horizon, words, search.farthest, values.shape[1]),
     )
     for b in range(low, high):
         extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], walk)

@@ -22,10 +22,11 @@ class Search(NamedTuple):
     restarts: int
     rounds: int
     turn_cost: float
+    looks: np.ndarray  # (H + 1,) int64: number of the look at a sub-step, from 1 on; 0: none
 
 
 @allocating
-def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
+def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
 
     With `limits` no heading is more than `most` (2,) turns to the right and to the left.
@@ -42,12 +43,14 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, li
     for h in range(horizon, 0, -1):
         reach = min(h, farthest)
         low, number = farthest - reach, 2 * reach + 1
+        look = looks[h]
         gain[:number] = 0.0
-        for w in range(sees.shape[1]):
-            free = ~covered[h, w]
-            members = sees[h, w, low : low + number]
-            for k in range(number):
-                gain[k] += np.float32(size(members[k] & free))
+        if look > 0:
+            for w in range(sees.shape[1]):
+                free = ~covered[look, w]
+                members = sees[look, w, low : low + number]
+                for k in range(number):
+                    gain[k] += np.float32(size(members[k] & free))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
         now = value[h, low + 1 :]
         for k in range(number):
@@ -93,7 +96,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
     covered, value, gain, trial = scratch
     cost = search.turn_cost
     for i in range(n):
-        _cover(sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
+        _cover(search.looks, sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
         changed = False
         for q in range(n):
@@ -104,7 +107,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                     covered |= covers[other]
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i])
+                _best_plan(search.looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i])
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if limits is not None:
@@ -118,32 +121,34 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                         changed |= plans[i, h] != trial[h]
                         plans[i, h] = trial[h]
             changed |= ways[i] != before
-            _cover(sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
+            _cover(search.looks, sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
         if not changed:
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        for w in range(covers.shape[2]):
-            members = np.uint64(0)
-            for i in range(n):
-                members |= covers[i, h, w]
-            total += weight[h] * size(members)
+        look = search.looks[h]
+        if look > 0:
+            for w in range(covers.shape[2]):
+                members = np.uint64(0)
+                for i in range(n):
+                    members |= covers[i, look, w]
+                total += weight[h] * size(members)
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
     return total
 
 
 @allocating
-def room_for(n, horizon, words, farthest, number):
+def room_for(n, horizon, looks, words, farthest, number):
     """Return arrays of undefined content for :func:`ascend`, for `number` rows of values."""
     headings = 2 * farthest + 1
     trials = (
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
-        np.empty((n, horizon + 1, words), np.uint64), np.empty((number, 3)),
+        np.empty((n, looks + 1, words), np.uint64), np.empty((number, 3)),
     )  # fmt: skip
     best = np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64)
     scratch = (
-        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
+        np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
         np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
     return trials, best, scratch
@@ -197,11 +202,13 @@ def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways,
 
 
 @inlined
-def _cover(sees, farthest, planned, plan, covers):
+def _cover(looks, sees, farthest, planned, plan, covers):
     """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
     for h in range(1, plan.shape[0]):
-        for w in range(covers.shape[1]):
-            covers[h, w] = sees[h, w, farthest + plan[h]] if planned else np.uint64(0)
+        look = looks[h]
+        if look > 0:
+            for w in range(covers.shape[1]):
+                covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
 
 
 @inlined

@@ -8,6 +8,9 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, inlined
 
+CHUNK = 16
+"""Entries of a list that are worked on at once."""
+
 
 @inlined
 def _degrees(y, x):
@@ -72,3 +75,40 @@ def fill_between(sees, farthest):
             for k in range(2 * farthest + 1):
                 members ^= row[k]
                 row[k] = members
+
+
+@allocating
+def mark_list(x, y, who, count, at_x, at_y, moved_x, moved_y, c, s, squared, half_view, per_turn, most, sides, row):
+    """Write the samples of a list that are in view from each heading into `row` (2 * most + 2,).
+
+    Args:
+        x, y, who, count: list of entries, see :class:`hitmac.agents.baselines.futures.Futures`.
+        at_x: place of the sensor.
+        at_y: the same.
+        c: cosine of its present heading.
+        s: sine of it.
+        squared: its range, squared.
+        half_view: half its field of view, degrees.
+        per_turn: turns in a degree.
+        most: most turns to either side.
+        sides: (4, CHUNK) scratch memory.
+        row: result.
+    """
+    row[:] = 0
+    for first in range(0, count, CHUNK):
+        for k in range(CHUNK):
+            dx, dy = x[first + k] - at_x - moved_x, y[first + k] - at_y - moved_y
+            near = dx * dx + dy * dy <= squared
+            write_sides(sides, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+        for k in range(CHUNK):
+            members = who[first + k]
+            if sides[0, k] != sides[1, k]:
+                row[np.uint64(sides[0, k])] ^= members
+                row[np.uint64(sides[1, k])] ^= members
+            if sides[2, k] != sides[3, k]:
+                row[np.uint64(sides[2, k])] ^= members
+                row[np.uint64(sides[3, k])] ^= members
+    members = np.uint64(0)
+    for k in range(row.shape[0]):
+        members ^= row[k]
+        row[k] = members
