@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.baselines.views import CHUNK
 from hitmac.agents.baselines.words import alone, size
 from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
@@ -22,7 +23,7 @@ class Search(NamedTuple):
     restarts: int
     rounds: int
     turn_cost: float
-    looks: np.ndarray  # (H + 1,) int64: number of the look at a sub-step, from 1 on; 0: none
+    looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
 
 
 @allocating
@@ -40,26 +41,30 @@ def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, p
     for h in range(1, horizon + 2):
         value[h, 0] = value[h, middle + middle] = -np.inf
     value[horizon + 1, 1 : middle + middle] = 0.0
+    counted = 0
     for h in range(horizon, 0, -1):
         reach = min(h, farthest)
         low, number = farthest - reach, 2 * reach + 1
-        look = looks[h]
-        gain[:number] = 0.0
-        if look > 0:
+        # Loops over whole chunks have no remainder. What they write beyond the reach is not read.
+        padded = (number + CHUNK - 1) // CHUNK * CHUNK
+        if looks[h] != counted:
+            counted = looks[h]
+            gain[low : low + padded] = 0.0
             for w in range(sees.shape[1]):
-                free = ~covered[look, w]
-                members = sees[look, w, low : low + number]
-                for k in range(number):
-                    gain[k] += np.float32(size(members[k] & free))
+                free = ~covered[counted, w]
+                found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
+                for k in range(padded):
+                    found[k] += np.float32(size(members[k] & free))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
-        now = value[h, low + 1 :]
-        for k in range(number):
+        found, now, worth = gain[low:], value[h, low + 1 :], weight[h]
+        for k in range(padded):
             turned = (left[k] if left[k] > right[k] else right[k]) - cost
-            now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
+            now[k] = (stay[k] if stay[k] >= turned else turned) + worth * found[k]
+        value[h, middle + middle] = -np.inf
         if limits is not None:
             for k in range(number):
                 if not -most[0] <= low + k - farthest <= most[1]:
-                    now[k] = -np.inf
+                    value[h, low + 1 + k] = -np.inf
     heading = middle
     for h in range(1, horizon + 1):
         best = heading
@@ -76,7 +81,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
-        sees: (n, A, H + 1, W, K + 1) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
+        sees: (n, A, L + 1, W, K + CHUNK) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
             stay and to move forward or back at every sub-step.
         weight: (H + 1,) weight of a sample at a sub-step.
         search: options.
@@ -107,7 +112,9 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                     covered |= covers[other]
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(search.looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i])
+                _best_plan(
+                    search.looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i]
+                )
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if limits is not None:
@@ -126,13 +133,11 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        look = search.looks[h]
-        if look > 0:
-            for w in range(covers.shape[2]):
-                members = np.uint64(0)
-                for i in range(n):
-                    members |= covers[i, look, w]
-                total += weight[h] * size(members)
+        for w in range(covers.shape[2]):
+            members = np.uint64(0)
+            for i in range(n):
+                members |= covers[i, search.looks[h], w]
+            total += weight[h] * size(members)
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
     return total
@@ -148,8 +153,8 @@ def room_for(n, horizon, looks, words, farthest, number):
     )  # fmt: skip
     best = np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64)
     scratch = (
-        np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
-        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
+        np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2 + CHUNK), np.float32),
+        np.empty(headings + CHUNK, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
     return trials, best, scratch
 
@@ -206,7 +211,7 @@ def _cover(looks, sees, farthest, planned, plan, covers):
     """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
     for h in range(1, plan.shape[0]):
         look = looks[h]
-        if look > 0:
+        if look > looks[h - 1]:
             for w in range(covers.shape[1]):
                 covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
 
