@@ -37,7 +37,7 @@ def _foresee(rules, sampling, looks, middle, scene, r, moves, shared, futures):
     `moves` (L + 1,) and `shared` (L + 1,) are scratch memory.
     """
     belief, known, _, there, time = scene
-    futures.count[:] = 0
+    futures.length[:] = 0
     gone = 0
     for h in range(1, looks.shape[0]):
         gone += moves_at(rules, time[r] + h - 1)
@@ -70,7 +70,7 @@ def _mark(view, half_view, turn, futures, last, farthest, moved, sides, sees):
         dx, dy = (np.float32(0.0), np.float32(0.0)) if moved is None else (moved[look, 0], moved[look, 1])
         for word in range(sees.shape[1]):
             mark_entries(
-                futures.x[look, word], futures.y[look, word], futures.who[look, word], futures.count[look, word],
+                futures.x[look, word], futures.y[look, word], futures.who[look, word], futures.length[look, word],
                 x, y, dx, dy, c, s, squared, half_view, per_turn, np.float32(most), sides,
                 sees[look, word, farthest - most : farthest + most + 2],
             )  # fmt: skip

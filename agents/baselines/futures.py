@@ -27,7 +27,7 @@ class Futures(NamedTuple):
     x: np.ndarray  # (L + 1, W, E) float32
     y: np.ndarray  # (L + 1, W, E) float32
     who: np.ndarray  # (L + 1, W, E) uint64
-    count: np.ndarray  # (L + 1, W) int64: number of entries
+    length: np.ndarray  # (L + 1, W) int64: number of entries
 
 
 @allocating
@@ -57,17 +57,17 @@ def spans(looks):
 @inlined
 def _put(futures, look, word, x, y, members):
     """Append an entry to a list."""
-    e = futures.count[look, word]
+    e = futures.length[look, word]
     futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
-    futures.count[look, word] = e + 1
+    futures.length[look, word] = e + 1
 
 
 @allocating
 def close(futures):
     """Fill the last chunk of every list with entries that nobody sees."""
-    for look in range(1, futures.count.shape[0]):
-        for word in range(futures.count.shape[1]):
-            while futures.count[look, word] % CHUNK != 0:
+    for look in range(1, futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            while futures.length[look, word] % CHUNK != 0:
                 _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
 
 
@@ -75,7 +75,7 @@ def close(futures):
 def _share(futures, word, shared):
     """Begin an entry at every look for the samples of a target that go the same way; write its number."""
     for look in range(1, shared.shape[0]):
-        shared[look] = futures.count[look, word]
+        shared[look] = futures.length[look, word]
         _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
 
 
