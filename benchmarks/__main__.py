@@ -107,7 +107,7 @@ def courts() -> None:
     from hitmac.agents import scripted_agent
     from hitmac.envs.tasks import CoverageTask
 
-    names = ("belief-planner", "belief-planner-fast", "belief-planner-fastest")
+    names = "belief-planner-fast", "belief-planner-fastest"
     print("\nplans of all sensors of a court, 1024 scenes, per second of processor time on one core; best of 5")
     for court in (name for name in envs.presets() if envs.load_scenario(name).rails):
         rates = []
