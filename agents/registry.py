@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent, FastBeliefPlannerAgent
+from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent, FastBeliefPlannerAgent, FastestBeliefPlannerAgent
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
@@ -35,6 +35,7 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "planner-fast": FastPlannerAgent,
     "belief-planner": BeliefPlannerAgent,
     "belief-planner-fast": FastBeliefPlannerAgent,
+    "belief-planner-fastest": FastestBeliefPlannerAgent,
 }
 """Agents that decide by rule, by name."""
 

@@ -102,6 +102,33 @@ def planner() -> None:
         print(f"  {name:<12} {best(run):>8,.0f}")
 
 
+def courts() -> None:
+    from hitmac import envs
+    from hitmac.agents import scripted_agent
+    from hitmac.envs.tasks import CoverageTask
+
+    names = "belief-planner-fast", "belief-planner-fastest"
+    print("\nplans of all sensors of a court, 1024 scenes, per second of processor time on one core; best of 5")
+    for court in (name for name in envs.presets() if envs.load_scenario(name).rails):
+        rates = []
+        for name in names:
+            agent = scripted_agent(name, court)
+            task = CoverageTask(court, 1024, 0, features=agent.features)
+            state = None
+            for _ in range(5):
+                action, state = agent.predict(task.observe(), state)
+                task.step(action)
+            shown = task.observe()
+
+            def run(agent: Any = agent, shown: Any = shown, state: Any = state) -> float:
+                began = time.process_time()
+                agent.predict(shown, state)
+                return len(shown["mask"]) / (time.process_time() - began)
+
+            rates.append(f"{name} {best(run):,.0f}")
+        print(f"  {court:<13}", ", ".join(rates))
+
+
 def export() -> None:
     import onnxruntime
     import torch
@@ -246,6 +273,7 @@ BENCHMARKS = {
     "pictures": pictures,
     "coordinator": coordinator,
     "planner": planner,
+    "courts": courts,
     "export": export,
     "attention": attention,
     "critic": critic,

@@ -126,7 +126,10 @@ OPTIONS = {
 }
 IMITATION = {
     "algorithm": (["imitation", "ppo", "a2c"], ["imitate", None]),
-    "teacher": (["planner", "planner-fast", "belief-planner", "belief-planner-fast"], ["greedy", None]),
+    "teacher": (
+        ["planner", "planner-fast", "belief-planner", "belief-planner-fast", "belief-planner-fastest"],
+        ["greedy", None],
+    ),
     "planner_turn_cost": NOT_NEGATIVE,
     "temperature": POSITIVE,
 }

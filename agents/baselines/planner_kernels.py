@@ -23,7 +23,7 @@ from hitmac.agents.baselines.forecast import (
     remember,
 )  # fmt: skip
 from hitmac.agents.baselines.search import ascend, farthest_turn, room_for, turns_within
-from hitmac.agents.baselines.views import fill_between, mark_sides, write_sides
+from hitmac.agents.baselines.views import CHUNK, fill_between, mark_sides, write_sides
 from hitmac.envs.kernels.compiled import allocating, kernel
 from hitmac.envs.kernels.rails import FORWARD
 from hitmac.envs.kernels.threads import blocks
@@ -31,7 +31,7 @@ from hitmac.envs.kernels.threads import blocks
 
 @allocating
 def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
-    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + 1).
+    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
 
     No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
     the left; None: nowhere. `sides` (4, E) is scratch memory.
@@ -62,7 +62,7 @@ def _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthes
 
 @allocating
 def _mark_ways(pairs, mask, motion, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
-    """Write the samples in view of sensor i (see :func:`_mark`) for each of its ways to move (A, H + 1, W, K + 1)."""
+    """Write the samples in view of sensor i, see :func:`_mark`, for each way to move (A, H + 1, W, K + CHUNK)."""
     _mark(pairs, mask, i, entries, when, who, where, most_gone, samples, farthest, None, sides, sees[0])
     if motion is not None:
         most_gone += (moved.shape[0] - 1) * motion.step
@@ -100,12 +100,12 @@ def _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, fut
     entries, most_entries = np.empty(m, np.int64), horizon * (samples + 1 if samples > 1 else 1)
     when, who = np.empty((m, most_entries), np.int32), np.empty((m, most_entries), np.uint64)
     where, sides = np.empty((m, 2, most_entries), np.float32), np.empty((4, most_entries), np.int32)
-    sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + 1), np.uint64)
+    sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + CHUNK), np.uint64)
     moved = np.zeros((horizon + 1, 2), np.float32)
     farthest, reach, room = (
         np.empty(n, np.int64),
         np.empty((n, 2), np.int64),
-        room_for(n, horizon, words, search.farthest, values.shape[1]),
+        room_for(n, horizon, horizon, words, search.farthest, values.shape[1]),
     )
     for b in range(low, high):
         extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], walk)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.baselines.views import CHUNK
 from hitmac.agents.baselines.words import alone, size
 from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
@@ -22,10 +23,11 @@ class Search(NamedTuple):
     restarts: int
     rounds: int
     turn_cost: float
+    looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
 
 
 @allocating
-def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
+def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
 
     With `limits` no heading is more than `most` (2,) turns to the right and to the left.
@@ -39,24 +41,30 @@ def _best_plan(sees, covered, weight, farthest, turn_cost, value, gain, plan, li
     for h in range(1, horizon + 2):
         value[h, 0] = value[h, middle + middle] = -np.inf
     value[horizon + 1, 1 : middle + middle] = 0.0
+    counted = 0
     for h in range(horizon, 0, -1):
         reach = min(h, farthest)
         low, number = farthest - reach, 2 * reach + 1
-        gain[:number] = 0.0
-        for w in range(sees.shape[1]):
-            free = ~covered[h, w]
-            members = sees[h, w, low : low + number]
-            for k in range(number):
-                gain[k] += np.float32(size(members[k] & free))
+        # Loops over whole chunks have no remainder. What they write beyond the reach is not read.
+        padded = (number + CHUNK - 1) // CHUNK * CHUNK
+        if looks[h] != counted:
+            counted = looks[h]
+            gain[low : low + padded] = 0.0
+            for w in range(sees.shape[1]):
+                free = ~covered[counted, w]
+                found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
+                for k in range(padded):
+                    found[k] += np.float32(size(members[k] & free))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
-        now = value[h, low + 1 :]
-        for k in range(number):
+        found, now, worth = gain[low:], value[h, low + 1 :], weight[h]
+        for k in range(padded):
             turned = (left[k] if left[k] > right[k] else right[k]) - cost
-            now[k] = (stay[k] if stay[k] >= turned else turned) + weight[h] * gain[k]
+            now[k] = (stay[k] if stay[k] >= turned else turned) + worth * found[k]
+        value[h, middle + middle] = -np.inf
         if limits is not None:
             for k in range(number):
                 if not -most[0] <= low + k - farthest <= most[1]:
-                    now[k] = -np.inf
+                    value[h, low + 1 + k] = -np.inf
     heading = middle
     for h in range(1, horizon + 1):
         best = heading
@@ -73,7 +81,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
-        sees: (n, A, H + 1, W, K + 1) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
+        sees: (n, A, L + 1, W, K + CHUNK) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
             stay and to move forward or back at every sub-step.
         weight: (H + 1,) weight of a sample at a sub-step.
         search: options.
@@ -93,7 +101,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
     covered, value, gain, trial = scratch
     cost = search.turn_cost
     for i in range(n):
-        _cover(sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
+        _cover(search.looks, sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
         changed = False
         for q in range(n):
@@ -104,7 +112,9 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                     covered |= covers[other]
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i])
+                _best_plan(
+                    search.looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i]
+                )
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if limits is not None:
@@ -118,7 +128,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
                         changed |= plans[i, h] != trial[h]
                         plans[i, h] = trial[h]
             changed |= ways[i] != before
-            _cover(sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
+            _cover(search.looks, sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
         if not changed:
             break
     total = 0.0
@@ -126,7 +136,7 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
         for w in range(covers.shape[2]):
             members = np.uint64(0)
             for i in range(n):
-                members |= covers[i, h, w]
+                members |= covers[i, search.looks[h], w]
             total += weight[h] * size(members)
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
@@ -134,17 +144,17 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
 
 
 @allocating
-def room_for(n, horizon, words, farthest, number):
+def room_for(n, horizon, looks, words, farthest, number):
     """Return arrays of undefined content for :func:`ascend`, for `number` rows of values."""
     headings = 2 * farthest + 1
     trials = (
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
-        np.empty((n, horizon + 1, words), np.uint64), np.empty((number, 3)),
+        np.empty((n, looks + 1, words), np.uint64), np.empty((number, 3)),
     )  # fmt: skip
     best = np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64)
     scratch = (
-        np.empty((horizon + 1, words), np.uint64), np.empty((horizon + 2, headings + 2), np.float32),
-        np.empty(headings, np.float32), np.empty(horizon + 1, np.int64),
+        np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2 + CHUNK), np.float32),
+        np.empty(headings + CHUNK, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
     return trials, best, scratch
 
@@ -197,11 +207,13 @@ def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways,
 
 
 @inlined
-def _cover(sees, farthest, planned, plan, covers):
+def _cover(looks, sees, farthest, planned, plan, covers):
     """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
     for h in range(1, plan.shape[0]):
-        for w in range(covers.shape[1]):
-            covers[h, w] = sees[h, w, farthest + plan[h]] if planned else np.uint64(0)
+        look = looks[h]
+        if look > looks[h - 1]:
+            for w in range(covers.shape[1]):
+                covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
 
 
 @inlined

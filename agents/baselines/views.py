@@ -8,6 +8,9 @@ import numpy as np
 
 from hitmac.envs.kernels.compiled import allocating, inlined
 
+CHUNK = 16
+"""Entries or headings that a loop works on at once: as many numbers of 32 bits as the widest registers hold."""
+
 
 @inlined
 def _degrees(y, x):
@@ -72,3 +75,50 @@ def fill_between(sees, farthest):
             for k in range(2 * farthest + 1):
                 members ^= row[k]
                 row[k] = members
+
+
+@allocating
+def mark_entries(x, y, who, count, at_x, at_y, moved_x, moved_y, c, s, squared, half_view, per_turn, most, sides, row):
+    """Write the samples of a list of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
+
+    Args:
+        x: (E,) places of the entries.
+        y: the same.
+        who: (E,) their samples.
+        count: number of entries, a multiple of CHUNK.
+        at_x: present place of the sensor.
+        at_y: the same.
+        moved_x: way that it goes.
+        moved_y: the same.
+        c: cosine of its present heading.
+        s: sine of it.
+        squared: its range, squared.
+        half_view: half its field of view, degrees.
+        per_turn: turns in a degree.
+        most: most turns to either side.
+        sides: (E / CHUNK, 4, CHUNK) scratch memory.
+        row: result, from `most` turns to the right on; the last is of no heading.
+    """
+    # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
+    # it was written with others takes long.
+    chunks = count // CHUNK
+    for chunk in range(chunks):
+        first = chunk * CHUNK
+        xs, ys, own = x[first : first + CHUNK], y[first : first + CHUNK], sides[chunk]
+        for k in range(CHUNK):
+            dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
+            near = dx * dx + dy * dy <= squared
+            write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+    row[:] = 0
+    again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
+    for chunk in range(chunks):
+        own, members = sides[chunk], who[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for side in range(0, 4 if again else 2, 2):
+            for k in range(CHUNK):
+                if own[side, k] != own[side + 1, k]:
+                    row[np.uint64(own[side, k])] ^= members[k]
+                    row[np.uint64(own[side + 1, k])] ^= members[k]
+    inside = np.uint64(0)
+    for k in range(row.shape[0]):
+        inside ^= row[k]
+        row[k] = inside

@@ -29,6 +29,7 @@ _WITHOUT_LEARNING = {
     "planner-fast": "#8fc66b",
     "belief-planner": "#0f7f8c",
     "belief-planner-fast": "#6fb7c2",
+    "belief-planner-fastest": "#a9d3d8",
 }
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 GREY = "#7d7d7d"

@@ -161,9 +161,9 @@ class Beliefs:
 
     def _read(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return what the rows know (R, m, 5), and the views (R, n, 7) of the sensors that report to them."""
-        scenario, shown = self.scenario, pairs.astype(np.float64)
+        scenario = self.scenario
         _, n, m = mask.shape
-        pose = shown[:, :, 0]
+        pose = pairs[:, :, 0].astype(np.float64)
         cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
         working = cos**2 + sin**2 > 0.5
         half = np.broadcast_to(self._half_view_cosine, cos.shape)
@@ -172,7 +172,12 @@ class Beliefs:
         views = np.stack((x, y, cos, sin, half, self._range_squared * working, working), -1)
         views = np.repeat(views, self.rows, 0)
         views[..., VIEW_CHANCE] = self._reports(x, y, working).reshape(-1, n)
-        x, y, c, s = (part[..., None] for part in (x, y, cos, sin))
+        x, y, c, s = (np.broadcast_to(part[..., None], mask.shape) for part in (x, y, cos, sin))
+        if not self.alone:  # all sensors show the same; the first that works is as good as any
+            first = np.argmax(mask, 1)[:, None]  # (B, 1, m)
+            pairs = np.take_along_axis(pairs, first[..., None], 1)
+            mask, x, y, c, s = (np.take_along_axis(part, first, 1) for part in (mask, x, y, c, s))
+        shown = pairs.astype(np.float64)
         # Unit vector of the line of sight, from the heading's and the bearing's.
         east = c * shown[..., _COS] - s * shown[..., _SIN]
         north = s * shown[..., _COS] + c * shown[..., _SIN]
@@ -180,9 +185,7 @@ class Beliefs:
         radial, tangential = (scenario.top_speed * shown[..., k] for k in (_RADIAL, _TANGENTIAL))
         age = np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf)
         velocity = radial * east - tangential * north, radial * north + tangential * east
-        known = np.stack((x + away * east, y + away * north, *velocity, age), -1)  # (B, n, m, 5)
-        if not self.alone:  # all sensors show the same; the first that works is as good as any
-            known = np.take_along_axis(known, np.argmax(mask, 1)[:, None, :, None], 1)
+        known = np.stack((x + away * east, y + away * north, *velocity, age), -1)
         return np.ascontiguousarray(known).reshape(-1, m, 5), views
 
     def _reports(self, x: np.ndarray, y: np.ndarray, working: np.ndarray) -> np.ndarray:

@@ -138,14 +138,20 @@ def _fit_speeds(walk, course, density):
 
 
 @inlined
-def _quantile(density, q):
-    """Return the q-quantile of a density, as a number of intervals from the first one's beginning."""
-    rest = q * density.sum()
+def _quantile(density, total, q):
+    """Return the q-quantile of a density of that `total`, as a number of intervals from the first one's beginning."""
+    rest = q * total
     for k in range(density.shape[0]):
         if rest < density[k]:
             return k + rest / density[k]
         rest -= density[k]
     return float(density.shape[0])
+
+
+@inlined
+def _fraction(x):
+    """Return ``x % 1``, for which the processor has no instruction, of a number that is not negative."""
+    return x - np.floor(x)
 
 
 @allocating
@@ -166,6 +172,7 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
     mean = velocity / (1.0 + 0.5 * walk.speed_noise)
     density = np.empty(SPEEDS)
     lowest, width = _fit_speeds(walk, course, density)
+    total = density.sum()
     varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
     pace = max(velocity * walk.time_step, 1e-9)
     ahead = to_border(walk, x, y, ahead_x, ahead_y)
@@ -184,12 +191,13 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
             belief.stream[DRAWN, b] += np.uint64(3)
             body[STEP, p] = np.inf
             continue
-        third = (0.5 + 0.5497004779019702 * p) % 1.0  # all three evenly spread
-        body[SPEED, p] = lowest + width * _quantile(density, third) if varied else mean
+        third = _fraction(0.5 + 0.5497004779019702 * p)  # all three evenly spread
+        body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
         body[STEP, p], body[MOVES, p] = length, 0.0
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
         if walk.model == GOALS:
-            first, second = (0.5 + 0.8191725133961645 * p) % 1.0, (0.5 + 0.6710436067037893 * p) % 1.0
+            first = _fraction(0.5 + 0.8191725133961645 * p)
+            second = _fraction(0.5 + 0.6710436067037893 * p)
             gone, half = seen, seen + 0.5 * ahead
             if course[BEGAN] == 0.0:
                 gone += math.sqrt(half * half + second * before * (before + 2.0 * half)) - half
