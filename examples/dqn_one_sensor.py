@@ -1,6 +1,6 @@
 """DQN of Stable-Baselines3 for one sensor, with the encoder as its features extractor.
 
-``python examples/dqn_one_sensor.py`` takes 60,000 steps in FIGURE
+``python examples/dqn_one_sensor.py`` takes 60,000 steps, FIGURE
 """
 
 import time
@@ -9,8 +9,7 @@ import tyro
 from stable_baselines3 import DQN
 
 from hitmac.agents import AttentionExtractor
-from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.tables import table
+from hitmac.agents.evaluate import evaluate, table
 from hitmac.agents.policy import PerSensor
 from hitmac.envs.apis.sb3_env import CoverageVecEnv
 
@@ -18,7 +17,6 @@ SCENE = "hit-mac-1x5"  # HiT-MAC's scene with 1 sensor and 5 targets
 
 
 def main(total_steps: int = 60_000):
-    began = time.process_time()
     # A row is one sensor with the action space Discrete(3), which DQN needs; with more sensors all would share it.
     # Of a time limit, Stable-Baselines3 learns by info["TimeLimit.truncated"]: it counts what would have followed.
     rows = CoverageVecEnv(num_envs=16, scenario=SCENE, seed=10_000, per_sensor=True)  # evaluation: seeds from 0
@@ -43,7 +41,7 @@ def main(total_steps: int = 60_000):
         seed=0,
     )
     dqn.learn(total_steps)
-    print(f"{total_steps:,} steps in {time.process_time() - began:.0f} s of one core\n")
+    print(f"{total_steps:,} steps, {time.process_time():.0f} s of processor time")
     print(table(evaluate([PerSensor(dqn), "nearest", "random", "still"], SCENE, episodes=20, progress=False)))
 
 

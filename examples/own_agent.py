@@ -13,20 +13,20 @@ import tyro
 from hitmac.agents.evaluate import evaluate, table
 
 STAY, LEFT, RIGHT = 0, 1, 2
+AHEAD = 20 / 180  # a target within 20 degrees of the heading is well in view: no need to turn
 
 
 class Unclaimed:
-    """Every sensor turns towards the nearest target that no other sensor sees, and stays while it sees that one."""
+    """Every sensor turns towards the nearest of the targets that the fewest other sensors see."""
 
-    features = ("bearing", "distance", "visible", "others_seeing")  # the features that it observes, of every pair
+    features = ("bearing", "distance", "others_seeing")  # what it observes of every pair of a sensor and a target
 
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        bearing, distance, visible, others = np.moveaxis(observation["pairs"], -1, 0)  # each (B, n, m)
-        cost = distance + 10.0 * (others > 0)  # those that others see come last
-        cost = np.where(observation["mask"], cost, np.inf)
-        chosen = cost.argmin(-1, keepdims=True)
-        towards, seen = (np.take_along_axis(x, chosen, -1)[..., 0] for x in (bearing, visible))
-        stays = (seen > 0) | ~observation["mask"].any(-1)
+        bearing, distance, others = np.moveaxis(observation["pairs"], -1, 0)  # each (B, n, m)
+        there = observation["mask"].astype(bool)
+        chosen = np.where(there, distance + others, np.inf).argmin(-1)[..., None]  # distances are in units of 2000
+        towards = np.take_along_axis(bearing, chosen, -1)[..., 0]  # (B, n), to the left above 0
+        stays = (abs(towards) < AHEAD) | ~there.any(-1)
         return np.where(stays, STAY, np.where(towards > 0, LEFT, RIGHT)), None
 
 

@@ -2,8 +2,8 @@
 
 ``python examples/own_site.py`` FIGURE
 
-`docs/site.md` trains on the same site. To use yours, replace the files in ``examples/site``: a scenario in YAML with the
-cameras, walls and picture, and one CSV file of ``time,id,x,y`` for each recording.
+`docs/site.md` trains on the same site. To use yours, replace the files in ``examples/site``: a scenario in YAML with
+the cameras, walls and picture, and one CSV file of ``time,id,x,y`` for each recording.
 """
 
 import time

@@ -40,7 +40,7 @@ def triangulated(policy, features):
     return total / task.spec.episode_steps
 
 
-def main(total_steps: int = 200_000):
+def main(total_steps: int = 131_072):
     register_task(Triangulate)
     scenes = DirectionalSensorVecEnv("Triangulate", num_envs=256, seed=10_000)  # the evaluation has the seeds from 0
     ppo = PPO(

@@ -1,6 +1,6 @@
 """PPO in plain PyTorch on ``gymnasium.make_vec``, in the manner of CleanRL, with the encoder.
 
-``python examples/ppo_gymnasium.py`` takes 204,800 steps in FIGURE
+``python examples/ppo_gymnasium.py`` takes 204,800 steps in takes 204,800 steps
 """
 
 import time
@@ -66,7 +66,7 @@ def main(total_steps: int = 200_000):
             ratio = (turns.log_prob(action).sum(-1) - old).exp()
             gain = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
             loss = -torch.min(ratio * gain, ratio.clamp(1 - CLIP, 1 + CLIP) * gain).mean()
-            loss += 0.5 * (value - target).square().mean() - ENTROPY * turns.entropy().sum(-1).mean()
+            loss += 0.5 * nn.functional.smooth_l1_loss(value, target) - ENTROPY * turns.entropy().sum(-1).mean()
             optimizer.zero_grad()
             loss.backward()
             nn.utils.clip_grad_norm_(net.parameters(), 0.5)

@@ -1,13 +1,13 @@
 """Stable-Baselines3 with the encoder on an environment of your own, whose observation is a Dict of pairs and mask.
 
 Three guards walk in a yard, in which one to six visitors stand. Numbers that vary are padded to the most: the mask is 0
-where there is no visitor, and the encoder takes no notice of what stands there. Two things to mind:
+where there is no visitor, and the encoder ignores that pair. Two things to mind:
 
 - ``VecNormalize`` would scale the mask too; scale the features in the environment, to about -1 to 1.
 - ``ortho_init=True``, Stable-Baselines3's default, would replace the encoder's initial weights.
 
-A guard that is absent (a row of the mask that is 0) still has an action, and its likelihood would be learned;
-``PPO(AttentionPolicy, ...)`` of `hitmac.agents` leaves it out, and shares one head among all guards.
+An absent guard, a row of zeros in the mask, still acts, and PPO learns its likelihood. `hitmac.agents.AttentionPolicy`
+in place of ``"MultiInputPolicy"`` leaves it out, and shares one head among all guards.
 
 ``python examples/sb3_own_env.py`` FIGURE
 """
@@ -18,6 +18,7 @@ import gymnasium
 import numpy as np
 import tyro
 from gymnasium import spaces
+from gymnasium.wrappers import TimeLimit
 from stable_baselines3 import PPO
 from stable_baselines3.common.env_util import make_vec_env
 from stable_baselines3.common.evaluation import evaluate_policy
@@ -55,20 +56,22 @@ class Yard(gymnasium.Env):
         return {"pairs": (pairs * mask[..., None]).astype(np.float32), "mask": mask.astype(np.int8)}
 
 
-def main(total_steps: int = 150_000):
-    gymnasium.register("Yard-v0", Yard, max_episode_steps=STEPS)  # a time limit truncates, it does not terminate
+def yard():
+    return TimeLimit(Yard(), STEPS)  # truncates an episode: Stable-Baselines3 counts what would have followed
+
+
+def main(total_steps: int = 100_000):
     network = {
         "features_extractor_class": AttentionExtractor,
         "features_extractor_kwargs": {"weight_dim": 32},
         "net_arch": [64],
         "ortho_init": False,
     }
-    yards = make_vec_env("Yard-v0", 16, seed=10_000)
-    ppo = PPO("MultiInputPolicy", yards, 1e-3, 128, 256, 4, 0.9, policy_kwargs=network, seed=0)
-    fresh = make_vec_env("Yard-v0", 16, seed=0)
+    yards = make_vec_env(yard, 16, seed=10_000)
+    ppo = PPO("MultiInputPolicy", yards, 1e-3, n_steps=128, batch_size=256, gamma=0.9, policy_kwargs=network, seed=0)
+    fresh = make_vec_env(yard, 16, seed=0)
     before, _ = evaluate_policy(ppo, fresh, 64, deterministic=False)  # an untrained policy walks at random
-    ppo.learn(total_steps)
-    print(f"{total_steps:,} steps, {time.process_time():.0f} s of processor time")
+    print(f"{ppo.learn(total_steps).num_timesteps:,} steps, {time.process_time():.0f} s of processor time")
     print(f"reached {evaluate_policy(ppo, fresh, 64)[0] / STEPS:.3f}, at random {before / STEPS:.3f}")
 
 

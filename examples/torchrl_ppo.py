@@ -11,7 +11,7 @@ from tensordict.nn import TensorDictModule
 from torch import nn
 from torch.distributions import Categorical, Independent
 from torchrl.collectors import Collector
-from torchrl.data import LazyTensorStorage, SamplerWithoutReplacement, TensorDictReplayBuffer
+from torchrl.data import LazyTensorStorage, ReplayBuffer, SamplerWithoutReplacement
 from torchrl.envs.utils import ExplorationType, set_exploration_type
 from torchrl.modules import ActorValueOperator, ProbabilisticActor, ValueOperator
 from torchrl.objectives import ClipPPOLoss
@@ -26,8 +26,6 @@ NUM_ENVS, ROLLOUT, EPOCHS, BATCH_SIZE, WIDTH = 256, 32, 2, 512, 64
 
 
 class Turns(nn.Sequential):
-    """Logits of every sensor's turns (B, n, 3) from its feature beside the scene's."""
-
     def __init__(self):
         super().__init__(nn.Linear(2 * WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 3))
 
@@ -37,48 +35,43 @@ class Turns(nn.Sequential):
         return logits.masked_fill(other, -1e9)
 
 
-def main(total_steps: int = 200_000):
+def joint(logits):
+    return Independent(Categorical(logits=logits), 1)  # of all sensors: one likelihood for a scene
+
+
+def main(total_steps: int = 100_000):
     torch.manual_seed(0)
     scenes = DirectionalSensorTorchRLEnv("Coverage", NUM_ENVS)
     scenes.set_seed(10_000)  # the evaluation has the seeds from 0
     encoder = AgentTargetEncoder(len(scenes.features), WIDTH)
     turns = TensorDictModule(Turns(), ["sensors", "scene", "mask"], ["logits"])
-    actor = ProbabilisticActor(
-        turns,
-        in_keys=["logits"],
-        spec=scenes.action_spec,
-        distribution_class=lambda logits: Independent(Categorical(logits=logits), 1),
-        return_log_prob=True,
-    )
+    actor = ProbabilisticActor(turns, ["logits"], distribution_class=joint, return_log_prob=True)
     critic = ValueOperator(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)), in_keys=["scene"])
     model = ActorValueOperator(tensordict_module(encoder, out_keys=("_", "sensors", "scene")), actor, critic)
     policy, value = model.get_policy_operator(), model.get_value_operator()
     advantage = GAE(gamma=0.95, lmbda=0.95, value_network=value)
     loss = ClipPPOLoss(policy, value, entropy_coeff=0.003, critic_coeff=0.5, normalize_advantage=True)
     optimizer = torch.optim.Adam(loss.parameters(), 1e-3)
-    batch = NUM_ENVS * ROLLOUT
-    updates = -(-total_steps // batch)
+    batch, updates = NUM_ENVS * ROLLOUT, -(-total_steps // (NUM_ENVS * ROLLOUT))
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1, 0, updates)
-    rows = TensorDictReplayBuffer(
-        storage=LazyTensorStorage(batch), sampler=SamplerWithoutReplacement(), batch_size=BATCH_SIZE
+    rows = ReplayBuffer(storage=LazyTensorStorage(batch), sampler=SamplerWithoutReplacement(), batch_size=BATCH_SIZE)
+    collector = Collector(
+        scenes, policy, frames_per_batch=batch, total_frames=updates * batch, auto_register_policy_transforms=False
     )
-    for rollout in Collector(scenes, policy, frames_per_batch=batch, total_frames=updates * batch):
+    for rollout in collector:
         with torch.no_grad():
-            advantage(rollout)
-        rows.extend(rollout.flatten(0, 1))
+            rows.extend(advantage(rollout).flatten(0, 1))
         for part in (part for _ in range(EPOCHS) for part in rows):
-            losses = loss(part)
             optimizer.zero_grad()
-            (losses["loss_objective"] + losses["loss_critic"] + losses["loss_entropy"]).backward()
+            sum(value for name, value in loss(part).items() if name.startswith("loss_")).backward()
             nn.utils.clip_grad_norm_(loss.parameters(), 0.5)
             optimizer.step()
         schedule.step()
-    print(f"{updates * batch:,} steps, {time.process_time():.0f} s of processor time")
     fresh = DirectionalSensorTorchRLEnv("Coverage", 20)
     fresh.set_seed(0)
     with torch.no_grad(), set_exploration_type(ExplorationType.DETERMINISTIC):
         covered = fresh.rollout(1010, policy)["next", "coverage"].mean()
-    print(f"coverage {covered:.3f}")
+    print(f"{updates * batch:,} steps, {time.process_time():.0f} s of processor time: coverage {covered:.3f}")
     print(table(evaluate(["greedy", "random", "still"], episodes=20, progress=False)))
 
 

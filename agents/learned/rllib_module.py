@@ -27,7 +27,7 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
 
     The observation is a Dict of ``pairs`` (n, m, d) and ``mask`` (n, m), the action ``MultiDiscrete([k] * n)``, one
     action for each of the n sensors, or ``[k] * (n * j)``, the first action of every sensor, then the second. A sensor
-    without any pair stays, with likelihood 1. The key ``encoder_config`` of ``model_config`` holds the encoder's options:
+    without any pair stays, with likelihood 1. ``encoder_config`` in ``model_config`` holds the encoder's options:
     ``RLModuleSpec(AttentionRLModule, model_config={"encoder_config": EncoderConfig(weight_dim=32)})``.
 
     The module is an agent: ``evaluate(algorithm.get_module())`` compares it.

@@ -25,7 +25,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     |---|---|---|
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
     | `coverage` | (B, 1) float32 | share of the present targets that are seen |
-    | `action` | (B, k) int64 | the task's action: turns and other decisions of the sensors, or an assignment of 0 and 1 |
+    | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
     | `reward` | (B, 1) float32 | the task's reward |
     | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |
 
