@@ -1,10 +1,8 @@
 """Stable-Baselines3 with the encoder on an environment of your own, whose observation is a Dict of pairs and mask.
 
 Three guards walk in a yard, in which one to six visitors stand. Numbers that vary are padded to the most: the mask is 0
-where there is no visitor, and the encoder ignores that pair. Two things to mind:
-
-- ``VecNormalize`` would scale the mask too; scale the features in the environment, to about -1 to 1.
-- ``ortho_init=True``, Stable-Baselines3's default, would replace the encoder's initial weights.
+where there is no visitor, and the encoder ignores that pair. ``VecNormalize`` would scale the mask too: scale the features
+in the environment. ``ortho_init=True``, Stable-Baselines3's default, would replace the encoder's initial weights.
 
 An absent guard, a row of zeros in the mask, still acts, and PPO learns its likelihood. `hitmac.agents.AttentionPolicy`
 in place of ``"MultiInputPolicy"`` leaves it out, and shares one head among all guards.
@@ -71,7 +69,8 @@ def main(total_steps: int = 100_000):
     ppo = PPO("MultiInputPolicy", yards, 1e-3, n_steps=128, batch_size=256, gamma=0.9, policy_kwargs=network, seed=0)
     fresh = make_vec_env(yard, 16, seed=0)
     before, _ = evaluate_policy(ppo, fresh, 64, deterministic=False)  # an untrained policy walks at random
-    print(f"{ppo.learn(total_steps).num_timesteps:,} steps, {time.process_time():.0f} s of processor time")
+    ppo.learn(total_steps)
+    print(f"{total_steps:,} steps, {time.process_time():.0f} s of processor time")
     print(f"reached {evaluate_policy(ppo, fresh, 64)[0] / STEPS:.3f}, at random {before / STEPS:.3f}")
 
 
