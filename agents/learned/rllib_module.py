@@ -39,14 +39,17 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
 
     def setup(self) -> None:
         """Build the networks."""
+        assert self.observation_space is not None
         n, m, _ = shape_of(self.observation_space)
         if not isinstance(self.action_space, spaces.MultiDiscrete):
             raise ValueError(f"the action space is {self.action_space}; it must be MultiDiscrete([k] * n)")
         num_actions, decisions = sensor_choices(self.action_space, n, m)
-        self.extractor = AttentionExtractor(self.observation_space, self.model_config.get("encoder_config"))
+        config: Any = self.model_config or {}
+        self.extractor = AttentionExtractor(self.observation_space, config.get("encoder_config"))
         self.turns = TurnHead(self.extractor.weight_dim, num_actions, decisions)
         self.value = perceptron(self.extractor.weight_dim, self.extractor.weight_dim, 1, gain=1.0)
-        self.action_dist_cls = TorchMultiCategorical.get_partial_dist_cls(
+        of_sensors: Any = TorchMultiCategorical
+        self.action_dist_cls: Any = of_sensors.get_partial_dist_cls(
             space=self.action_space, input_lens=self.action_space.nvec.tolist()
         )
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -66,13 +67,14 @@ class DirectionalSensorTorchRLEnv(EnvBase):
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
         pairs, turns = task.observation_space["pairs"], task.turning
-        low, high = (torch.as_tensor(bound).expand(scenes, *pairs.shape) for bound in (pairs.low, pairs.high))
+        assert isinstance(pairs, spaces.Box)
+        low, high = (torch.as_tensor(bound).expand(scenes, *bound.shape) for bound in (pairs.low, pairs.high))
         shape = torch.Size([scenes, *task.action_space.shape])
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
         specs = {
             "observation_spec": Composite(
                 pairs=Bounded(low, high, dtype=torch.float32),
-                mask=Binary(shape=(scenes, *pairs.shape[:2]), dtype=torch.bool),
+                mask=Binary(shape=low.shape[:-1], dtype=torch.bool),
                 coverage=number,
                 shape=(scenes,),
             ),
