@@ -35,8 +35,8 @@ class Learner(nn.Module):
             returns[t] += GAMMA * returns[t + 1]
         pairs, mask, action = map(torch.stack, zip(*steps, strict=True))
         turns, value = self(pairs, mask)
-        error = returns[:-1] - value
-        loss = 0.5 * error.square() - error.detach() * turns.log_prob(action) - ENTROPY * turns.entropy()
+        loss = 0.5 * nn.functional.huber_loss(value, returns[:-1], reduction="none")  # a large error counts less
+        loss = loss - (returns[:-1] - value).detach() * turns.log_prob(action) - ENTROPY * turns.entropy()
         self.optimizer.zero_grad()
         loss.mean().backward()
         nn.utils.clip_grad_norm_(self.parameters(), 0.5)
@@ -49,7 +49,7 @@ class Learners(nn.ModuleList):
         return np.stack([learner(*own)[0].mode for learner, *own in zip(self, *rows, strict=True)], 1), None
 
 
-def main(total_steps: int = 200_000):
+def main(total_steps: int = 150_000):
     torch.manual_seed(0)
     scenes = [parallel_env("Coverage") for _ in range(NUM_SCENES)]
     learners = {sensor: Learner(len(scenes[0].features)) for sensor in scenes[0].possible_agents}

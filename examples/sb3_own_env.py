@@ -1,8 +1,8 @@
 """Stable-Baselines3 with the encoder on an environment of your own, whose observation is a Dict of pairs and mask.
 
 Three guards walk in a yard, in which one to six visitors stand. Numbers that vary are padded to the most: the mask is 0
-where there is no visitor, and the encoder ignores that pair. ``VecNormalize`` would scale the mask too: scale the features
-in the environment. ``ortho_init=True``, Stable-Baselines3's default, would replace the encoder's initial weights.
+where there is no visitor, and the encoder ignores that pair. ``VecNormalize`` would scale the mask too: scale the
+features in the environment. ``ortho_init=True``, the default, would replace the encoder's initial weights.
 
 An absent guard, a row of zeros in the mask, still acts, and PPO learns its likelihood. `hitmac.agents.AttentionPolicy`
 in place of ``"MultiInputPolicy"`` leaves it out, and shares one head among all guards.
