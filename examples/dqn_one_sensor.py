@@ -1,6 +1,7 @@
 """DQN of Stable-Baselines3 for one sensor, with the encoder as its features extractor.
 
-``python examples/dqn_one_sensor.py`` takes 60,000 steps, FIGURE
+``python examples/dqn_one_sensor.py`` covers 0.268 (nearest 0.240) after 60,000 steps, 31 s on a 2-core AMD EPYC, no
+GPU.
 """
 
 import time

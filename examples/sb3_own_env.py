@@ -7,7 +7,8 @@ features in the environment. ``ortho_init=True``, the default, would replace the
 An absent guard, a row of zeros in the mask, still acts, and PPO learns its likelihood. `hitmac.agents.AttentionPolicy`
 in place of ``"MultiInputPolicy"`` leaves it out, and shares one head among all guards.
 
-``python examples/sb3_own_env.py`` FIGURE
+``python examples/sb3_own_env.py`` reaches 0.637 (at random 0.092) after 100,352 steps, 70 s on a 2-core AMD EPYC, no
+GPU.
 """
 
 import time
