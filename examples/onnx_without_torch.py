@@ -1,6 +1,6 @@
 """A trained policy by onnxruntime, in a process in which torch is never imported.
 
-``python examples/onnx_without_torch.py`` covers 0.838 (still 0.298) by pretrained:flat, 10 s on a 2-core AMD EPYC, no
+``python examples/onnx_without_torch.py`` covers 0.838 (still 0.298) by pretrained:flat, 16 s on a 2-core AMD EPYC, no
 GPU.
 """
 
