@@ -3,5 +3,6 @@
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.executors import evaluate_executors
 from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.evaluate.tables import table
 
-__all__ = ["evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures"]
+__all__ = ["evaluate", "evaluate_executors", "save_evaluation", "save_film", "save_pictures", "table"]

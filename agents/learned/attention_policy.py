@@ -72,7 +72,7 @@ class AttentionPolicy(ActorCriticPolicy):
         self.critic_kind = critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
         n, m, _ = shape_of(observation_space)
-        self.num_actions, self.decisions = _actions(action_space, n, m)
+        self.num_actions, self.decisions = sensor_choices(action_space, n, m)
         kwargs.setdefault("features_extractor_class", AttentionExtractor)
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})
         super().__init__(observation_space, action_space, lr_schedule, **kwargs)
@@ -148,7 +148,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return self.action_dist.proba_distribution(action_logits=self.action_net(features, mask))
 
 
-def _actions(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
+def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
     """Return the number of actions to choose from and of choices of every sensor (or pair), or raise ValueError."""
     if isinstance(action_space, spaces.MultiBinary):
         if action_space.shape != (n * m,):

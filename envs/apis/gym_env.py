@@ -59,7 +59,7 @@ class DirectionalSensorEnv(gymnasium.Env):
         truncated = bool(self.task.simulator.track_ended[0] or self.task.time[0] >= longest_episode(self.task))
         return self._observation(), float(reward[0]), False, truncated, self._info()
 
-    def render(self) -> np.ndarray | None:
+    def render(self) -> Any:
         """Return an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
         return self._viewer.render(self.task, 0)
 

@@ -47,6 +47,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
+        self.closed = True  # gymnasium closes what is collected, also where an error ends this
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.task = make_task(task, scenario, num_envs, **options)
         self.max_episode_steps = episode_steps(self.task, max_episode_steps)
@@ -61,6 +62,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         self.render_mode = render_mode
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._ended = np.zeros(self.num_envs, np.bool_)
+        self.closed = False
 
     def reset(
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
@@ -103,10 +105,10 @@ class DirectionalSensorVectorEnv(VectorEnv):
             self._ended = np.zeros_like(truncated)
         return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
 
-    def render(self) -> tuple[np.ndarray, ...] | None:
-        """Return an RGB picture of every scene; None with a window or without a render mode."""
+    def render(self) -> Any:
+        """Return an RGB picture of every scene, as a tuple; None with a window or without a render mode."""
         if self.render_mode == "rgb_array":
-            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))  # type: ignore[misc]
+            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))
         self._viewer.show(self.task, 0)
         return None
 

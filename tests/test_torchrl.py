@@ -1,0 +1,75 @@
+"""The batch of scenes as a TorchRL environment."""
+
+import gymnasium
+import numpy as np
+import pytest
+import torch
+
+from hitmac import envs
+
+torchrl_utils = pytest.importorskip("torchrl.envs.utils")
+TASKS = list(envs.TASKS)
+
+
+@pytest.fixture
+def make():
+    from hitmac.envs.apis.torchrl_env import DirectionalSensorTorchRLEnv
+
+    return DirectionalSensorTorchRLEnv
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_specs_hold(make, task):
+    scenes = make(task, 3, max_episode_steps=5)
+    torchrl_utils.check_env_specs(scenes)
+    assert scenes.batch_size == (3,)
+    assert scenes.action_spec.rand().shape == (3, *scenes.task.action_space.shape)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_is_the_vector_environment(make, task):
+    """Same observations, rewards and ends over three episodes, of which scene 1 begins its second one early."""
+    scenes = make(task, 3, max_episode_steps=5)
+    vector = gymnasium.make_vec(f"dsn/{task}-v0", num_envs=3, max_episode_steps=5, autoreset_mode="Disabled")
+    scenes.set_seed(7)
+    now, (seen, _) = scenes.reset(), vector.reset(seed=7)
+    rng = np.random.default_rng(0)
+    for step in range(12):
+        for key in ("pairs", "mask"):
+            np.testing.assert_array_equal(now[key], seen[key])
+        action = rng.integers(0, 2, (3, *vector.single_action_space.shape))
+        after = scenes.step(now.set("action", torch.as_tensor(action)))["next"]
+        seen, reward, _, ended, info = vector.step(action)
+        np.testing.assert_allclose(after["reward"][:, 0], reward, rtol=1e-6)
+        np.testing.assert_allclose(after["coverage"][:, 0], info["coverage"], rtol=1e-6)
+        assert after["truncated"][:, 0].tolist() == after["done"][:, 0].tolist() == ended.tolist()
+        assert not after["terminated"].any()
+        again = ended | (np.arange(3) == 1) & (step == 2)
+        now = torchrl_utils.step_mdp(now.set("next", after))
+        if again.any():
+            now = scenes.reset(now.set("_reset", torch.as_tensor(again)[:, None]))
+            seen, _ = vector.reset(options={"reset_mask": again})
+
+
+def test_a_rollout_goes_on_behind_the_end_of_an_episode(make):
+    ends = make("Coverage", 2, max_episode_steps=4).rollout(9, break_when_any_done=False)["next", "done"]
+    assert ends[..., 0].tolist() == [[step in (3, 7) for step in range(9)]] * 2
+
+
+def test_a_seed_counts_once(make):
+    scenes = make("Coverage", 2)
+    scenes.set_seed(1)
+    first, second = (scenes.reset()["pairs"] for _ in range(2))
+    scenes.set_seed(1)
+    assert torch.equal(scenes.reset()["pairs"], first)
+    assert not torch.equal(first, second)
+    placed = scenes.reset(options={"heading": np.tile([0.0, 1.0, 2.0, 3.0], (2, 1))})
+    assert placed["pairs"].shape == (2, 4, 5, 8)
+    assert scenes.task.simulator.state.heading.tolist() == [[0, 1, 2, 3]] * 2
+
+
+def test_bad_input(make):
+    with pytest.raises(ValueError, match="unknown task 'Chess'"):
+        make("Chess")
+    with pytest.raises(ValueError, match="max_episode_steps is 0"):
+        make("Coverage", max_episode_steps=0)
