@@ -12,7 +12,8 @@ from extensions.files import DOCS, write
 from hitmac.agents import load_executor
 from hitmac.agents.evaluate import save_film
 from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
-from hitmac.envs.render import Picture, save_gif
+from hitmac.envs.film import save_gif
+from hitmac.envs.render import Picture
 from hitmac.envs.tasks import TASKS, ExecutorTask, Task
 
 FOLDER = DOCS / "environments"

@@ -54,9 +54,11 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.apis.vector_env": ("DirectionalSensorVectorEnv",),
         "hitmac.envs.apis.sb3_env": ("DirectionalSensorVecEnv",),
         "hitmac.envs.apis.pettingzoo_env": ("DirectionalSensorParallelEnv",),
+        "hitmac.envs.apis.torchrl_env": ("DirectionalSensorTorchRLEnv",),
         "hitmac.envs.observation": ("Observer",),
         "hitmac.envs.assigned_observation": ("mask_unassigned",),
-        "hitmac.envs.render": ("Picture", "save_gif", "save_png"),
+        "hitmac.envs.film": ("save_pictures", "save_gif", "save_mp4", "check_film"),
+        "hitmac.envs.render": ("Picture", "save_png"),
         "hitmac.envs.kernels.state": (
             "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Mounts",
         ),
@@ -81,6 +83,8 @@ MODULES: dict[str, Groups] = {
         "hitmac.agents.baselines.rule": ("RulePolicy", "BatchRandom"),
         "hitmac.agents.baselines.levels": ("COORDINATORS", "EXECUTORS"),
         "hitmac.agents.learned.recurrent_policy": ("RecurrentPolicy",),
+        "hitmac.agents.learned.rllib_module": ("AttentionRLModule",),
+        "hitmac.agents.attention": ("AttentionWatch", "attention_of", "to_targets"),
         "hitmac.agents.learned.difference_rewards": (),
     },
 }  # fmt: skip
