@@ -127,9 +127,14 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
     """Train one policy, or both levels of HiT-MAC; return whether the user stopped the training."""
     if isinstance(options, Job):
         return train_policy(options, scenario, run_dir)
-    for level in options.level_jobs(run_dir):
+    executor, coordinator = options.level_jobs(run_dir)
+    assert coordinator.run_dir is not None
+    for level in (executor, coordinator):
         assert level.run_dir is not None
         print(f"{level.job}:")
+        if level is executor and coordinator.run_dir.exists():
+            print("the coordinator uses it, so it stays as it is")
+            continue
         level = level.resumed() if level.run_dir.exists() else level
         with stop_on_bad_input(PROGRAM):
             level, scenario, level_dir = prepare(level, f"{PROGRAM} {level.job}", None, scenario)

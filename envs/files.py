@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import stat
 import tempfile
@@ -46,6 +47,26 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def delete_left_over(folder: Path) -> None:
+    """Delete the temporary files of :func:`whole_file` in a directory whose processes are no more: they were killed."""
+    if os.name != "posix":
+        return
+    for path in folder.rglob(".*"):
+        found = re.fullmatch(r"\..+\.(\d{1,9})(\.\w+)?", path.name)
+        if found and path.is_file() and not _runs(int(found[1])):
+            path.unlink(missing_ok=True)
+
+
+def _runs(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def check_ending(name: str, path: str | Path, ending: str) -> None:

@@ -101,29 +101,16 @@ def test_a_broken_group_goes_on_and_trains_nothing_twice(here, capsys):
         assert same(tensors(f"broken/seed-{seed}"), tensors(f"whole/seed-{seed}"))
     results = [json.loads(Path(name, "evaluation.json").read_text())["agents"] for name in ("whole", "broken")]
     assert results[0]["trained"]["coverage"] == results[1]["trained"]["coverage"]
-    assert (
-        here("--run-dir", "broken", "--resume", "--total-steps", 128, "--processes", 1) == 16
-    )  # all go on to a higher limit
+    more = ["--total-steps", 128, "--processes", 1]
+    assert here("--run-dir", "broken", "--resume", *more) == 16  # all go on to a higher limit
     with pytest.raises(SystemExit):
         here("--run-dir", "broken", "--resume", "--seeds", 3)
     assert "--seeds is 3, but the run in broken has 2; it cannot be changed" in capsys.readouterr().err
 
 
 def test_both_levels_and_their_executors_with_several_seeds(here):
-    small = [
-        "--processes",
-        1,
-        "--executor-steps",
-        256,
-        "--coordinator-steps",
-        16,
-        "--num-envs",
-        8,
-        "--weight-dim",
-        8,
-        "--episodes",
-        2,
-    ]
+    small = ["--executor-steps", 256, "--coordinator-steps", 16, "--num-envs", 8, "--weight-dim", 8]
+    small += ["--processes", 1, "--episodes", 2]
     here("hit-mac", "--run-dir", "all", "--seeds", 2, *small)
     found = json.loads(Path("all/evaluation.json").read_text())["agents"]
     assert {name: one["trainings"] for name, one in found.items() if one["trainings"]} == {
@@ -152,9 +139,8 @@ def test_levels_alone_with_several_seeds(here):
     shutil.rmtree("executors")
     Path("coordinators").rename("moved")
     shutil.rmtree("moved/seed-1")
-    assert (
-        here("coordinator", "--run-dir", "moved", "--resume", "--processes", 1) > 0
-    )  # with the group's own copy of the executor
+    more = ["--run-dir", "moved", "--resume", "--processes", 1]
+    assert here("coordinator", *more) > 0  # with the group's own copy of the executor
 
 
 def test_a_training_is_finished_when_it_reached_a_limit_and_was_evaluated(here):

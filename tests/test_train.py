@@ -299,6 +299,10 @@ def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
     run_dir.rename("nearest")
     here("hit-mac", "--run-dir", Path("nearest").resolve(), "--resume", "--coordinator-steps", 2100)
     assert training(Path("nearest/coordinator"))["progress/steps"].tolist()[0] >= 2100
+    used = Path("nearest/executor/checkpoint/policy.safetensors").read_bytes()
+    here("hit-mac", "--run-dir", "nearest", "--resume", "--executor-steps", 10**6, interrupt_at=10**8)
+    assert "the coordinator uses it, so it stays as it is" in capsys.readouterr().out
+    assert Path("nearest/executor/checkpoint/policy.safetensors").read_bytes() == used
     reported = json.loads(Path("nearest/coordinator/evaluation.json").read_text())["agents"]
     assert reported["trained"]["coverage"]["mean"] != reported["nearest"]["coverage"]["mean"]
 

@@ -62,7 +62,8 @@ def train_on_ray(runs: Sequence[Job | HitMacOptions]) -> bool:
             verbose=1,
         ),
     )
-    results = tuner.fit()
+    grid = tuner.fit()
+    results = [grid[number] for number in range(len(grid))]
     failed = [f"{one.config['run_dir']} ({_reason(one.error)})" for one in results if one.error and one.config]
     if failed:
         raise TrainingFailedError(f"{len(failed)} of {len(runs)} trainings failed: {'; '.join(failed)}")

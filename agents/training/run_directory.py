@@ -18,11 +18,12 @@ from hitmac.agents.learned.groups import trainings_in, variations_in
 from hitmac.agents.provenance import provenance
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoordinatorOptions, with_limits
+from hitmac.agents.training.memory import check_memory
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_options import NOT_OF_A_RUN
 from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.files import parse_yaml, read_text, whole_paths, write_text
+from hitmac.envs.files import delete_left_over, parse_yaml, read_text, whole_paths, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.render import Picture
@@ -69,6 +70,8 @@ def prepare(
         return _resumed(options, program, arguments)
     scenario = _scenario(options) if scenario is None else scenario
     _check_files(scenario)
+    for level in options.level_jobs(Path()) if isinstance(options, HitMacOptions) else (options,):
+        check_memory(level, scenario)
     if isinstance(options, Job):
         options.check_on(scenario)
         options = with_limits(options)
@@ -163,6 +166,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if saved is None:
         raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot go on with it")
+    delete_left_over(asked.run_dir)
     options = asked if arguments is None else parse(type(asked), program, arguments, default=saved)
     options.check()
     if options.tracks != saved.tracks:
