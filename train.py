@@ -30,6 +30,7 @@ from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import Learner, build, learned_policy
 from hitmac.agents.training.on_ray import train_on_ray
 from hitmac.agents.training.remarks import entropy_share, remarks
+from hitmac.agents.training.rescue import rescue
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
@@ -70,8 +71,9 @@ def main() -> None:
     except KeyboardInterrupt:
         print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
         sys.exit(130)
-    except (NotFiniteError, TrainingFailedError) as error:
-        print(f"\n{PROGRAM}: error: {error}; what the last checkpoint holds is kept", file=sys.stderr)
+    except (NotFiniteError, TrainingFailedError, OSError) as error:
+        kept = "" if isinstance(error, OSError) else "; what the last checkpoint holds is kept"
+        print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
         sys.exit(1)
     print(f"\nleft in {run_dir}/:")
     for line in contents(run_dir):
@@ -197,6 +199,7 @@ def train(
     )
 
     def save() -> None:
+        check()
         save_policy(run_dir / "checkpoint", learned_policy(model), config)
         save_training(run_dir / "checkpoint" / "training.safetensors", model, venv, progress)
 
@@ -208,7 +211,8 @@ def train(
 
     model.lr_schedule = rate
     saved = progress.seconds
-    with stop_on_signal() as stop:
+    elsewhere = rescue(run_dir, lambda folder: save_policy(folder, learned_policy(model), config))
+    with stop_on_signal() as stop, elsewhere as check:
         while callback.fraction < 1.0 and not stop.is_set():
             with callback.paused():
                 add_to_curve(model.num_timesteps)
@@ -218,9 +222,9 @@ def train(
             if progress.seconds - saved >= options.save_every:
                 save()
                 saved = progress.seconds
-    add_to_curve(model.num_timesteps, final=True)
-    callback.close()
-    save()
+        add_to_curve(model.num_timesteps, final=True)
+        callback.close()
+        save()
     return stop.is_set()
 
 

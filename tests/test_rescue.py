@@ -1,0 +1,94 @@
+"""Trainings whose directory vanishes, or can be written to no more: one line, and the policy is saved elsewhere."""
+
+import errno
+import re
+import shutil
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from hitmac import train
+from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.training.rescue import rescue
+
+SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8", "--total-steps", "512"]
+SMALL += ["--episodes", "2", "--episode-steps", "20", "--curve-points", "0", "--save-every", "0", "--run-dir", "run"]
+
+
+@pytest.fixture
+def broken(tmp_path, monkeypatch, capsys):
+    """Trains, does something to the run after some steps, and returns the error and the directory saved elsewhere."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+
+    def run(happens, at_step=20):
+        steps, original = [], TrainingProgress._on_step
+
+        def step(callback):
+            steps.append(1)
+            if len(steps) == at_step:
+                happens()
+            return original(callback)
+
+        monkeypatch.setattr(TrainingProgress, "_on_step", step)
+        monkeypatch.setattr(sys, "argv", ["train.py", *SMALL])
+        with pytest.raises(SystemExit) as end:
+            train.main()
+        assert end.value.code == 1
+        out = capsys.readouterr()
+        assert "Traceback" not in out.err + out.out
+        (line,) = [line for line in out.err.splitlines() if "error:" in line]
+        found = re.search(r"the policy as it is now was saved to (\S+)$", line)
+        return line, found and Path(found[1])
+
+    return run
+
+
+def test_a_directory_that_vanishes_does_not_come_back(broken):
+    line, folder = broken(lambda: shutil.rmtree("run"))
+    assert "run is gone, or has lost its config.yaml" in line
+    assert not Path("run").exists()
+    policy, config = load_policy(folder)
+    assert config.policy["encoder_config"].weight_dim == 8
+    assert policy is not None
+
+
+def test_a_directory_that_is_replaced_is_left_alone(broken):
+    def replace():
+        shutil.rmtree("run")
+        Path("run").mkdir()
+
+    line, folder = broken(replace)
+    assert "has lost its config.yaml" in line
+    assert folder.is_dir()
+    assert not (Path("run") / "checkpoint").exists()
+
+
+def test_a_full_disk_is_said_and_the_last_checkpoint_stays(broken, monkeypatch):
+    def fill():
+        def full(*_):
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(train, "save_training", full)
+
+    line, folder = broken(fill)
+    assert "No space left on device" in line
+    load_policy(folder)
+    load_policy("run")
+    assert (Path("run") / "checkpoint" / "training.safetensors").is_file()
+
+
+def test_where_nothing_can_be_saved_the_first_error_is_said(tmp_path):
+    def fail(_):
+        raise OSError("nor there")
+
+    with pytest.raises(OSError, match=r"^.*run is gone, or has lost its config.yaml$"), rescue(tmp_path / "run", fail):
+        raise OSError("not here")
+    before = threading.excepthook
+    with pytest.raises(KeyError), rescue(tmp_path, fail):
+        raise KeyError("others pass")
+    assert threading.excepthook is before
