@@ -7,6 +7,7 @@ shared file system), so that a trial that starts again finds the last checkpoint
 from __future__ import annotations
 
 import importlib.util
+import re
 import socket
 import time
 from collections.abc import Sequence
@@ -37,8 +38,10 @@ def connect(address: str) -> None:
     import ray
 
     try:
+        if found := re.fullmatch(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d{1,5})", address):  # Ray would try for minutes
+            socket.create_connection((found[1], int(found[2])), timeout=10).close()
         ray.init(address, ignore_reinit_error=True, log_to_driver=False)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:
         reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
         raise ConnectionError(f"--ray is {address!r}; no Ray cluster answers there: {reason}") from None
 
