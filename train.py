@@ -21,7 +21,7 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
-from hitmac.agents.training.child import available_cores
+from hitmac.agents.training.child import available_cores, end_with_parent
 from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.finite import NotFiniteError, finite_update
 from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
@@ -56,6 +56,7 @@ USAGE = "\n".join(
 
 def main() -> None:
     """Train, evaluate, report."""
+    end_with_parent()
     arguments = sys.argv[1:]
     if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)

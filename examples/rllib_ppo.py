@@ -49,7 +49,7 @@ def main(total_steps: int = 80_000):
         )
         .debugging(seed=10_000)  # the evaluation has the seeds from 0
     )
-    ray.init(include_dashboard=False, log_to_driver=False, num_cpus=1)
+    ray.init("local", include_dashboard=False, log_to_driver=False, num_cpus=1)
     algorithm = config.build_algo()
     for _ in range(updates):
         algorithm.train()

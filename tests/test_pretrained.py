@@ -80,7 +80,7 @@ def runs(tmp_path, monkeypatch):
 
 def test_the_policy_of_a_run_with_its_card(runs, capsys):
     small = ["--total-steps", 64, "--rollout-steps", 4, "--episode-steps", 20, "--curve-points", 0]
-    runs("coverage", "--seeds", 2, "--seed", 3, "--run-dir", "all", *small)
+    runs("coverage", "--seeds", 2, "--seed", 3, "--processes", 1, "--run-dir", "all", *small)
     main(["mine", "all", "--note", "A policy.", "--limits", "No zoom."])
     written = Path("home/mine/card.md").read_text()
     assert "# mine\n\nA policy.\n" in written

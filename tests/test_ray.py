@@ -24,7 +24,8 @@ def command(*arguments):
 @pytest.fixture
 def cluster(monkeypatch):
     """A cluster of a machine that trains nothing and two with one CPU each, all of them on this machine."""
-    monkeypatch.setenv("RAY_DEDUP_LOGS", "0")
+    for name, value in {"period_ms": 500, "failure_threshold": 3, "initial_delay_ms": 0}.items():
+        monkeypatch.setenv(f"RAY_health_check_{name}", str(value))  # a machine that is gone is noticed soon
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (os.getcwd(), os.environ.get("PYTHONPATH")))))
     memory = {"object_store_memory": 100 * 2**20}
     found = Cluster(initialize_head=True, head_node_args={"num_cpus": 0, **memory})
@@ -36,7 +37,7 @@ def cluster(monkeypatch):
 
 @pytest.mark.slow
 def test_a_training_whose_machine_is_killed_goes_on_elsewhere(cluster, tmp_path):
-    several = ["--run-dir", tmp_path / "all", "--seeds", "0..1", "--total-steps", 32 * 150]
+    several = ["--run-dir", tmp_path / "all", "--seeds", "0..1", "--total-steps", 32 * 80]
     with open(tmp_path / "log", "wb") as log:
         started = command(*several, "--ray", cluster.address, *SMALL)
         group = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT)
@@ -51,7 +52,7 @@ def test_a_training_whose_machine_is_killed_goes_on_elsewhere(cluster, tmp_path)
     assert sorted(text.count("compiling") for text in logs) == [1, 2], "one was killed and began again"
     found = json.loads((tmp_path / "all" / "evaluation.json").read_text())["agents"]["trained"]
     assert found["trainings"] == 2
-    alone = ["--run-dir", tmp_path / "alone", "--seed", 0, "--total-steps", 32 * 150]
+    alone = ["--run-dir", tmp_path / "alone", "--seed", 0, "--total-steps", 32 * 80]
     subprocess.run(command(*alone, *SMALL), check=True)
     weights = [Path(tmp_path, run, "checkpoint", "policy.safetensors").read_bytes() for run in ("all/seed-0", "alone")]
     assert weights[0] == weights[1]

@@ -57,6 +57,7 @@ def test_there_are_examples():
 def test_an_example_runs(example, tmp_path):
     """Alone, in a process of its own, with nothing added: as a stranger would run it."""
     save(tmp_path / "runs" / "six-nine")
+    (tmp_path / "runs" / "six-nine" / "tensorboard").mkdir()
     shortened = BLOCKS[example]
     for long, short in {"learn(500_000)": "learn(512)", "VecEnv(256)": "VecEnv(16)", "range(1010)": "range(3)"}.items():
         shortened = shortened.replace(long, short)

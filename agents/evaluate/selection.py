@@ -50,7 +50,7 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
         if len(joined) > 1 and not group:
             raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
         runs = [run for one in joined for run in each_training(one)]
-        group = group or (name if len(runs) > 1 else "")
+        group = group or (name if runs != joined else "")
         for run in runs:
             if (group or run, run) in given:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")

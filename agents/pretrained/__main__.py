@@ -129,10 +129,15 @@ def _amount(run: Path) -> str:
 
 def _command(config: Mapping[str, Any]) -> str:
     """Return the commands of a run's sittings, each as that of a run with this seed alone."""
-    commands = []
+    commands: list[str] = []
     for sitting in config["sittings"]:
         asked = re.sub(r"^.*?(train\.py|-m hitmac\.train)", "", sitting["command"])
-        asked = re.sub(r" --(seeds?|run-dir|resume)\b(?:[ =][^-]\S*)?", "", asked)
+        asked = re.sub(r" --(seeds?|run-dir|resume|processes|ray)\b(?:[ =][^-]\S*)?", "", asked)
+        if commands and asked.strip() in ("", config["job"]):  # it went on as it was
+            continue
+        varied = re.findall(r" --set[ =](\w[\w-]*)=", asked)
+        asked = re.sub(r" --set[ =]\S+", "", asked)
+        asked += "".join(f" --{name} {config['options'][name.replace('-', '_')]}" for name in varied)
         command = f"python train.py{asked} --seed {config['options']['seed']}"
         if command not in commands:
             commands.append(command)

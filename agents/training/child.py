@@ -5,17 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import IO
 
-# The standard input is a pipe that nobody writes to: it ends when the process at its other end does, even if killed.
-_PROGRAM = """
-import os, threading
-threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
-from hitmac.train import main
-main()
-"""
-
+_PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
@@ -24,16 +18,24 @@ def start_training(job: str, run_dir: Path, threads: int, log: IO[bytes]) -> sub
 
     A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
     """
-    environment = os.environ | dict.fromkeys(_THREADS, str(threads))
-    arguments = [job, "--run-dir", str(run_dir), "--resume"]
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
     return subprocess.Popen(
-        [sys.executable, "-c", _PROGRAM, *arguments],
+        [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,
         env=environment,
         start_new_session=True,
     )
+
+
+def end_with_parent() -> None:
+    """End this process, if :func:`start_training` started it, when the one that did so ends, even if it is killed.
+
+    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
+    """
+    if os.environ.pop(_PIPE, ""):
+        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
 
 
 def last_line(log: Path) -> str:
