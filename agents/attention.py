@@ -98,7 +98,7 @@ def attention_of(
 ) -> dict[str, np.ndarray]:
     """Return the attention of a policy in one decision, by level; {} for a policy that attends to nothing.
 
-    The arguments are those of :meth:`hitmac.agents.policy.Policy.predict`, the arrays (B, n, m) those of
+    The arguments are those of :meth:`hitmac.agents.Policy.predict`, the arrays (B, n, m) those of
     :meth:`AttentionWatch.shares`.
     """
     with AttentionWatch(policy) as watch:
