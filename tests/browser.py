@@ -91,7 +91,7 @@ class Browser:
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
-    def wait_for(self, expression, seconds=60):
+    def wait_for(self, expression, seconds=300):
         """Wait until an expression is true."""
         end = time.monotonic() + seconds
         while not self.run(expression):

@@ -169,17 +169,19 @@ def test_one_that_fails_does_not_stop_the_others_and_a_signal_stops_all(tmp_path
         command(*several, *LONG, "--save-every", 0), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     states = [tmp_path / "all" / f"seed-{seed}" / "checkpoint" / "training.safetensors" for seed in range(3)]
-    end = time.monotonic() + 300
+    end = time.monotonic() + 900
     while not all(state.is_file() for state in states) and time.monotonic() < end and group.poll() is None:
         time.sleep(0.2)
     assert group.poll() is None
-    children = subprocess.run(["pgrep", "-P", str(group.pid)], capture_output=True, text=True, check=True)
+    children = subprocess.run(
+        ["pgrep", "-P", str(group.pid), "-f", "hitmac.train"], capture_output=True, text=True, check=True
+    )
     first, *others = map(int, children.stdout.split())
     os.kill(first, signal.SIGKILL)
     time.sleep(2)
     assert all(alive(child) for child in others)
     group.send_signal(signal.SIGTERM)
-    out = group.communicate(timeout=300)[0].decode()
+    out = group.communicate(timeout=900)[0].decode()
     assert group.returncode == 1
     assert "1 of 3 trainings failed" in out
     assert not any(alive(child) for child in others)
@@ -191,13 +193,15 @@ def test_trainings_end_with_the_process_that_started_them(tmp_path):
     several = ["--run-dir", tmp_path / "all", "--seeds", 2, "--processes", 2]
     group = subprocess.Popen(command(*several, *LONG), stdout=subprocess.PIPE)
     logs = [tmp_path / "all" / f"seed-{seed}" / "training.log" for seed in range(2)]
-    end = time.monotonic() + 120
+    end = time.monotonic() + 600
     while not all(log.is_file() for log in logs) and time.monotonic() < end:
         time.sleep(0.1)
-    children = subprocess.run(["pgrep", "-P", str(group.pid)], capture_output=True, text=True, check=True)
+    children = subprocess.run(
+        ["pgrep", "-P", str(group.pid), "-f", "hitmac.train"], capture_output=True, text=True, check=True
+    )
     group.kill()
     group.wait()
-    end = time.monotonic() + 60
+    end = time.monotonic() + 120
     while (
         left := [one for one in children.stdout.split() if Path(f"/proc/{one}").exists()]
     ) and time.monotonic() < end:
