@@ -21,7 +21,7 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
-from hitmac.agents.training.child import available_cores, end_with_parent
+from hitmac.agents.training.child import TrainingFailedError, available_cores, end_with_parent
 from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
 from hitmac.agents.training.finite import NotFiniteError, finite_update
 from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
@@ -34,9 +34,9 @@ from hitmac.agents.training.rescue import rescue
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
-from hitmac.agents.training.side_by_side import TrainingFailedError, train_side_by_side
+from hitmac.agents.training.side_by_side import train_side_by_side
 from hitmac.agents.training.start import take_weights
-from hitmac.agents.training.variations import with_seed_range
+from hitmac.agents.training.variations import trainings, with_seed_range
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
@@ -105,16 +105,17 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
 def train_group(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -> bool:
     """Train with every seed and variation, then evaluate all together; return whether the user stopped a training."""
     with stop_on_bad_input(PROGRAM):
-        runs = prepared(options, scenario, run_dir)
+        group = trainings(options, run_dir)
+        runs = prepared(group, scenario)
     processes = min(options.processes or available_cores(), len(runs))
-    if options.ray is not None:
-        stopped = train_on_ray(runs)
+    if options.ray is not None and runs:
+        stopped = train_on_ray(runs, run_dir)
     elif processes > 1:
         stopped = train_side_by_side(runs, processes)
     else:
         stopped = any(train_one(run, scenario) for run in runs)
     if not stopped:
-        evaluation, warned = evaluate_trainings(options, scenario, run_dir)
+        evaluation, warned = evaluate_trainings(group, scenario, run_dir)
         print("\n".join(["", table(evaluation), *warned]))
     return stopped
 

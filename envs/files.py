@@ -69,10 +69,10 @@ def _runs(process: int) -> bool:
     return True
 
 
-def check_ending(name: str, path: str | Path, ending: str) -> None:
-    """Raise a ValueError unless `path`, the argument `name` of the caller, ends in `ending`, such as ``.gif``."""
-    if Path(path).suffix.lower() != ending:
-        raise ValueError(f"{name} is {str(path)!r}; its name must end in {ending}")
+def check_ending(name: str, path: str | Path, *endings: str) -> None:
+    """Raise a ValueError unless `path`, the argument `name` of the caller, has one of the endings, such as ``.gif``."""
+    if Path(path).suffix.lower() not in endings:
+        raise ValueError(f"{name} is {str(path)!r}; its name must end in {' or '.join(endings)}")
 
 
 def write_text(path: str | Path, text: str) -> None:

@@ -25,8 +25,7 @@ def check_film(name: str, path: str | Path) -> None:
         ValueError: `path` ends neither in .gif nor in .mp4.
         ModuleNotFoundError: an MP4 film needs imageio-ffmpeg, which is not installed.
     """
-    if Path(path).suffix.lower() not in ENDINGS:
-        raise ValueError(f"{name} is {str(path)!r}; its name must end in {' or '.join(ENDINGS)}")
+    check_ending(name, path, *ENDINGS)
     if Path(path).suffix.lower() == ".mp4":
         _ffmpeg()
 

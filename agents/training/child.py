@@ -6,27 +6,44 @@ import os
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
 
 _PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
+LOG = "training.log"
+"""File in the directory of a run with what its training printed."""
 
-def start_training(job: str, run_dir: Path, threads: int, log: IO[bytes]) -> subprocess.Popen[bytes]:
-    """Start, or go on with, the training whose run directory is there; its output goes to the file `log`.
+
+class TrainingFailedError(RuntimeError):
+    """Trainings of a group failed.
+
+    Args:
+        reasons: the reasons, by run.
+        number: number of the trainings.
+    """
+
+    def __init__(self, reasons: Mapping[str, str], number: int) -> None:
+        each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
+        super().__init__(f"{len(reasons)} of {number} trainings failed: {each}")
+
+
+def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
+    """Start, or go on with, the training whose run directory is there; its output goes to the :data:`LOG` there.
 
     A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
     """
     environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
-    return subprocess.Popen(
-        [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"],
-        stdin=subprocess.PIPE,
-        stdout=log,
-        stderr=subprocess.STDOUT,
-        env=environment,
-        start_new_session=True,
-    )
+    with open(run_dir / LOG, "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
 
 
 def end_with_parent() -> None:

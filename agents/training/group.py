@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from hitmac.agents.training.remarks import remarks
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import TRAINED, Job
 from hitmac.agents.training.run_directory import prepare
-from hitmac.agents.training.variations import trainings, variations
+from hitmac.agents.training.variations import Training, variations
 from hitmac.envs.scenario import Scenario
 
 
@@ -31,14 +32,14 @@ def check_group(options: Job | HitMacOptions) -> None:
         connect(options.ray)
 
 
-def prepared(options: Any, scenario: Scenario, run_dir: Path) -> list[Any]:
+def prepared(group: Sequence[Training[Any]], scenario: Scenario) -> list[Any]:
     """Make the directories of the trainings that are not finished, and return their options."""
     found = []
-    for one in trainings(options, run_dir):
-        if one.options.resume and is_finished(one.options):
-            print(f"{one.options.run_dir}: done already")
+    for _, options in group:
+        if options.resume and is_finished(options):
+            print(f"{options.run_dir}: done already")
         else:
-            found.append(prepare(one.options, f"train.py {options.job}", None, scenario)[0])
+            found.append(prepare(options, f"train.py {options.job}", None, scenario)[0])
     return found
 
 
@@ -57,7 +58,7 @@ def is_finished(options: Job | HitMacOptions) -> bool:
 
 
 def evaluate_trainings(
-    options: Job | HitMacOptions, scenario: Scenario, run_dir: Path
+    group: Sequence[Training[Any]], scenario: Scenario, run_dir: Path
 ) -> tuple[dict[str, Any], list[str]]:
     """Evaluate all trainings together beside the baselines, and write tables and figures to `run_dir`.
 
@@ -66,12 +67,11 @@ def evaluate_trainings(
     Returns:
         The evaluation, and warnings of what looks wrong.
     """
-    group = trainings(options, run_dir)
     first, *others = (_whole(one.options) for one in group)
-    evaluation = first.evaluate(scenario, others, [one.variation for one in group])
+    names = [one.variation or TRAINED for one in group]
+    evaluation = first.evaluate(scenario, others, names)
     save_evaluation(run_dir / "evaluation.json", evaluation)
-    names = dict.fromkeys(one.variation or TRAINED for one in group)
-    warned = [line for name in names for line in remarks(evaluation, first.metric, None, name)]
+    warned = [line for name in dict.fromkeys(names) for line in remarks(evaluation, first.metric, None, name)]
     first.save_pictures(run_dir, scenario, evaluation, "\n\n".join(warned))
     return evaluation, warned
 

@@ -14,11 +14,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hitmac.agents.training.child import last_line, start_training
+from hitmac.agents.training.child import LOG, TrainingFailedError, last_line, start_training
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import Job
-from hitmac.agents.training.side_by_side import LOG, TrainingFailedError
 
 MAX_FAILURES = 5
 """Times that a training starts again after its machine or process was lost."""
@@ -46,30 +45,30 @@ def connect(address: str) -> None:
         raise ConnectionError(f"--ray is {address!r}; no Ray cluster answers there: {reason}") from None
 
 
-def train_on_ray(runs: Sequence[Job | HitMacOptions]) -> bool:
-    """Train the runs whose directories are there on the connected cluster; return whether the user stopped them.
+def train_on_ray(runs: Sequence[Job | HitMacOptions], run_dir: Path) -> bool:
+    """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped.
 
     Raises:
         TrainingFailedError: trainings failed, after all others ended.
     """
     from ray import tune
 
-    jobs = {str(_folder(run)): run.job for run in runs}
+    jobs = {str(run.run_dir.resolve()): run.job for run in runs if run.run_dir is not None}
     tuner = tune.Tuner(
         tune.with_resources(_trial, {"cpu": 1}),
         param_space={"run_dir": tune.grid_search(list(jobs)), "jobs": jobs},
         run_config=tune.RunConfig(
             name=".ray",
-            storage_path=str(_common(runs)),
+            storage_path=str(run_dir.resolve()),
             failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
             verbose=1,
         ),
     )
     grid = tuner.fit()
     results = [grid[number] for number in range(len(grid))]
-    failed = [f"{one.config['run_dir']} ({_reason(one.error)})" for one in results if one.error and one.config]
+    failed = {one.config["run_dir"]: _reason(one.error) for one in results if one.error and one.config}
     if failed:
-        raise TrainingFailedError(f"{len(failed)} of {len(runs)} trainings failed: {'; '.join(failed)}")
+        raise TrainingFailedError(failed, len(runs))
     return len(results) < len(runs)
 
 
@@ -80,8 +79,7 @@ def _trial(config: dict[str, Any]) -> None:
     folder = Path(config["run_dir"])
     if not (folder / "config.yaml").is_file():
         raise FileNotFoundError(f"{folder} is not there on {socket.gethostname()}; all machines must share its disk")
-    with open(folder / LOG, "ab") as log:
-        process = start_training(config["jobs"][str(folder)], folder, 1, log)
+    process = start_training(config["jobs"][str(folder)], folder, 1)
     while process.poll() is None:
         time.sleep(_PERIOD)
         tune.report(_progress(folder))
@@ -95,17 +93,6 @@ def _progress(folder: Path) -> dict[str, float]:
     states = folder.glob("**/checkpoint/training.safetensors")
     done = [saved_progress(state) for state in states]
     return {"steps": sum(steps for steps, _ in done), "seconds": sum(seconds for _, seconds in done)}
-
-
-def _folder(run: Job | HitMacOptions) -> Path:
-    assert run.run_dir is not None
-    return run.run_dir.resolve()
-
-
-def _common(runs: Sequence[Job | HitMacOptions]) -> Path:
-    """Return the directory of the group."""
-    folder = _folder(runs[0]).parent
-    return folder if all(_folder(run).is_relative_to(folder) for run in runs) else folder.parent
 
 
 def _reason(error: BaseException | None) -> str:

@@ -12,6 +12,7 @@ from stable_baselines3.common.utils import obs_as_tensor
 
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.learner import Learner
+from hitmac.agents.training.roles import TRAINED
 
 SPINNING = 0.9
 """Rotation from which on sensors are said to turn all the time."""
@@ -23,7 +24,7 @@ MODEST = ("random", "still", "nearest", "greedy", "scripted")
 """Baselines that every policy should surpass."""
 
 
-def remarks(evaluation: Mapping[str, Any], metric: str, entropy: float | None, name: str = "trained") -> Iterator[str]:
+def remarks(evaluation: Mapping[str, Any], metric: str, entropy: float | None, name: str = TRAINED) -> Iterator[str]:
     """Yield a line for each thing that looks wrong with a trained policy.
 
     Args:

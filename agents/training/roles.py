@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -34,15 +34,17 @@ class Job(Options):
         """Return the policy in training, as an agent or as a level for an executor."""
         raise NotImplementedError
 
-    def evaluate(
-        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = (), names: Sequence[str] = ()) -> dict[str, Any]:
         """Evaluate the policy of the run in `run_dir` beside the baselines.
 
-        `others` are the other trainings of a group, and `variations` says of each, this one first, what varies; those
-        of one variation, which differ in the seed, are one agent.
+        `others` are the other trainings of a group, and `names` the names of all, this one first; by default all are
+        trainings of one agent, with other seeds, as those of the same name are.
         """
         raise NotImplementedError
+
+    def _named(self, others: Sequence[Self], names: Sequence[str]) -> Iterator[tuple[Self, str]]:
+        """Return this training and the others, each with its name."""
+        return zip((self, *others), names or [TRAINED] * (1 + len(others)), strict=True)
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
         """Return the agent that shows the policy of a run in a film."""
@@ -74,17 +76,14 @@ class AgentJob(Job):
         """Return the agents to compare with."""
         return [load_agent(name, scenario) for name in BASELINES]
 
-    def evaluate(
-        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = (), names: Sequence[str] = ()) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
         agents: list[Agent] = []
-        for job, variation in zip((self, *others), variations or [""] * (1 + len(others)), strict=True):
+        for job, name in self._named(others, names):
             assert job.run_dir is not None
-            own = job.filmed(job.run_dir, scenario)
-            for agent in (own._replace(name=variation or own.name), *job.baselines(scenario)):
-                if variation and agent.trained and agent.name != variation:  # a rule with the training's executor
-                    agent = agent._replace(name=f"{agent.name} {variation}")
+            for agent in (job.filmed(job.run_dir, scenario)._replace(name=name), *job.baselines(scenario)):
+                if agent.trained and name not in (TRAINED, agent.name):  # a rule with the training's executor
+                    agent = agent._replace(name=f"{agent.name} {name}")
                 same = [one for one in agents if one.name == agent.name]
                 if not same or (agent.trained and digest(agent.policy) not in [digest(one.policy) for one in same]):
                     agents.append(agent._replace(run=f"seed {job.seed}") if others and agent.trained else agent)
@@ -116,13 +115,11 @@ class ExecutorJob(Job):
         """See :meth:`Job.trained`."""
         return as_level(policy, config)
 
-    def evaluate(
-        self, scenario: Scenario, others: Sequence[Self] = (), variations: Sequence[str] = ()
-    ) -> dict[str, Any]:
+    def evaluate(self, scenario: Scenario, others: Sequence[Self] = (), names: Sequence[str] = ()) -> dict[str, Any]:
         """See :meth:`Job.evaluate`."""
         executors: dict[str, Any] = {}
-        for job, variation in zip((self, *others), variations or [""] * (1 + len(others)), strict=True):
-            executors.setdefault(variation or TRAINED, []).append(job.run_dir)
+        for job, name in self._named(others, names):
+            executors.setdefault(name, []).append(job.run_dir)
         executors |= {name: name for name in EXECUTORS}
         return evaluate_executors(executors, scenario, episodes=self.episodes, max_episode_steps=self.episode_steps)
 

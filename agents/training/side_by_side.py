@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,16 +11,9 @@ from pathlib import Path
 from tqdm import tqdm
 
 from hitmac.agents.training.callback import stop_on_signal
-from hitmac.agents.training.child import available_cores, last_line, start_training
+from hitmac.agents.training.child import LOG, TrainingFailedError, available_cores, last_line, start_training
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.roles import Job
-
-LOG = "training.log"
-"""File in the directory of a run with what its training printed."""
-
-
-class TrainingFailedError(RuntimeError):
-    """One or several trainings of a group failed; the message names them and their logs."""
 
 
 def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> bool:
@@ -34,7 +26,7 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
     """
     threads = max(1, available_cores() // processes)
     waiting, running = list(runs), dict[Path, subprocess.Popen[bytes]]()
-    failed: list[str] = []
+    failed: dict[str, str] = {}
     told = False
     try:
         with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:
@@ -42,8 +34,7 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
                 while waiting and len(running) < processes and not stop.is_set():
                     run = waiting.pop(0)
                     assert run.run_dir is not None
-                    with open(run.run_dir / LOG, "ab") as log:
-                        running[run.run_dir] = start_training(run.job, run.run_dir, threads, log)
+                    running[run.run_dir] = start_training(run.job, run.run_dir, threads)
                     bar.write(f"{run.run_dir}: training; it prints to {run.run_dir / LOG}")
                 if stop.is_set() and not told:
                     told = True
@@ -55,24 +46,16 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
                     del running[folder]
                     bar.update()
                     if process.returncode:
-                        failed.append(f"{folder} ({last_line(folder / LOG)})")
+                        failed[str(folder)] = last_line(folder / LOG)
                     bar.write(f"{folder}: {'failed' if process.returncode else _result(folder)}")
-                _wait(stop)
+                time.sleep(0.2)
             stopped = stop.is_set()
     finally:
         for process in running.values():
             process.kill()
     if failed:
-        raise TrainingFailedError(f"{len(failed)} of {len(runs)} trainings failed: {'; '.join(failed)}")
+        raise TrainingFailedError(failed, len(runs))
     return stopped
-
-
-def _wait(stop: threading.Event) -> None:
-    """Wait a moment; a signal ends it at once."""
-    if stop.is_set():
-        time.sleep(0.2)
-    else:
-        stop.wait(0.2)
 
 
 def _result(folder: Path) -> str:
