@@ -80,8 +80,8 @@ def _check_size(scenario: Scenario, num_envs: int) -> None:
     needed, there = 8.0 * num_envs * numbers, total_memory()
     if there is not None and needed > there:
         raise ValueError(
-            f"num_envs is {num_envs}, with {n} sensors and {m} targets; that takes {in_gigabytes(needed)} of memory or more, "
-            f"and there are {in_gigabytes(there)}"
+            f"num_envs is {num_envs}, with {n} sensors and {m} targets; that takes {in_gigabytes(needed)} of memory or "
+            f"more, and there are {in_gigabytes(there)}"
         )
 
 

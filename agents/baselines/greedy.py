@@ -14,7 +14,7 @@ class GreedyAgent(RulePolicy):
     """Agent whose sensors turn towards the heading that sees most of the targets that no earlier sensor will see.
 
     The sensors choose one after the other. Headings are whole numbers of turns away, at most 10,000, and ties go to the
-    nearest heading. The agent assumes that targets stand still, and that sensors turn all round: it knows no pan limits.
+    nearest heading. The agent assumes that targets stand still, and that sensors turn all round, without pan limits.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
