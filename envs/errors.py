@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
 
 
 class CombinedError(ValueError, TypeError):
@@ -13,6 +16,14 @@ class CombinedError(ValueError, TypeError):
     def __init__(self, message: str, errors: Sequence[Exception] = ()) -> None:
         super().__init__(message)
         self.errors = tuple(errors)
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """Return `value` as an array; raise ValueError, with `name`, for nested lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} is {value!r}; it must be an array, with rows of the same length") from None
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -22,6 +22,13 @@ def total_memory() -> int | None:
     return min(found)
 
 
+def check_memory(needed: float, what: str) -> None:
+    """Raise ValueError if `what`, the beginning of the message, takes more bytes than there are."""
+    there = total_memory()
+    if there is not None and needed > there:
+        raise ValueError(f"{what} takes {in_gigabytes(needed)} of memory or more, and there are {in_gigabytes(there)}")
+
+
 def in_gigabytes(number: float) -> str:
     """Return a number of bytes in words."""
     return f"{number / 2**30:,.1f} GiB"

@@ -24,7 +24,7 @@ from hitmac.envs.kernels.state import (
     Tracks,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
-from hitmac.envs.machine import in_gigabytes, total_memory
+from hitmac.envs.machine import check_memory
 from hitmac.envs.magnitudes import LEAST, MOST, MOST_DEGREES
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
@@ -77,12 +77,7 @@ def _check_size(scenario: Scenario, num_envs: int) -> None:
     if scenario.knowledge != "full":
         rows, slots, words = _knowledge_sizes(scenario)
         numbers += 5 * rows * m + slots * m * (words + 4 * n) + words * (m + n)
-    needed, there = 8.0 * num_envs * numbers, total_memory()
-    if there is not None and needed > there:
-        raise ValueError(
-            f"num_envs is {num_envs}, with {n} sensors and {m} targets; that takes {in_gigabytes(needed)} of memory or "
-            f"more, and there are {in_gigabytes(there)}"
-        )
+    check_memory(8.0 * num_envs * numbers, f"num_envs is {num_envs}, with {n} sensors and {m} targets, which")
 
 
 def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:

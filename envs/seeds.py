@@ -7,10 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.errors import as_array
+
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
-    single = np.ndim(seed) == 0
+    single = as_array("seed", seed).ndim == 0
     seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
     for one in seeds:
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import as_array, did_you_mean
 from hitmac.envs.kernels import simulate
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
@@ -149,7 +149,7 @@ class Simulator:
         Raises:
             ValueError: an action or a mask of another shape or type; the state is then unchanged.
         """
-        action = np.asarray(action)
+        action = as_array("action", action)
         if action.shape not in self._action_shapes or action.dtype.kind not in "iu":
             raise ValueError(
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
@@ -199,7 +199,7 @@ class Simulator:
         for name, value in places.items():
             if name not in PLACES:
                 raise ValueError(f"unknown place {name!r}{did_you_mean(name, PLACES)}: known are {', '.join(PLACES)}")
-            array = np.asarray(value)
+            array = as_array(name, value)
             if array.dtype.kind not in "iuf":
                 raise ValueError(f"{name} is {value!r}; it must be numbers")
             array = array.astype(np.float64)
