@@ -41,7 +41,7 @@ class PlanningPolicy(RulePolicy):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start)
         return self.completed(values.argmax(-1)), new
 
 

@@ -242,6 +242,8 @@ def _read_config(path: Path) -> PolicyConfig:
             raise ValueError(f"training_seeds is {seeds!r}; it must be the first and the last seed, whole numbers")
         if not 0 <= seeds[0] <= seeds[1] < 2**64:
             raise ValueError(f"training_seeds is {seeds!r}; it must be from 0 up, and the last not under the first")
+        if not isinstance(plain["features"], list) or not all(isinstance(one, str) for one in plain["features"]):
+            raise ValueError(f"features is {plain['features']!r}; it must be a list of names")
         return PolicyConfig(
             policy=plain["policy"],
             features=tuple(plain["features"]),
