@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+_LONGEST = 200  # characters of a value in a message
+
 
 class CombinedError(ValueError, TypeError):
     """Several errors of one input, such as a file; the message has a line for each."""
@@ -23,7 +25,17 @@ def as_array(name: str, value: Any) -> np.ndarray:
     try:
         return np.asarray(value)
     except ValueError:
-        raise ValueError(f"{name} is {value!r}; it must be an array, with rows of the same length") from None
+        raise ValueError(f"{name} is {shortly(value)}; it must be an array, with rows of the same length") from None
+
+
+def shortly(value: object) -> str:
+    """Return the beginning of ``repr(value)``, for a message."""
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, and its length if that is not all."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

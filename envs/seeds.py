@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.errors import as_array
+from hitmac.envs.errors import as_array, shortly
 
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
@@ -16,7 +16,7 @@ def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
     for one in seeds:
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
-            raise ValueError(f"seed is {one!r}; it must be a whole number from 0 to 2^63 - 1")
+            raise ValueError(f"seed is {shortly(one)}; it must be a whole number from 0 to 2^63 - 1")
     if single:
         seeds = [int(seeds[0]) + i for i in range(num_envs)]
     if len(seeds) != num_envs:

@@ -16,16 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from tests import fuzz_kernels
 from tests.fuzz_files import FILE_PARTS
-from tests.fuzz_kernels import KERNEL_PARTS
 
-PARTS = KERNEL_PARTS | FILE_PARTS
+PARTS = fuzz_kernels.KERNEL_PARTS | FILE_PARTS
 """Each part: a strategy, and a function of one of its values."""
 
 _SECONDS = 300  # of an input; the first may have kernels compiled
@@ -89,19 +90,32 @@ def fuzz(part: str, inputs: int, start: int = 0, note: Path | None = None) -> No
     give()
 
 
+def _print_shortly(error: BaseException) -> None:
+    """Print the errors of a part, each with the place where it was raised; the input is in the note."""
+    for one in getattr(error, "exceptions", (error,)):
+        frames = "".join(traceback.format_tb(one.__traceback__)[-3:])
+        print(f"{frames}{type(one).__name__}: {str(one)[:1000]}", file=sys.stderr)
+
+
 def main() -> int:
     """Run the parts, each in a process of its own; return the number of those that failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"parts out of {', '.join(PARTS)} (all)")
     parser.add_argument("--inputs", type=int, default=100_000, help="number of inputs, divided between the parts")
     parser.add_argument("--seed", type=int, default=0, help="seed of the inputs")
+    parser.add_argument("--plain", action="store_true", help="leave out what has kernels of its own, to compile less")
     parser.add_argument("--alone", type=Path, help=argparse.SUPPRESS)
     options = parser.parse_args()
     parts = options.parts or list(PARTS)
     inputs = -(-options.inputs // len(parts))
+    fuzz_kernels.ALL_KERNELS = not options.plain
     if options.alone:
         resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-        fuzz(parts[0], inputs, options.seed, options.alone)
+        try:
+            fuzz(parts[0], inputs, options.seed, options.alone)
+        except BaseException as error:
+            _print_shortly(error)
+            return 1
         return 0
     failed = 0
     print(f"{'part':<14}{'inputs':>8}{'seconds':>9}{'GB':>6}  result")
@@ -111,16 +125,17 @@ def main() -> int:
             began = time.perf_counter()
             command = [sys.executable, "-m", "tests.fuzz", part, "--inputs", str(inputs), "--seed", str(options.seed)]
             ended = subprocess.Popen(
-                [*command, "--alone", str(note)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
+                [*command, *["--plain"] * options.plain, "--alone", str(note)],
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
+                text=True,
             )
             assert ended.stderr is not None
             said = ended.stderr.read()
             _, status, used = os.wait4(ended.pid, 0)
             seconds, memory = time.perf_counter() - began, used.ru_maxrss / 2**20
             failed += status != 0
-            result = (
-                "clear" if status == 0 else f"FAILED ({status}), last input {note.read_text()[:500]}\n{said[-3000:]}"
-            )
+            result = "clear" if status == 0 else f"FAILED ({status}), {said[-3000:]}\n{note.read_text()[:2000]}"
             print(f"{part:<14}{inputs:>8}{seconds:>9.0f}{memory:>6.1f}  {result}", flush=True)
     return failed
 
