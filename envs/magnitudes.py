@@ -41,7 +41,7 @@ def too_large_or_small(scenario: Any, valid: Callable[..., bool]) -> Iterator[tu
             yield name, f"{least:g} to {most:g}" if least else f"at most {most:g} in magnitude"
     if wrong or not valid("arena", *limits):
         return
-    if max(farthest(scenario), np.max(_numbers(scenario.sensing_range)) / scenario.distance_scale) > MOST:
+    if max(farthest(scenario), np.max(_numbers(scenario.sensing_range), initial=0.0) / scenario.distance_scale) > MOST:
         yield "distance_scale", f"larger: no range or distance may be over {MOST:g} times as much"
     if most_speed(scenario) > MOST:
         yield "position_noise", f"smaller: no observed speed may be over {MOST:g} times the top speed"

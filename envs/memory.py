@@ -25,7 +25,7 @@ from hitmac.envs.kernels.state import (
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.machine import check_memory
-from hitmac.envs.magnitudes import LEAST, MOST, MOST_DEGREES
+from hitmac.envs.magnitudes import MOST, MOST_DEGREES
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
 
@@ -211,11 +211,25 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
             wrong &= np.isfinite(state[name])
         if wrong.any():
             low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
-            raise ValueError(f"state {name!r} holds {state[name][wrong][0]}, which is not from {low} to {high}")
+            found = state[name][wrong][0]
+            raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
     if rows.mounts is not None and outside(np.asarray(state["heading"]), rows.mounts.limit).any():
         raise ValueError("state 'heading' holds a number that is not within the pan_limits")
     if rows.recordings is not None and not np.isin(state["recording_end"], rows.recordings.last).all():
         raise ValueError("state 'recording_end' holds a number that is not the last row of a file")
+    for name, derived in _derived(state, rows).items():
+        if (np.abs(state[name] - derived) > 1e-6 * np.maximum(1.0, np.abs(derived))).any():
+            raise ValueError(f"state {name!r} does not follow from the headings and fields of view")
+
+
+def _derived(state: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, np.ndarray]:
+    """Return the arrays of a state that follow from its headings and fields of view, up to rounding."""
+    heading, view = np.radians(state["heading"]), state["field_of_view"]
+    return {
+        "direction": np.stack((np.cos(heading), np.sin(heading)), -1),
+        "range_squared": rows.sensor[:, VIEW_AREA, 0] / view,
+        "cos_half_view": np.where(view < 360, np.cos(np.radians(view / 2)), -2.0),
+    }
 
 
 def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, Any]:
@@ -224,6 +238,7 @@ def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows
     p = rows.parameters[0]
     corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
     length = np.shape(state["track_position"])[1]
+    views = np.array((p["narrowest"], p["widest"])) if p["zoom_step"] > 0 else rows.sensor[:, START_VIEW, 0]
     limits: dict[str, tuple[Any, Any]] = {
         name: (-MOST, MOST) for name, array in own.items() if array.dtype == np.float64
     }
@@ -238,10 +253,8 @@ def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows
         "coverage": (0, 1),
         "turned": (0, n),
         "heading": (-MOST_DEGREES, MOST_DEGREES),
-        "direction": (-1.001, 1.001),  # rounded
-        "rail_direction": (-1.001, 1.001),
-        "field_of_view": (LEAST, 360),
-        "cos_half_view": (-2, 1),
+        "rail_direction": (-1 - 1e-6, 1 + 1e-6),  # rounded
+        "field_of_view": (views.min(), views.max()),
         "range_squared": (0, MOST**2),
         "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
         "speed": (0, MOST),

@@ -78,16 +78,24 @@ def test_what_does_not_fit_into_the_memory_is_said_before():
     [
         ("coverage", 9), ("turned", 77), ("time", -5), ("time_before", 10**6), ("num_covered", 7), ("speed", -1),
         ("heading", 1e12), ("target_position", 1251), ("sensor_position", 1e9), ("goal", -1e9), ("places", 2000),
-        ("moves", -1), ("range_squared", -1), ("cos_half_view", 2), ("velocity", 1e200), ("track_moves", 1),
+        ("moves", -1), ("range_squared", -1), ("velocity", 1e200), ("track_moves", 1), ("field_of_view", 91),
     ],
 )  # fmt: skip
 def test_a_state_that_cannot_be_is_refused(name, number):
     simulator = Simulator("hit-mac", 2, 0)
     before = simulator.get_state()
     wrong = {**before, name: np.full_like(before[name], number)}
-    with pytest.raises(ValueError, match=rf"state '{name}' holds .*, which is not from"):
+    with pytest.raises(ValueError, match=rf"state '{name}' holds a number that is not from"):
         simulator.set_state(wrong)
     assert all(np.array_equal(array, before[key]) for key, array in simulator.get_state().items())
+
+
+@pytest.mark.parametrize("name", ["heading", "direction", "range_squared", "cos_half_view"])
+def test_a_state_whose_parts_contradict_each_other_is_refused(name):
+    simulator = Simulator("hit-mac", 2, 0)
+    state = simulator.get_state()
+    with pytest.raises(ValueError, match="does not follow from the headings and fields of view"):
+        simulator.set_state({**state, name: state[name] + 0.01 * np.abs(state[name]) + 0.001})
 
 
 @pytest.mark.parametrize("places", [{"heading": [[1, 2], [3]]}, {"heading": [1e12] * 4}, {"target_position": "x"}])
