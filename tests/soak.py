@@ -60,14 +60,14 @@ def cases(folder: Path, number: int = 12) -> Iterator[Case]:
     yield Case("tracks own", CoverageTask, tracked.replace(knowledge="own"), every)
     drawn: list[Scenario] = []
 
-    @settings(max_examples=number, derandomize=True, database=None, phases=[Phase.generate], deadline=None,
+    @settings(max_examples=max(number, 1), derandomize=True, database=None, phases=[Phase.generate], deadline=None,
               suppress_health_check=list(HealthCheck))  # fmt: skip
     @given(scenarios())
     def draw(scenario: Scenario) -> None:
         drawn.append(scenario)
 
     draw()
-    for k, scenario in enumerate(drawn):
+    for k, scenario in enumerate(drawn[:number]):
         yield Case(f"random {k}", CoverageTask, scenario, every)
 
 
