@@ -19,9 +19,9 @@ _DIVISORS = ("sensing_range", "field_of_view", "turn_angle", "zoom", "max_speed"
 _LENGTHS = (
     "rails", "rail_step", "rail_starts", "position_noise", "communication_range", "sensor_positions", "sensor_areas",
     "spacing", "target_area", "min_speed", "speed_noise", "goal_radius", "stuck_distance", "discs", "disc_radius",
-    "walls", "zoom_step",
+    "walls", "zoom_step", "pan_limits",
 )  # fmt: skip
-_HEADINGS = ("sensor_headings", "pan_limits")
+_HEADINGS = ("sensor_headings",)
 
 
 def too_large_or_small(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
