@@ -1,4 +1,4 @@
-# make train | test | check | docs | bench: each makes .venv from pinned versions when it is missing or out of date.
+# make train | test | check | docs | bench | fuzz | soak | faults: each makes .venv from pinned versions when it is missing or out of date.
 # PYTHON=python3.12 says with which Python; by default with python3, or with the one that is in .venv already.
 VENV := .venv
 BIN := $(VENV)/bin
@@ -11,7 +11,7 @@ ifneq ($(call version,$(PYTHON)),$(call version,$(BIN)/python))
 NEW := yes
 endif
 
-.PHONY: help train test check docs bench reproduce versions
+.PHONY: help train test check docs bench reproduce versions fuzz soak faults
 
 help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
@@ -19,6 +19,9 @@ help:
 	@echo "make check                        lint, format check and types"
 	@echo "make docs                         the documentation site, in docs/_build/html; a warning is an error"
 	@echo "make bench                        measure the speeds in docs/speed.md"
+	@echo "make fuzz  [ARGS='--inputs 20000']  inputs at random to all that takes inputs"
+	@echo "make soak  [ARGS='--million 50']  long runs of the environments"
+	@echo "make faults [ARGS='--trials 5']   kill trainings and go on, and hostile files"
 	@echo "make versions [ARGS=--all]        run tests with every Python, lowest and newest versions of the dependencies"
 	@echo "make reproduce [ARGS='--list']    train and evaluate every row of the README's results, into runs/reproduce/"
 
@@ -47,6 +50,15 @@ bench: $(VENV)/.installed
 
 reproduce: $(VENV)/.installed
 	$(BIN)/python -m agents.reproduce $(ARGS)
+
+fuzz: $(VENV)/.installed
+	$(BIN)/python -m tests.fuzz $(ARGS)
+
+soak: $(VENV)/.installed
+	$(BIN)/python -m tests.soak $(ARGS)
+
+faults: $(VENV)/.installed
+	$(BIN)/python -m tests.faults $(ARGS)
 
 versions:
 	$(PYTHON) .ci/versions.py $(ARGS)

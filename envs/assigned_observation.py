@@ -32,6 +32,11 @@ def mask_unassigned(
         row_id: index of the feature to replace by the index of the packed row / m; -1: none.
     """
     pairs, there = shown["pairs"], shown["mask"]
+    if there.shape != pairs.shape[:-1] or assigned.shape != there.shape:
+        raise ValueError(
+            f"pairs, mask and assignment have shapes {pairs.shape}, {there.shape} and {assigned.shape}; they must be "
+            f"(B, n, m, d), (B, n, m) and (B, n, m)"
+        )
     assigned = assigned & (there != 0)
     if padding == "unfiltered":
         return {"pairs": np.concatenate((pairs, assigned[..., None]), -1, dtype=np.float32), "mask": there}

@@ -11,7 +11,11 @@ import numpy as np
 
 from hitmac.envs.kernels.mounts import limits_of, outside, within
 from hitmac.envs.kernels.rails import make_rails
+from hitmac.envs.magnitudes import too_large_or_small
 from hitmac.envs.ranges import plain
+
+MOST_TOLD = 32_767
+"""Most sensors of which a sensor can count those that report to see a target."""
 
 
 def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
@@ -23,7 +27,12 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
     if valid("arena") and isinstance(scenario.arena, tuple) and len(scenario.arena) != 2:
         yield "arena", "one number, or [half the width, half the height]"
         return
+    if wrong := list(too_large_or_small(scenario, valid)):
+        yield from wrong
+        return
     half_width, half_height = scenario.extent if valid("arena") else (math.inf, math.inf)
+    if valid("num_sensors", "knowledge") and scenario.knowledge != "full" and n > MOST_TOLD:
+        yield "num_sensors", f"at most {MOST_TOLD}, unless knowledge is full"
     for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
         if valid(name, most) and getattr(scenario, name) > getattr(scenario, most):
             yield name, f"0 to {most} ({getattr(scenario, most)})"
@@ -37,7 +46,7 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
     if valid("zoom") and scenario.zoom and not (len(scenario.zoom) == 2 and scenario.zoom[0] <= scenario.zoom[1]):
         yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
     if valid("zoom", "field_of_view", "num_sensors") and scenario.zoom:
-        views = scenario.of_each_sensor("field_of_view")
+        views = np.array(scenario.field_of_view)
         if views.min() < scenario.zoom[0] or views.max() > scenario.zoom[1]:
             yield "field_of_view", f"within zoom ({scenario.zoom[0]:g} to {scenario.zoom[1]:g} degrees)"
     in_areas = valid("placement") and scenario.placement == "areas"

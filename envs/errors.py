@@ -5,6 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+_LONGEST = 200  # characters of a value in a message
 
 
 class CombinedError(ValueError, TypeError):
@@ -13,6 +18,24 @@ class CombinedError(ValueError, TypeError):
     def __init__(self, message: str, errors: Sequence[Exception] = ()) -> None:
         super().__init__(message)
         self.errors = tuple(errors)
+
+
+def as_array(name: str, value: Any) -> np.ndarray:
+    """Return `value` as an array; raise ValueError, with `name`, for nested lists of different lengths."""
+    try:
+        return np.asarray(value)
+    except ValueError:
+        raise ValueError(f"{name} is {shortly(value)}; it must be an array, with rows of the same length") from None
+
+
+def shortly(value: object) -> str:
+    """Return the beginning of ``repr(value)``, for a message."""
+    return shortened(repr(value))
+
+
+def shortened(text: str) -> str:
+    """Return the beginning of a text, and its length if that is not all."""
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import re
@@ -57,6 +58,19 @@ def delete_left_over(folder: Path) -> None:
         found = re.fullmatch(r"\..+\.(\d{1,9})(\.\w+)?", path.name)
         if found and path.is_file() and not _runs(int(found[1])):
             path.unlink(missing_ok=True)
+
+
+def working_folder(path: Path) -> Path:
+    """Make and return an empty folder beside `path`, to become it; delete those of processes that were killed."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if os.name == "posix":
+        for other in path.parent.glob(f".{glob.escape(path.name)}.*"):
+            process = other.name.rpartition(".")[2]
+            if re.fullmatch(r"\d{1,9}", process) and other.is_dir() and not _runs(int(process)):
+                shutil.rmtree(other, ignore_errors=True)
+    folder = path.with_name(f".{path.name}.{os.getpid()}")
+    folder.mkdir()
+    return folder
 
 
 def _runs(process: int) -> bool:

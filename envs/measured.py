@@ -238,7 +238,10 @@ class _Pairs:
 
 def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
     """Return `values` as float64 of a shape (..., *shape); None: any size."""
-    array = np.asarray(values, np.float64)
+    try:
+        array = np.asarray(values, np.float64)
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError(f"{name} is {repr(values)[:200]}; it must be an array of numbers") from None
     sizes = zip(shape[::-1], array.shape[::-1], strict=False)
     if array.ndim < len(shape) or any(size not in (None, given) for size, given in sizes):
         words = ", ".join("any" if size is None else str(size) for size in shape)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,8 @@ from hitmac.envs.kernels.state import (
     Tracks,
 )  # fmt: skip
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.machine import check_memory
+from hitmac.envs.magnitudes import MOST, MOST_DEGREES
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
 
@@ -33,6 +36,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
     # cache sets.
     b = 8 * (-(-num_envs // 8) | 1)
+    _check_size(scenario, num_envs)
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -66,10 +70,27 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     return rows
 
 
+def _check_size(scenario: Scenario, num_envs: int) -> None:
+    """Raise ValueError if the state of so many scenes and an observation of one feature do not fit into the memory."""
+    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    numbers = 17 * n + 13 * m + 3 * k + n * m
+    if scenario.knowledge != "full":
+        rows, slots, words = _knowledge_sizes(scenario)
+        numbers += 5 * rows * m + slots * m * (words + 4 * n) + words * (m + n)
+    check_memory(8.0 * num_envs * numbers, f"num_envs is {num_envs}, with {n} sensors and {m} targets, which")
+
+
+def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
+    """Return the numbers of rows of knowledge, of sub-steps for which reports are on their way, and of words."""
+    rows = 1 if scenario.knowledge == "shared" else scenario.num_sensors
+    if scenario.knowledge != "neighbours":
+        return rows, 0, 0
+    return rows, scenario.message_delay, (scenario.num_sensors - 1) // 64 + 1
+
+
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:
     n, m = scenario.num_sensors, scenario.num_targets
-    rows = 1 if scenario.knowledge == "shared" else n
-    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if scenario.knowledge == "neighbours" else (0, 0)
+    rows, slots, words = _knowledge_sizes(scenario)
     return Knowledge(
         known=np.zeros((rows, m, 5, b)),
         seeing=np.zeros((rows, m, b), np.int16),
@@ -132,6 +153,8 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
         if (wrong := (places < 0) | (places > rows.rails.length)).any():
             raise ValueError(f"along holds {places[wrong][0]:g}; it must be from 0 to the length of the rail")
     elif name == "heading":
+        if (wrong := np.abs(places) > MOST_DEGREES).any():
+            raise ValueError(f"heading holds {places[wrong][0]:g}; it must be at most {MOST_DEGREES:g} degrees")
         return places if rows.mounts is None else _within_limits(places, rows.mounts.limit)
     elif (wrong := np.abs(places) > scenario.extent).any():
         raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
@@ -182,21 +205,66 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         holed = name == "track_position"  # NaN: not there
         if (np.isnan(state[name]).any() and not holed) or not (endless or holed or np.isfinite(state[name]).all()):
             raise ValueError(f"state {name!r} holds a number that is not finite")
-    _, n, m = own["visible"].shape
-    length = np.shape(state["track_position"])[1]
-    limits = {
-        "num_sensors": (1, n),
-        "num_targets": (1, m),
-        "field_of_view": (1e-9, 360),
-        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
-        "track_length": (0, length),
-        "track_moves": (0, length),
-    }
-    if rows.recordings is not None:
-        last = len(rows.recordings.place) - 1
-        limits |= {"recording_row": (0, last), "recording_end": (0, last)}
-    for name, (low, high) in limits.items():
-        if ((state[name] < low) | (state[name] > high)).any():
-            raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}")
+    for name, (low, high) in _limits(state, own, rows).items():
+        wrong = (state[name] < low) | (state[name] > high)
+        if name == "places":
+            wrong &= np.isfinite(state[name])
+        if wrong.any():
+            low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
+            found = state[name][wrong][0]
+            raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
     if rows.mounts is not None and outside(np.asarray(state["heading"]), rows.mounts.limit).any():
         raise ValueError("state 'heading' holds a number that is not within the pan_limits")
+    if rows.recordings is not None and not np.isin(state["recording_end"], rows.recordings.last).all():
+        raise ValueError("state 'recording_end' holds a number that is not the last row of a file")
+    for name, derived in _derived(state, rows).items():
+        if (np.abs(state[name] - derived) > 1e-6 * np.maximum(1.0, np.abs(derived))).any():
+            raise ValueError(f"state {name!r} does not follow from the headings and fields of view")
+
+
+def _derived(state: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, np.ndarray]:
+    """Return the arrays of a state that follow from its headings and fields of view, up to rounding."""
+    heading, view = np.radians(state["heading"]), state["field_of_view"]
+    return {
+        "direction": np.stack((np.cos(heading), np.sin(heading)), -1),
+        "range_squared": rows.sensor[:, VIEW_AREA, 0] / view,
+        "cos_half_view": np.where(view < 360, np.cos(np.radians(view / 2)), -2.0),
+    }
+
+
+def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, Any]:
+    """Return the lowest and the highest number of the arrays of a state."""
+    _, n, m = own["visible"].shape
+    p = rows.parameters[0]
+    corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
+    length = np.shape(state["track_position"])[1]
+    views = np.array((p["narrowest"], p["widest"])) if p["zoom_step"] > 0 else rows.sensor[:, START_VIEW, 0]
+    limits: dict[str, tuple[Any, Any]] = {
+        name: (-MOST, MOST) for name, array in own.items() if array.dtype == np.float64
+    }
+    limits |= dict.fromkeys(("sensor_position", "target_position", "goal", "track_position"), (-corner, corner))
+    limits |= {
+        "places": (-np.tile(corner, 2), np.tile(corner, 2)),
+        "time": (0, 2**62),
+        "time_before": (-1, state["time"]),
+        "num_sensors": (1, n),
+        "num_targets": (1, m),
+        "num_covered": (0, m),
+        "coverage": (0, 1),
+        "turned": (0, n),
+        "heading": (-MOST_DEGREES, MOST_DEGREES),
+        "rail_direction": (-1 - 1e-6, 1 + 1e-6),  # rounded
+        "field_of_view": (views.min(), views.max()),
+        "range_squared": (0, MOST**2),
+        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
+        "speed": (0, MOST),
+        "moves": (0, MOST),
+        "known_seeing": (0, n),
+        "known_age": (0, np.inf),
+        "track_length": (0, length),
+        "track_moves": (0, state["track_length"]),
+    }
+    if rows.recordings is not None:
+        limits["recording_end"] = (0, len(rows.recordings.place) - 1)
+        limits["recording_row"] = (0, state["recording_end"])
+    return {name: limit for name, limit in limits.items() if name in own}

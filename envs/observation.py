@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
+from hitmac.envs.machine import check_memory
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
@@ -60,6 +61,10 @@ class Observer:
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([FEATURES[name].of_sensor for name in self.features])
+        check_memory(
+            8.0 * math.prod(self._shape),
+            "an observation of {} sensors, {} targets and {} features".format(*self._shape),
+        )
         noisy = scenario.position_noise > 0
         half_width, half_height = scenario.extent
         scales = Scales(

@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import did_you_mean, shortened
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,8 +67,6 @@ class Row(tuple[str, ...]):
     def __str__(self) -> str:
         return f"[{', '.join(self)}]"
 
-
-_LONGEST = 200  # characters of a value in a message
 
 Count = Annotated[int, Range(1)]
 Natural = Annotated[int, Range(0)]
@@ -221,6 +219,5 @@ class _Check:
         return kind(number)
 
     def wrong(self, error: type[Exception], verb: str, value: Any, words: str) -> Exception:
-        text = self.show(value)
-        text = text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
+        text = shortened(self.show(value))
         return error(f"{self.name} {verb} {text}; it must be {words}")

@@ -18,6 +18,9 @@ COLUMNS = ("time", "id", "x", "y")
 MOST_ROWS = 5_000_000
 """Most rows of a file, and most positions after it is resampled."""
 
+MOST_BYTES = 2**30
+"""Largest size of a file, bytes."""
+
 GAP = 1.5
 """A target is not there between two of its rows that are more than GAP times the file's median interval apart."""
 
@@ -114,6 +117,8 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
     """Return the rows (time, x, y) of every id of a file; a position that is not there is NaN."""
     tracks: dict[str, list[tuple[float, float, float]]] = {}
     times: set[tuple[str, float]] = set()
+    if Path(path).exists() and (not Path(path).is_file() or os.path.getsize(path) > MOST_BYTES):
+        raise ValueError(f"{path} is no file of tracks: it must be a file of at most {MOST_BYTES:,} bytes")
     with Path(path).open(encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         try:

@@ -196,7 +196,7 @@ def _read_background(path: str, size: list[int]) -> Image:
             return picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
-    except (UnidentifiedImageError, IsADirectoryError) as error:
+    except (UnidentifiedImageError, IsADirectoryError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
         raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
 
 

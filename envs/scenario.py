@@ -56,8 +56,8 @@ class Scenario:
     areas that are left out grow with the arena: they are HiT-MAC's in its own arena of 1250, and in proportion in any
     other. They are set once, when a scenario is made; :meth:`replace` keeps them.
 
-    Raises ``ValueError`` for a value out of its range and ``TypeError`` for a value of another type. The messages name
-    the parameter, the value and what is allowed. Several errors are raised as one, which is both, with a line for each.
+    Raises ``ValueError`` for a value out of its range or too extreme to compute with, ``TypeError`` for another type;
+    messages name the parameter, the value and what is allowed. Several errors are raised as one, with a line for each.
     """
 
     name: str = "custom"
@@ -182,7 +182,7 @@ class Scenario:
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
     random_discs: Natural = 0
-    """Number of further discs at random positions, drawn for every episode, none over a sensor."""
+    """Number of further discs at random positions, drawn for every episode, none over a sensor; fewer without room."""
     disc_radius: Annotated[tuple[float, ...], over(0)] = scaled((25.0, 100.0))
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()

@@ -7,14 +7,16 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.errors import as_array, shortly
+
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
-    single = np.ndim(seed) == 0
+    single = as_array("seed", seed).ndim == 0
     seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
     for one in seeds:
         if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
-            raise ValueError(f"seed is {one!r}; it must be a whole number from 0 to 2^63 - 1")
+            raise ValueError(f"seed is {shortly(one)}; it must be a whole number from 0 to 2^63 - 1")
     if single:
         seeds = [int(seeds[0]) + i for i in range(num_envs)]
     if len(seeds) != num_envs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import as_array, did_you_mean, shortly
 from hitmac.envs.kernels import simulate
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
@@ -149,7 +149,7 @@ class Simulator:
         Raises:
             ValueError: an action or a mask of another shape or type; the state is then unchanged.
         """
-        action = np.asarray(action)
+        action = as_array("action", action)
         if action.shape not in self._action_shapes or action.dtype.kind not in "iu":
             raise ValueError(
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
@@ -188,20 +188,20 @@ class Simulator:
         if mask is None:
             return self._everyone
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
-            raise ValueError(f"{name} is {mask!r}; it must be a bool array of shape ({self.num_envs},)")
+            raise ValueError(f"{name} is {shortly(mask)}; it must be a bool array of shape ({self.num_envs},)")
         return mask
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the places as arrays with the scene axis first, or raise ValueError."""
         if not isinstance(places, Mapping):
-            raise ValueError(f"places are {places!r}; they must be a dict of {', '.join(PLACES)}")
+            raise ValueError(f"places are {shortly(places)}; they must be a dict of {', '.join(PLACES)}")
         checked = {}
         for name, value in places.items():
             if name not in PLACES:
                 raise ValueError(f"unknown place {name!r}{did_you_mean(name, PLACES)}: known are {', '.join(PLACES)}")
-            array = np.asarray(value)
+            array = as_array(name, value)
             if array.dtype.kind not in "iuf":
-                raise ValueError(f"{name} is {value!r}; it must be numbers")
+                raise ValueError(f"{name} is {shortly(value)}; it must be numbers")
             array = array.astype(np.float64)
             shape = getattr(self.state, "target_position" if name in TRACKS else name).shape
             if name in TRACKS:  # of any length
@@ -260,6 +260,7 @@ class Simulator:
         if self.rows.rails is None:
             before |= {name: np.zeros_like(own[name]) for name in ("along", "rail_direction")}
         state = {**before, **state}
+        state = {name: as_array(f"state {name!r}", array) for name, array in state.items()}
         check_state(state, own, self.rows)
         for name, array in own.items():
             if name not in Tracks._fields:
@@ -292,5 +293,5 @@ def _block(scenario: Scenario, num_envs: int, num_threads: int) -> int:
 def positive(name: str, value: int) -> int:
     """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
     if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+        raise ValueError(f"{name} is {shortly(value)}; it must be a whole number, 1 or more")
     return int(value)

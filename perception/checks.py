@@ -61,6 +61,8 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
 
 def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> Tensor | None:
     """Return the mask as bool; raise unless x is (..., *token axes, feature_dim), the mask (..., *token axes)."""
+    if not isinstance(x, Tensor):
+        raise TypeError(f"x is a {type(x).__name__}; expected a tensor of features")
     if x.ndim < axes + 1 or x.shape[-1] != feature_dim:
         raise ValueError(f"x has shape {tuple(x.shape)}; it needs {axes} token axes or more, then {feature_dim}")
     if mask is None:

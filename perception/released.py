@@ -106,22 +106,32 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
             from safetensors.torch import load_file
         except ModuleNotFoundError:
             raise ModuleNotFoundError("safetensors files need safetensors: pip install safetensors") from None
-        content: Any = load_file(path)
+        try:
+            content: Any = load_file(path)
+        except Exception as error:  # one of the library's own
+            raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
     else:
         try:
             content = torch.load(path, map_location="cpu", weights_only=True)
         except Exception as error:  # a damaged or malicious file can raise anything in the unpickler
-            reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-            raise ValueError(f"{path} cannot be read as tensors only: {reason}") from None
+            # The library's own message tells how to run the code of the file.
+            raise ValueError(
+                f"{path} cannot be read as tensors only: it is damaged or holds other things ({type(error).__name__})"
+            ) from None
     if isinstance(content, dict) and isinstance(content.get("model"), dict):
         content = content["model"]
-    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise ValueError(f"{path} does not hold a dictionary of tensors")
+    if not isinstance(content, dict) or not all(_is_plain(value) for value in content.values()):
+        raise ValueError(f"{path} does not hold a dictionary of tensors, all of floating-point numbers")
     build = coordinator_from_tensors if any("Shapley" in name for name in content) else executor_from_tensors
     try:
         return build(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether a value is a tensor of floating-point numbers, neither sparse nor quantised."""
+    return isinstance(value, Tensor) and value.layout == torch.strided and value.is_floating_point()
 
 
 def coordinator_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator:

@@ -37,14 +37,14 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"files", "errors", "renames", "measured", "seeds"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
-        {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
+        {"files", "errors", "renames", "measured", "machine"}, {"seeds"}, {"ranges", "arena_defaults"}, {"field_docs"},
+        {"kernels"}, {"magnitudes"}, {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
         {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"film"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
-        {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"}, {"baselines", "learned"},
-        {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"},
+        {"observed"}, {"policy", "provenance", "command_line", "tracking"}, {"custom"}, {"names"},
+        {"baselines", "learned"}, {"pretrained"}, {"hierarchy"}, {"registry"}, {"export"},
         {"playing", "attention"}, {"evaluate"}, {"replay"}, {"watch", "show_attention"}, {"training"}, {"reproduce"},
         {"__init__"},
     ],

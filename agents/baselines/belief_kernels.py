@@ -64,7 +64,11 @@ def _mark(view, half_view, turn, futures, last, farthest, moved, sides, sees):
     """
     x, y = np.float32(view[VIEW_X]), np.float32(view[VIEW_Y])
     c, s = np.float32(view[VIEW_COS]), np.float32(view[VIEW_SIN])
-    half_view, per_turn, squared = np.float32(half_view), np.float32(1.0 / turn), np.float32(view[VIEW_RANGE])
+    half_view, per_turn, squared = (
+        np.float32(half_view),
+        np.float32(1.0 / max(turn, 1e-6)),
+        np.float32(view[VIEW_RANGE]),
+    )
     for look in range(1, sees.shape[0]):
         most = min(last[look], farthest)
         dx, dy = (np.float32(0.0), np.float32(0.0)) if moved is None else (moved[look, 0], moved[look, 1])
@@ -134,7 +138,7 @@ def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, 
         for i in range(n):
             works = views[r, i, VIEW_RANGE] > 0.0
             most = farthest_turn(limits, i, sensors.half_view[i])
-            farthest[i] = min(search.farthest, math.ceil(most / sensors.turn[i])) if works else 0
+            farthest[i] = min(search.farthest, math.ceil(most / max(sensors.turn[i], 1e-6))) if works else 0
             turns_within(limits, i, views[r, i, VIEW_COS], views[r, i, VIEW_SIN], sensors.turn[i], farthest[i], reach)
             _mark_ways(
                 sensors, motion, along[r], i, views[r, i], futures, middle, last, farthest[i], moved, sides, sees[i]

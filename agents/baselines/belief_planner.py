@@ -8,6 +8,7 @@ import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sampling, Sensors, plan_beliefs
 from hitmac.agents.baselines.planning import HeadingPlanner
+from hitmac.agents.observed import check_range, checked_observation, copied_state
 from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
@@ -106,11 +107,14 @@ class BeliefPlannerAgent(HeadingPlanner):
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
-        own, history = (None, None) if state is None else (state[:-2], [array.copy() for array in state[-2:]])
-        scene, new = self._beliefs.take_in(self.checked(pairs), mask, own, episode_start)
+        pairs, mask = checked_observation(pairs, mask, self.features, self._size)
+        pairs = pairs.astype(np.float32, copy=False)
         b, n, _ = mask.shape
         g = self._beliefs.rows
-        plans, ways = history or (np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64))
+        nothing = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
+        own, (plans, ways) = (None, nothing) if state is None else (state[:-2], copied_state(state[-2:], nothing))
+        check_range("state ways", ways, 0, 0 if self._motion is None else 2)
+        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)

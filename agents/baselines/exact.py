@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.rule import RulePolicy, needs_replanning
+from hitmac.agents.baselines.rule import MOST_TURNS, RulePolicy, needs_replanning
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -31,7 +31,7 @@ class ExactAgent(RulePolicy):
         scenario: the scenario to play.
         seed: unused; part of the agents' common interface.
         every: sub-steps between two plans; 1 or more.
-        reach: most sub-steps of turning in a plan, 1 or more; None: those of half a circle.
+        reach: most sub-steps of turning in a plan, 1 or more; None: those of half a circle, at most 10,000.
 
     Raises:
         ValueError: an option out of its range.
@@ -61,7 +61,7 @@ class ExactAgent(RulePolicy):
                 # The features of a masked pair are 0; any other pair holds those of the sensor.
                 half_view = 180 * view[b, i].max() if view[b, i].max() < 1 else np.inf
                 step = 180 * turn[b, i].max()
-                most = math.ceil(180 / step) if step > 0 else 0
+                most = min(math.ceil(180 / step), MOST_TURNS) if step > 0 else 0
                 most = most if self.reach is None else min(most, self.reach)
                 turns = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
                 off = (180 * bearing[b, i] - step * turns[:, None] + 180) % 360 - 180  # (headings, m)
@@ -83,7 +83,7 @@ class ExactAgent(RulePolicy):
 
         The state holds the turns left (B, n) and the plans' ages (B,).
         """
-        pairs, mask = self.checked(observation["pairs"]), observation["mask"].astype(bool)
+        pairs, mask = self.checked(observation["pairs"], observation["mask"])
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
         left, age = state[0].copy(), state[1].copy()

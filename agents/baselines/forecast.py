@@ -228,7 +228,8 @@ def foresee(remembered, centre, walk, moves, first, later, wandering, when, who,
             who[h - 1] |= bit
             h += 1
         x, y, ahead, aside, at, pace, turns = left * step, 0.0, 1.0, 0.0, left, step, 0
-        while h <= horizon:
+        # Every course is a move or more, so that the bound on their number ends no finite forecast.
+        while h <= horizon and turns <= moves[horizon]:
             draw = later[s, turns % later.shape[1]]
             turns += 1
             dx = centre[0] + walk.arena * draw[0] - x

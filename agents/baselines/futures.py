@@ -190,8 +190,10 @@ def foresee_courses(walk, sampling, body, weight, together, moves, j, shared, fu
         bit, straight = np.uint64(1) << (np.uint64(s) + shift), together
         x, y, aim_x, aim_y = body[X, source], body[Y, source], body[AIM_X, source], body[AIM_Y, source]
         shortest, last, made = body[SPEED, source] * walk.time_step, body[STEP, source], body[MOVES, source]
-        look, gone, least = 1, 0.0, 0.0
-        while look <= looks:
+        look, gone, least, courses = 1, 0.0, 0.0, 0
+        # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
+        while look <= looks and courses <= moves[looks] + 1:
+            courses += 1
             dx, dy = aim_x - x, aim_y - y
             away = math.sqrt(dx * dx + dy * dy)
             number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)

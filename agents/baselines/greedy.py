@@ -6,15 +6,15 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.rule import RulePolicy
+from hitmac.agents.baselines.rule import MOST_TURNS, RulePolicy
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
 class GreedyAgent(RulePolicy):
     """Agent whose sensors turn towards the heading that sees most of the targets that no earlier sensor will see.
 
-    The sensors choose one after the other. Headings are whole numbers of turns away, and ties go to the nearest
-    heading. The agent assumes that targets stand still, and that sensors turn all round: it knows no pan limits.
+    The sensors choose one after the other. Headings are whole numbers of turns away, at most 10,000, and ties go to the
+    nearest heading. The agent assumes that targets stand still, and that sensors turn all round, without pan limits.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
@@ -28,7 +28,7 @@ class GreedyAgent(RulePolicy):
         for i in range(pairs.shape[1]):
             # The features of a masked pair are 0; any other pair holds those of the sensor.
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
-            most = int(np.ceil(180 / step.min(initial=180, where=step > 0)))
+            most = int(min(np.ceil(180 / step.min(initial=180, where=step > 0)), MOST_TURNS))
             steps = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
             sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]

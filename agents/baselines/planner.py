@@ -10,9 +10,11 @@ import numpy as np
 from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.agents.baselines.planning import HeadingPlanner
+from hitmac.agents.observed import check_finite, check_range, checked_observation, checked_starts, copied_state
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 
+_LATEST = 2**40  # sub-step
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
 
 
@@ -143,21 +145,34 @@ class PlannerAgent(HeadingPlanner):
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
         """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
-        pairs, mask = (
-            np.ascontiguousarray(self.checked(pairs)),
-            np.ascontiguousarray(mask),
-        )  # one compiled kernel for all
-        new = self._nothing(pairs) if state is None else PlannerState(*(array.copy() for array in state))
-        if episode_start is not None:
-            new.mask[episode_start] = False
-            new.clock[episode_start] = 0 if self._walk.every else -1
-            new.steps[episode_start] = 0
+        pairs, mask = self.checked(pairs, mask)
+        pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all
+        new = self._nothing(pairs) if state is None else self._kept(pairs, state)
+        if (starts := checked_starts(episode_start, len(pairs))) is not None:
+            new.mask[starts] = False
+            new.clock[starts] = 0 if self._walk.every else -1
+            new.steps[starts] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
         Threads(len(pairs), cores(), block=8).run(
             plan, pairs, mask, tuple(new), self._walk, self._motion, self._limits, self._search, self._weight,
             self._futures, values, own,
         )  # fmt: skip
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
+
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features and the mask of an observation; see :class:`RulePolicy`."""
+        size = None if self._motion is None and self._limits is None else self._size
+        return checked_observation(pairs, mask, self.features, size)
+
+    def _kept(self, pairs: np.ndarray, state: tuple[Any, ...]) -> PlannerState:
+        """Return a copy of the state of the last call; raise ValueError unless it is one of such observations."""
+        kept = copied_state(state, self._nothing(pairs))
+        for name, numbers in (("pairs", kept.pairs), ("targets", kept.targets)):
+            check_finite(f"state {name}", numbers)
+        check_range("state clock", kept.clock, -1, _LATEST)
+        check_range("state steps", kept.steps, 0, _LATEST)
+        check_range("state ways", kept.ways, 0, 0 if self._motion is None else 2)
+        return kept
 
     def _nothing(self, pairs: np.ndarray) -> PlannerState:
         """Return the state before the first call."""

@@ -125,6 +125,7 @@ def _plan_scenes(pairs, mask, history, walk, motion, limits, search, weight, fut
         most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, SPEED].max())
         for i in range(n):
             turn = pairs[b, i, :, TURN].max() * 180.0
+            turn = max(turn, 1e-6) if turn > 0.0 else 0.0
             most = farthest_turn(limits, i, pairs[b, i, :, VIEW].max() * 180.0)
             farthest[i] = min(horizon, search.farthest, math.ceil(most / turn)) if turn > 0.0 else 0
             if limits is None:

@@ -41,7 +41,7 @@ class PlanningPolicy(RulePolicy):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
-        values, new = self.plan(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start)
         return self.completed(values.argmax(-1)), new
 
 
@@ -85,6 +85,7 @@ class HeadingPlanner(PlanningPolicy):
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
         self._motion, self._limits = _motion_of(self.scenario), _pan_limits_of(self.scenario)
+        self._size = self.scenario.num_sensors, self.scenario.num_targets
         circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
         farthest = min(self.horizon, math.ceil(circle / self.scenario.of_each_sensor("turn_angle").min()))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost, np.arange(self.horizon + 1))

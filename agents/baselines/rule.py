@@ -9,10 +9,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from hitmac.agents.observed import checked_observation
 from hitmac.agents.policy import completed
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
+
+MOST_TURNS = 10_000
+"""Most turns to a heading that agents consider."""
 
 
 class BatchRandom(NamedTuple):
@@ -79,16 +83,15 @@ class RulePolicy:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
-        return self.completed(self.act(self.checked(observation["pairs"]), observation["mask"] != 0)), None
+        return self.completed(self.act(*self.checked(observation["pairs"], observation["mask"]))), None
 
-    def checked(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the features of an observation; raise ``ValueError`` unless they are as many as the policy reads."""
-        if np.ndim(pairs) < 3 or np.shape(pairs)[-1] != len(self.features):
-            raise ValueError(
-                f"pairs have shape {np.shape(pairs)}; their last axis must hold the {len(self.features)} features "
-                f"{', '.join(self.features)}"
-            )
-        return pairs
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features and the mask of an observation, the mask bool.
+
+        Raises ``ValueError`` unless they have the same shape, the features are those that the policy reads, and all
+        numbers are finite.
+        """
+        return checked_observation(pairs, mask, self.features)
 
     @property
     def decides(self) -> tuple[str, ...]:

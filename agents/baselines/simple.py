@@ -30,9 +30,9 @@ class StillAgent(RulePolicy):
         """Return stay for every sensor."""
         return np.full(mask.shape[:-1], STAY)
 
-    def checked(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the features of an observation, of which the agent reads none."""
-        return pairs
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the observation, of which the agent reads the mask's shape only."""
+        return pairs, mask
 
 
 class NearestAgent(RulePolicy):

@@ -10,6 +10,8 @@ from hitmac.envs.kernels.rails import gone_along, point_on, rail_of
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import blocks
 
+_MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
+
 
 @inlined
 def _size(members):
@@ -203,8 +205,9 @@ def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
             for i in range(n):
                 _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
             value[r] = -np.inf
-            better = True
-            while better:
+            better, rounds = True, 0
+            while better and rounds < _MOST_ROUNDS:
+                rounds += 1
                 for i in order[r]:
                     others[:] = 0
                     for other in range(n):

@@ -7,7 +7,6 @@ import json
 import logging
 import os
 import shutil
-import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +21,7 @@ from hitmac.agents.policy import Policy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs import measured
+from hitmac.envs.files import working_folder
 from hitmac.envs.load import load_scenario
 from hitmac.envs.ranges import plain
 from hitmac.envs.scenario import Scenario
@@ -83,9 +83,9 @@ def export_agent(
     for target in targets:
         _check_free(target, replace)
     card = json.dumps(_card(agent, scenario, dict(zip(names, parts, strict=True)), decisions), indent=2) + "\n"
-    to.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".export-", dir=to.parent) as temporary:
-        made = Path(temporary, "made")
+    temporary = working_folder(to)
+    try:
+        made = temporary / "made"
         made.mkdir()
         for name, part in zip(names, parts, strict=True):
             _write(part, made / name, card)
@@ -97,8 +97,10 @@ def export_agent(
         shutil.copyfile(measured.__file__, made / "observe.py")
         shutil.copyfile(Path(__file__).with_name("run.py"), made / "run.py")
         if to.exists():
-            os.replace(to, Path(temporary, "before"))
+            os.replace(to, temporary / "before")
         os.replace(made, to)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
     return sorted(to.iterdir())
 
 

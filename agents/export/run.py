@@ -9,8 +9,11 @@ import onnxruntime
 from observe import Memory, observe
 
 FOLDER = Path(__file__).parent
-POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
-SITE = POLICY["site"]
+try:
+    POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
+    SITE = POLICY["site"]
+except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+    raise SystemExit(f"{FOLDER / 'policy.json'} is not that of an exported policy: {error!r}") from None
 
 
 class Agent:

@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
-import torch
 from gymnasium import spaces
 from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.groups import check_single
 from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensors_of
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import did_you_mean
@@ -206,9 +205,11 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
     config = _read_config(folder / "config.json")
     scenario = config.scenario if scenario is None else load_scenario(scenario)
     _check_fits(folder, config, scenario)
-    policy = build_policy(config, scenario)
     path = folder / "policy.safetensors"
-    put_tensors(policy, read_tensors(path), path)
+    tensors = read_tensors(path)
+    check_size(config.encoder, tensors, path)
+    policy = build_policy(config, scenario)
+    put_tensors(policy, tensors, path)
     policy.set_training_mode(False)
     return policy, config
 
@@ -219,35 +220,6 @@ def checkpoint_folder(folder: str | Path) -> Path:
     if (folder / "coordinator").is_dir():
         folder = folder / "coordinator"
     return folder / "checkpoint" if (folder / "checkpoint").is_dir() else folder
-
-
-def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
-    """Return every tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
-    return {name: parameter.detach() for name, parameter in policy.named_parameters()}
-
-
-def read_tensors(path: Path) -> dict[str, torch.Tensor]:
-    """Return the tensors of a safetensors file, or raise ValueError."""
-    try:
-        return safetensors.torch.load_file(path)
-    except safetensors.SafetensorError as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
-
-
-def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
-    """Copy `tensors`, read from `path`, into the policy, or raise ValueError and leave it unchanged."""
-    own = tensors_of(policy)
-    if missing := [name for name in own if name not in tensors]:
-        raise ValueError(f"{path} lacks the tensor {missing[0]}")
-    if extra := [name for name in tensors if name not in own]:
-        raise ValueError(f"{path} holds the tensor {extra[0]}, which the policy does not have")
-    for name, tensor in tensors.items():
-        if tensor.shape != own[name].shape:
-            raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
-        if not tensor.is_floating_point() or not tensor.isfinite().all():
-            raise ValueError(f"{path}: {name} holds something that is not a finite number")
-    for name, tensor in tensors.items():
-        own[name].copy_(tensor)
 
 
 def _read_config(path: Path) -> PolicyConfig:
@@ -265,12 +237,18 @@ def _read_config(path: Path) -> PolicyConfig:
     if set(plain) != _KEYS:
         raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
     try:
-        first, last = plain["training_seeds"]
+        seeds = plain["training_seeds"]
+        if not isinstance(seeds, list) or len(seeds) != 2 or not all(type(one) is int for one in seeds):
+            raise ValueError(f"training_seeds is {seeds!r}; it must be the first and the last seed, whole numbers")
+        if not 0 <= seeds[0] <= seeds[1] < 2**64:
+            raise ValueError(f"training_seeds is {seeds!r}; it must be from 0 up, and the last not under the first")
+        if not isinstance(plain["features"], list) or not all(isinstance(one, str) for one in plain["features"]):
+            raise ValueError(f"features is {plain['features']!r}; it must be a list of names")
         return PolicyConfig(
             policy=plain["policy"],
             features=tuple(plain["features"]),
             scenario=from_portable(plain["scenario"], path.parent),
-            training_seeds=(int(first), int(last)),
+            training_seeds=(seeds[0], seeds[1]),
             task=plain["task"],
             options=current_options(plain["options"]),
         )

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
+from hitmac.agents.observed import copied_state
 from hitmac.agents.tracking.belief_kernels import AHEAD, SECTORS, SUMMARY, describe_all
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
 from hitmac.envs import observation
@@ -128,9 +129,16 @@ class BeliefObserver:
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Go on from arrays of :meth:`get_state`."""
-        self._state = BeliefState(*(state[name].copy() for name in BeliefState._fields))
-        self._last = {name: state[name].copy() for name in ("pairs", "mask")}
-        self._moment = state["moment"].copy()
+        moment = state["moment"]
+        if moment.ndim != 2 or len(moment) != 3 or moment.dtype != np.int64:
+            raise ValueError(
+                f"state moment is {moment.dtype} of shape {moment.shape}; it must be int64 of shape (3, B)"
+            )
+        b, (n, m, d) = moment.shape[1], self.space["pairs"].shape  # type: ignore[misc]
+        own = self._features.beliefs.copied(tuple(state[name] for name in BeliefState._fields), b)
+        fresh = np.zeros((b, n, m, d), np.float32), np.zeros((b, n, m), np.int8)
+        pairs, mask = copied_state((state["pairs"], state["mask"]), fresh)
+        self._state, self._last, self._moment = own, {"pairs": pairs, "mask": mask}, moment.copy()
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

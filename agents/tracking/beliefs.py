@@ -6,9 +6,10 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.tracking.belief_kernels import Rules, track_all
+from hitmac.agents.observed import check_finite, check_range, checked_observation, checked_starts, copied_state
+from hitmac.agents.tracking.belief_kernels import AGE, Rules, track_all
 from hitmac.agents.tracking.particle_kernels import COURSE, VIEW_CHANCE, Belief, scatter_all
-from hitmac.agents.tracking.walk_models import ROWS, walk_model
+from hitmac.agents.tracking.walk_models import ROWS, STEP, walk_model
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
@@ -17,6 +18,7 @@ from hitmac.envs.simulator import positive
 (
     _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS,
 ) = range(10)  # fmt: skip
+_LATEST = 2**40  # sub-step
 _OBSTRUCTED = 0.9
 """Chance that no obstacle hides a target in view, where a scenario has obstacles: beliefs do not know them."""
 
@@ -110,12 +112,15 @@ class Beliefs:
             state: state returned by the last call, which is not changed; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their state is not used.
         """
+        size = self.scenario.num_sensors, self.scenario.num_targets
+        if pairs.shape[-1:] == (len(self.features),):  # else those of a planner, which has checked them
+            pairs, mask = checked_observation(pairs, mask, self.features, size)
         b, _, m = mask.shape
         if state is None:
             new, starts = self._nothing(b, m), np.ones(b, np.bool_)
         else:
-            new = BeliefState(*(array.copy() for array in state))
-            starts = np.zeros(b, np.bool_) if episode_start is None else np.asarray(episode_start, np.bool_)
+            new, given = self.copied(state, b), checked_starts(episode_start, b)
+            starts = np.zeros(b, np.bool_) if given is None else given
         new.stream[starts] = np.array([self._key, 0], np.uint64)
         new.last_age[starts], new.there[starts], new.time[starts] = np.inf, True, 0
         rows = b * self.rows
@@ -129,12 +134,25 @@ class Beliefs:
         if starts.any():
             threads.run(scatter_all, self.rules.walk, belief, np.repeat(starts, self.rows))
         known, views = self._read(pairs, mask)
+        check_finite("pairs, in units of the arena,", known[..., :AGE])
+        check_finite("pairs, in units of the arena,", views)
         scene = Scene(belief, known, views, new.there.reshape(rows, m), np.repeat(new.time, self.rows))
         last_age = new.last_age.reshape(rows, m)
         threads.run(track_all, self.rules, belief, known, views, scene.time, last_age, scene.there)
         new.stream[:] = belief.stream.T.reshape(b, self.rows, 2)
         new.time[:] += 1
         return scene, new
+
+    def copied(self, state: tuple[Any, ...], scenes: int) -> BeliefState:
+        """Return a copy of a state of :meth:`take_in`; raise ValueError unless it is one of so many scenes."""
+        new = copied_state(state, self._nothing(scenes, self.scenario.num_targets))
+        check_finite("state body", new.body[..., [row for row in range(ROWS) if row != STEP], :])
+        if np.isnan(new.body[..., STEP, :]).any() or np.isnan(new.last_age).any():
+            raise ValueError("state holds nan; every number must be finite, or inf")
+        check_finite("state course", new.course)
+        check_range("state weight", new.weight, 0.0, 1.001)  # rounded
+        check_range("state time", new.time, 0, _LATEST)
+        return new
 
     def of_own(self, of_rows: np.ndarray) -> np.ndarray:
         """Return the values of the sensors (B, n, ...), each by its own row of knowledge, out of those of rows.

@@ -297,4 +297,4 @@ def map_all(walk, belief, cells, share):
                 for p in range(belief.weight.shape[2]):
                     column = int((belief.body[b, j, X, p] / walk.half_width + 1.0) * 0.5 * number)
                     row = int((belief.body[b, j, Y, p] / walk.half_height + 1.0) * 0.5 * number)
-                    cells[b, j, min(column, number - 1), min(row, number - 1)] += belief.weight[b, j, p]
+                    cells[b, j, max(min(column, number - 1), 0), max(min(row, number - 1), 0)] += belief.weight[b, j, p]

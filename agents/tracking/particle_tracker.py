@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.agents.observed import check_finite, check_range
 from hitmac.agents.tracking.particle_kernels import COURSE, Belief, look_all, map_all, move_all, scatter_all, see_all
 from hitmac.agents.tracking.walk_models import MODELS, ROWS, X, Y, walk_model
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
+from hitmac.envs.magnitudes import MOST
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.seeds import scene_seeds
 from hitmac.envs.simulator import positive
+
+_MOST_MOVES = 100_000  # of a call: it cannot be interrupted
+_MOST_CELLS = 4096  # along a side
 
 
 class ParticleTracker:
@@ -103,9 +108,13 @@ class ParticleTracker:
         """Move all particles.
 
         Args:
-            moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 or more.
+            moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 to 100,000.
         """
-        number = np.broadcast_to(np.asarray(moves, np.int64), (len(self.belief.weight),))
+        given = np.asarray(moves)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (len(self.belief.weight),)):
+            raise ValueError(f"moves is {moves!r}; it must be a whole number, or one for each scene")
+        check_range("moves", given, 0, _MOST_MOVES)
+        number = np.broadcast_to(given.astype(np.int64), (len(self.belief.weight),))
         self._run(move_all, self._walk, self.belief, np.ascontiguousarray(number))
 
     def see(
@@ -122,6 +131,9 @@ class ParticleTracker:
         velocity = np.zeros_like(position) if velocity is None else velocity
         arrays = [self._shaped("position", position, (2,)), self._shaped("velocity", velocity, (2,))]
         seen = self._shaped("seen", np.asarray(seen, np.bool_), None)
+        for name, array in zip(("position", "velocity"), arrays, strict=True):
+            check_finite(name, array[seen])
+        check_range("deviation", np.array(deviation, np.float64), 0.0, MOST)
         self._run(see_all, self._walk, self.belief, seen, *arrays, float(deviation))
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
@@ -135,12 +147,14 @@ class ParticleTracker:
         views = np.ascontiguousarray(views, np.float64)
         if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
+        check_finite("views", views)
         unseen = self._shaped("unseen", np.asarray(unseen, np.bool_), None)
         self._run(look_all, self._walk, self.belief, unseen, views)
 
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
         b, m, _ = self.belief.weight.shape
+        check_range("cells", np.array(cells), 1, _MOST_CELLS)
         found = np.zeros((b, m, positive("cells", cells), cells))
         self._run(map_all, self._walk, self.belief, found)
         return found

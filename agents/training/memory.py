@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
 from hitmac.agents.tracking.belief_observer import check_features
 from hitmac.agents.training.options import Options
+from hitmac.envs.machine import in_gigabytes, total_memory
 from hitmac.envs.scenario import Scenario
 
 _NUMBER = 4  # bytes
 _COPIES = 5  # of every weight: itself, its gradient, two averages of the optimiser, one of imitation
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 
 
 def check_memory(options: Options, scenario: Scenario) -> None:
@@ -21,9 +18,9 @@ def check_memory(options: Options, scenario: Scenario) -> None:
     """
     needed, there = memory_needed(options, scenario), total_memory()
     if there is not None and (total := sum(needed.values())) > there:
-        parts = "; ".join(f"{what} {_gigabytes(number)}" for what, number in needed.items())
+        parts = "; ".join(f"{what} {in_gigabytes(number)}" for what, number in needed.items())
         raise ValueError(
-            f"this training needs {_gigabytes(total)} of memory or more, and there are {_gigabytes(there)}: {parts}"
+            f"this training needs {in_gigabytes(total)} of memory or more, and there are {in_gigabytes(there)}: {parts}"
         )
 
 
@@ -40,21 +37,3 @@ def memory_needed(options: Options, scenario: Scenario) -> dict[str, float]:
         "rollouts (--rollout-steps, --num-envs)": float(_NUMBER * steps * pairs * features),
         "gradient steps (--batch-size, --weight-dim)": float(_NUMBER * batch * pairs * width * (layers + blocks)),
     }
-
-
-def total_memory() -> int | None:
-    """Return the bytes of memory of this machine, or of what this process may use of it; None if it does not say."""
-    try:
-        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    except (AttributeError, ValueError, OSError):
-        return None
-    for limit in map(Path, _LIMITS):
-        try:
-            found.append(int(limit.read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    return min(found)
-
-
-def _gigabytes(number: float) -> str:
-    return f"{number / 2**30:,.1f} GiB"

@@ -21,6 +21,7 @@ from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.files import whole_file
 
+_DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 CURVE = 5
 """Numbers in a point of a curve."""
 
@@ -76,8 +77,11 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 
 def saved_progress(path: Path) -> tuple[int, float]:
     """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
-    with safetensors.safe_open(path, "numpy") as arrays:
-        return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
+    try:
+        with safetensors.safe_open(path, "numpy") as arrays:
+            return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
+    except _DAMAGED as error:
+        raise ValueError(f"{path} is not a whole training state: {error}") from None
 
 
 def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
@@ -126,5 +130,5 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         ):
             phases.append((key.partition("/")[2], int(steps), float(seconds)))
         return Progress(float(progress["seconds"][0]), curve, evaluations, phases)
-    except (safetensors.SafetensorError, KeyError, RuntimeError, ValueError) as error:
+    except _DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import shutil
 import time
 from collections.abc import Sequence
@@ -23,7 +22,7 @@ from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_options import NOT_OF_A_RUN
 from hitmac.envs.errors import collect, raise_together
-from hitmac.envs.files import delete_left_over, parse_yaml, read_text, whole_paths, write_text
+from hitmac.envs.files import delete_left_over, parse_yaml, read_text, whole_paths, working_folder, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.render import Picture
@@ -79,8 +78,7 @@ def prepare(
     if run_dir.exists():
         raise FileExistsError(f"{run_dir} exists; name a new directory, or go on with that run by adding --resume")
     # The directory appears with all that the run needs in it, so that whatever exists can be resumed.
-    staging = run_dir.with_name(f".{run_dir.name}.{os.getpid()}")
-    staging.mkdir(parents=True)
+    staging = working_folder(run_dir)
     try:
         _write(staging, options, scenario, [provenance()])
         if executor := _learned_executor(options):

@@ -33,7 +33,7 @@ from hitmac.envs.kernels.state import (
     X,
     Y,
 )  # fmt: skip
-from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place, draw_uniform
+from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_place, draw_uniform
 
 
 @inlined
@@ -92,10 +92,14 @@ def enter(state, p, b, j):
 
 @inlined
 def _place_discs(state, p, b):
-    """Place the random discs of scene b inside the arena and over no sensor."""
+    """Place the random discs of scene b inside the arena and over no sensor.
+
+    One for which there is no such place, or none is found, is left out: its radius is 0, so that it blocks no view.
+    """
     for k in range(p.fixed_discs, state.disc.shape[0]):
-        free = False
-        while not free:  # ends soon, since the scenario's check leaves enough free area
+        free, draws = False, 0
+        while not free and draws < MOST_DRAWS:
+            draws += 1
             radius = draw_between(state.stream, b, p.disc_radius[0], p.disc_radius[1], False)
             x = draw_between(state.stream, b, radius - p.half_width, p.half_width - radius, False)
             y = draw_between(state.stream, b, radius - p.half_height, p.half_height - radius, False)
@@ -106,7 +110,7 @@ def _place_discs(state, p, b):
                 free = free and dx * dx + dy * dy > radius * radius
             state.disc[k, X, b] = x
             state.disc[k, Y, b] = y
-            state.disc[k, RADIUS, b] = radius
+            state.disc[k, RADIUS, b] = radius if free else 0.0
 
 
 @inlined

@@ -9,7 +9,7 @@ from hitmac.envs.kernels.compiled import allocating, compiled, one_of
 from hitmac.envs.kernels.mounts import place_at_mounts
 from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.state import RADIUS, RAIL_LENGTH, X, Y
-from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place
+from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_place
 
 
 @allocating
@@ -47,8 +47,9 @@ def _on_grid(state, p, b):
 def _anywhere(state, p, b):
     """Anywhere in the arena outside the discs, at least `spacing` from the other sensors."""
     for i in range(state.sensor.shape[0]):
-        free = False
-        while not free:  # ends soon, since the scenario's check leaves enough free area
+        free, draws = False, 0
+        while not free and draws < MOST_DRAWS:  # the scenario's check leaves a quarter of the arena free
+            draws += 1
             x = draw_between(state.stream, b, -p.half_width, p.half_width, False)
             y = draw_between(state.stream, b, -p.half_height, p.half_height, False)
             free = True

@@ -18,6 +18,9 @@ _S30, _S27, _S31, _S11 = np.uint64(30), np.uint64(27), np.uint64(31), np.uint64(
 _ONE = np.uint64(1)
 _TO_UNIT = 1.0 / (1 << 53)
 
+MOST_DRAWS = 1000
+"""Most times that a number, a place or a move that does not fit is drawn again."""
+
 
 @inlined
 def mix(z):

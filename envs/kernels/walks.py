@@ -32,10 +32,7 @@ from hitmac.envs.kernels.state import (
     X,
     Y,
 )  # fmt: skip
-from hitmac.envs.kernels.streams import draw_uniform, uniform
-
-MOST_DRAWS = 1000
-"""Most times that a move out of the arena is drawn again."""
+from hitmac.envs.kernels.streams import MOST_DRAWS, draw_uniform, uniform
 
 _ONE = np.uint64(1)
 
@@ -103,8 +100,8 @@ def _to_goals(state, p, first, last):
     """Walk of HiT-MAC's targets, from goal to goal.
 
     A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
-    its previous one. After :data:`MOST_DRAWS`, where all moves are too long for the arena, the target stops at its
-    border.
+    its previous one. After MOST_DRAWS of :mod:`hitmac.envs.kernels.streams`, where all moves are too long for the
+    arena, the target stops at its border.
     """
     for j in range(state.target.shape[0]):
         _pursue(state, p, j, first, last)

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import as_array, did_you_mean
 from hitmac.envs.observation import Observer
 from hitmac.envs.ranges import Choice, Range
 from hitmac.envs.renames import current_options
@@ -172,7 +172,7 @@ class Task:
     def checked(self, action: Any) -> np.ndarray:
         """Return the batch's action as int64; raise an error that names the problem if it is not valid."""
         highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if self.turning else (1, "0 or 1")
-        array = np.asarray(action)
+        array = as_array("action", action)
         shape = (self.num_envs, *self.action_space.shape)
         if array.shape != shape:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")

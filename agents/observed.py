@@ -1,0 +1,86 @@
+"""Checks of the observations and states that callers hand to policies, before a kernel reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from hitmac.envs.magnitudes import MOST
+
+AnyState = TypeVar("AnyState", bound=tuple)
+
+
+def checked_observation(
+    pairs: Any, mask: Any, features: Sequence[str], size: tuple[int, int] | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the features and the mask of an observation, contiguous and the mask bool, for kernels.
+
+    Args:
+        pairs: (..., m, d) features.
+        mask: (..., m), not 0 for valid pairs.
+        features: names of the d features.
+        size: n and m of a policy that knows its sensors; None: any.
+
+    Raises:
+        ValueError: an array of another shape or type, or a number that is not finite.
+    """
+    pairs, mask = np.ascontiguousarray(pairs), np.ascontiguousarray(mask)
+    if pairs.ndim < 3 or pairs.shape[-1] != len(features) or pairs.dtype.kind != "f":
+        raise ValueError(
+            f"pairs have shape {pairs.shape} and type {pairs.dtype}; their last axis must hold the {len(features)} "
+            f"features {', '.join(features)} as floating-point numbers"
+        )
+    if mask.shape != pairs.shape[:-1] or mask.dtype.kind not in "biuf":
+        raise ValueError(f"mask is {mask.dtype} of shape {mask.shape}; it must be 0 or 1, of shape {pairs.shape[:-1]}")
+    if size is not None and mask.shape[1:] != size:
+        raise ValueError(f"the observation is of {mask.shape[1:]} sensors and targets; the policy is for {size}")
+    check_finite("pairs", pairs)
+    return pairs, mask if mask.dtype == np.bool_ else mask != 0
+
+
+def check_finite(name: str, numbers: np.ndarray) -> None:
+    """Raise ValueError unless all numbers are finite, and of a magnitude whose square is."""
+    if numbers.size and not np.abs(numbers).max() <= MOST:
+        wrong = numbers[~(np.abs(numbers) <= MOST)]
+        raise ValueError(f"{name} holds {wrong.flat[0]}; every number must be finite and at most {MOST:g} in magnitude")
+
+
+def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:
+    """Return a copy of a policy's state.
+
+    Args:
+        state: as given back by the caller.
+        fresh: the state before the first call, of the same kind and shapes.
+
+    Raises:
+        ValueError: other arrays than those of `fresh`; the message names the first.
+    """
+    names = getattr(fresh, "_fields", range(len(fresh)))
+    if not isinstance(state, tuple | list) or len(state) != len(fresh):
+        raise ValueError(f"state is {type(state).__name__}; it must be the {len(fresh)} arrays of the last call")
+    for name, array, own in zip(names, state, fresh, strict=True):
+        if not isinstance(array, np.ndarray) or array.shape != own.shape or array.dtype != own.dtype:
+            given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
+            raise ValueError(f"state {name} is {given}; it must be {own.dtype} of shape {own.shape}")
+    copies = [array.copy() for array in state]
+    return type(fresh)(*copies) if hasattr(fresh, "_fields") else type(fresh)(copies)
+
+
+def check_range(name: str, numbers: np.ndarray, low: float, high: float) -> None:
+    """Raise ValueError unless all numbers are from `low` to `high`."""
+    if numbers.size and not (numbers.min() >= low and numbers.max() <= high):
+        raise ValueError(f"{name} holds {numbers.min()} to {numbers.max()}; it must be from {low} to {high}")
+
+
+def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
+    """Return the scenes in which an episode begins, (B,) bool; None for None; else raise ValueError."""
+    if episode_start is None:
+        return None
+    starts = np.asarray(episode_start)
+    if starts.shape != (number,) or starts.dtype != np.bool_:
+        raise ValueError(
+            f"episode_start is {starts.dtype} of shape {starts.shape}; it must be bool of shape ({number},)"
+        )
+    return starts

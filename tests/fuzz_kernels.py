@@ -1,0 +1,211 @@
+"""Parts of :mod:`tests.fuzz` that give arrays and numbers to kernels and networks."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from hypothesis import strategies as st
+
+from hitmac import envs
+from hitmac.agents import scripted_agent
+from hitmac.agents.registry import SCRIPTED
+from hitmac.agents.tracking import ParticleTracker
+from hitmac.envs import FEATURES, TASKS, Memory, Scenario, Simulator, load_scenario, observe
+from hitmac.envs.observation import Observer
+from hitmac.perception import AgentTargetEncoder, EncoderConfig
+from tests.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
+
+ALL_KERNELS = True
+"""Whether agents and scenarios are played for which kernels of their own are compiled."""
+
+_LARGEST = 300  # pairs, discs or cells along a side of scenes that are simulated
+_HIT_MAC = load_scenario("hit-mac")
+Part = tuple[st.SearchStrategy[Any], Callable[[Any], object]]
+
+
+def _play(simulator: Simulator, steps: int = 12) -> None:
+    """Advance; whatever happens, all that is observed is finite and inside its space."""
+    observer = Observer(simulator.scenario, tuple(FEATURES))
+    low, high = observer.space["pairs"].low, observer.space["pairs"].high
+    n = simulator.scenario.num_sensors
+    for step in range(steps):
+        simulator.step(np.full((simulator.num_envs, n), step % 3))
+        pairs = observer.observe(simulator)["pairs"]
+        assert np.isfinite(pairs).all(), "an observation is not finite"
+        assert (pairs >= low - 1e-4 * np.abs(low)).all(), "an observation is under its space"
+        assert (pairs <= high + 1e-4 * np.abs(high)).all(), "an observation is over its space"
+        assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is not from 0 to 1"
+
+
+def scenario(parameters: dict[str, Any]) -> None:
+    """Make a scenario and play it."""
+    made = Scenario.from_dict(parameters)
+    sizes = made.num_sensors * made.num_targets, made.random_discs, made.grid, made.message_delay
+    plain = made.knowledge == "full" and not (made.rails or made.pan_limits or made.sensor_headings)
+    if max(sizes) <= _LARGEST and not made.tracks and (ALL_KERNELS or (plain and made.placement != "fixed")):
+        _play(Simulator(made, 2, 0))
+
+
+@functools.cache
+def _simulator() -> Simulator:
+    simulator = Simulator("hit-mac", 2, 0)
+    simulator.step(np.ones((2, 4), np.int64))
+    return simulator
+
+
+def state(arrays: dict[str, Any]) -> None:
+    """Continue from a state."""
+    simulator = _simulator()
+    simulator.reset(seed=0)
+    simulator.set_state(arrays)
+    _play(simulator)
+
+
+def place(given: tuple[dict[str, Any], Any, Any]) -> None:
+    """Reset and place."""
+    places, seed, mask = given
+    simulator = _simulator()
+    simulator.reset(seed=0)
+    simulator.reset(seed=seed, mask=mask, options=places)
+    _play(simulator)
+
+
+@functools.cache
+def _tasks() -> list[envs.Task]:
+    return [task("hit-mac", 2, 0) for task in TASKS.values()]
+
+
+def action(given: Any) -> None:
+    """Step every task."""
+    for number, task in enumerate(_tasks()):
+        if number == given[0]:
+            task.reset(seed=0)
+            task.step(given[1])
+            assert np.isfinite(task.observe()["pairs"]).all()
+
+
+@functools.cache
+def _playing(name: str) -> tuple[Any, dict[str, np.ndarray], Any]:
+    """Return an agent, an observation and its state, before anything is changed."""
+    agent = scripted_agent(name, _HIT_MAC)
+    task = TASKS["Coverage"]("hit-mac", 2, 0, features=agent.features)
+    _, kept = agent.predict(task.observe())
+    task.step(np.ones((2, 4), np.int64))
+    return agent, task.observe(), kept
+
+
+_AGENTS = [name for name in SCRIPTED if name not in ("random", "still", "exact")]
+
+
+@st.composite
+def _observations(draw: Any) -> Any:
+    name = draw(st.sampled_from(_AGENTS if ALL_KERNELS else ["nearest", "greedy"]))
+    _, observation, kept = _playing(name)
+    if kept is not None:
+        names = [f"{number:02}" for number in range(len(kept))]
+        arrays = draw(changed_arrays(dict(zip(names, kept, strict=True)), 1))
+        kept = tuple(arrays[one] for one in names)
+    starts = draw(st.one_of(st.none(), changed_array(np.array([True, False]))))
+    return name, draw(changed_arrays(observation, 2)), draw(st.one_of(st.just(kept), st.just(None), junk)), starts
+
+
+def agent(given: Any) -> None:
+    """Decide."""
+    name, observation, kept, starts = given
+    decided, _ = _playing(name)[0].predict(observation, kept, starts, deterministic=True)
+    assert ((decided >= 0) & (decided <= 2)).all()
+
+
+_TRACKER = {
+    "moves": np.array([1, 2]), "position": np.zeros((2, 5, 2)), "seen": np.ones((2, 5), np.bool_),
+    "velocity": np.zeros((2, 5, 2)), "deviation": np.array(0.0), "views": np.ones((2, 4, 7)),
+    "unseen": np.zeros((2, 5), np.bool_), "cells": np.array(4),
+}  # fmt: skip
+
+
+@functools.cache
+def _tracker() -> ParticleTracker:
+    return ParticleTracker("hit-mac", 2, particles=8)
+
+
+def tracker(given: dict[str, Any]) -> None:
+    """Track."""
+    tracker = _tracker()
+    tracker.reset()
+    tracker.move(given["moves"])
+    tracker.see(given["position"], given["seen"], given["velocity"], deviation=given["deviation"])
+    tracker.look(given["views"], given["unseen"])
+    assert np.isfinite(tracker.map(given["cells"])).all()
+
+
+_MEASURED = {
+    "sensor_position": np.zeros((4, 2)), "heading": np.zeros(4), "target_position": np.ones((5, 2)),
+    "target_before": np.ones((5, 2)), "age": np.zeros(5), "seen": np.ones((4, 5), np.bool_),
+    "field_of_view": np.full(4, 90.0), "along": np.zeros(4),
+}  # fmt: skip
+
+
+def measured(given: dict[str, Any]) -> None:
+    """Observe what was measured."""
+    with np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        observe(_HIT_MAC, tuple(FEATURES), **given)
+        Memory("shared").see(given["target_position"])
+
+
+_OPTIONS = {
+    name: st.one_of(junk, st.sampled_from(["pairs", "mean", "dot", "mlp", 4])) for name in vars(EncoderConfig())
+}
+
+
+@st.composite
+def _encoders(draw: Any) -> Any:
+    names = draw(st.lists(st.sampled_from(sorted(_OPTIONS)), max_size=2, unique=True))
+    options = {name: draw(_OPTIONS[name]) for name in names}
+    arrays = {"pairs": np.zeros((2, 3, 4, 6), np.float32), "mask": np.ones((2, 3, 4), np.bool_)}
+    return options, draw(changed_arrays(arrays, 1))
+
+
+def encoder(given: Any) -> None:
+    """Encode; absurd sizes, which take what memory they say, are left out."""
+    options, arrays = given
+    if any(isinstance(value, int | float) and value > 64 for value in options.values()):
+        return
+    made = AgentTargetEncoder(6, config=EncoderConfig(**{"weight_dim": 8} | options))
+    pairs, mask = arrays["pairs"], arrays["mask"]
+    if isinstance(pairs, np.ndarray) and pairs.dtype.kind in "fiub":  # PyTorch itself refuses other types
+        pairs = torch.from_numpy(np.ascontiguousarray(pairs, np.float32))
+    if isinstance(mask, np.ndarray) and mask.dtype.kind in "fib":
+        mask = torch.from_numpy(np.ascontiguousarray(mask))
+    made(pairs, mask)
+
+
+def _states() -> st.SearchStrategy[dict[str, Any]]:
+    return st.deferred(lambda: changed_arrays(_simulator().get_state()))
+
+
+def _places() -> st.SearchStrategy[Any]:
+    places = {"sensor_position": np.zeros((2, 4, 2)), "heading": np.zeros((2, 4)), "target_position": np.ones((5, 2)),
+              "target_tracks": np.zeros((3, 5, 2))}  # fmt: skip
+    some = st.one_of(changed_arrays(places, 2), st.dictionaries(st.sampled_from([*places, "along", "x"]), junk), junk)
+    mask = st.one_of(st.none(), changed_array(np.array([True, False])))
+    return st.tuples(some, st.one_of(st.none(), st.integers(0, 9), junk), mask)
+
+
+_ACTIONS = {k: np.zeros(shape, np.int64) for k, shape in enumerate([(2, 4), (2, 4), (2, 20)])}
+KERNEL_PARTS: dict[str, Part] = {
+    "scenario": (changed_parameters(), scenario),
+    "state": (_states(), state),
+    "place": (_places(), place),
+    "action": (
+        st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), changed_array(_ACTIONS[k]))),
+        action,
+    ),
+    "agent": (_observations(), agent),
+    "tracker": (changed_arrays(_TRACKER, 2), tracker),
+    "measured": (changed_arrays(_MEASURED, 2), measured),
+    "encoder": (_encoders(), encoder),
+}

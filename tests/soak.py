@@ -1,0 +1,147 @@
+"""Long runs of the environments: ``make soak``, or ``python -m tests.soak [--million 500] [CASE ...]``.
+
+Every preset and task, every kind of knowledge, recorded tracks, and random scenarios, with random actions, resets and
+places. Nothing that is observed may be NaN or outside its space, no reward or coverage out of its range, nobody outside
+the arena, and the memory stays as it is. A table has a line for each case.
+"""
+
+import argparse
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from hypothesis import HealthCheck, Phase, given, settings
+
+from hitmac.envs import FEATURES, TASKS, Scenario, load_scenario, presets
+from hitmac.envs.tasks import CoverageTask, ExecutorTask, Task
+from tests.scenes import scenarios
+
+_SCENES = 256
+_LOOK_EVERY = 8  # steps
+_GROWTH = 2**26  # bytes by which the memory of a case may grow after its first tenth
+_NOISY = {"position_noise": 20.0, "missed_detections": 0.1, "failure_rate": 0.01, "recovery_rate": 0.1}
+
+
+class Case(NamedTuple):
+    """Task on a scenario, with the options of the task."""
+
+    name: str
+    task: type[Task]
+    scenario: Scenario
+    options: dict[str, Any]
+
+
+def cases(folder: Path, number: int = 12) -> Iterator[Case]:
+    """Yield all cases; files of tracks are written to a folder, and `number` scenarios are random."""
+    every = {"features": tuple(FEATURES)}
+    for name in presets():
+        yield Case(name, CoverageTask, load_scenario(name), every)
+    hit_mac = load_scenario("hit-mac")
+    for task in TASKS.values():
+        yield Case(f"hit-mac {task.spec.name}", task, load_scenario(task.spec.scenario), {})
+    goals = {"features": tuple(FEATURES), "padding": "unfiltered", "goals_every": 3, "goal_share": 0.5}
+    yield Case("goals unfiltered", ExecutorTask, hit_mac.replace(leave_rate=0.05, return_rate=0.2), goals)
+    for knowledge in ("full", "shared", "neighbours", "own"):
+        yield Case(f"noisy {knowledge}", CoverageTask, hit_mac.replace(knowledge=knowledge, **_NOISY), every)
+    told = {"knowledge": "neighbours", "hops": 3, "message_delay": 4, "message_loss_rate": 0.3}
+    yield Case("told late", CoverageTask, hit_mac.replace(**told, **_NOISY, leave_rate=0.02, return_rate=0.1), every)
+    path = folder / "tracks.csv"
+    path.write_text("time,id,x,y\n" + "".join(
+        f"{0.13 * k:.2f},{j},{1000 * np.sin(k / 40 + j):.1f},{900 * np.cos(k / 90 * (j + 1)):.1f}\n"
+        for j in range(5) for k in range(1500) if (k + 300 * j) % 700 > 100
+    ))  # fmt: skip
+    tracked = hit_mac.replace(num_targets=8, tracks=(str(path),), episode_steps=300)
+    yield Case("tracks", CoverageTask, tracked, every)
+    yield Case("tracks own", CoverageTask, tracked.replace(knowledge="own"), every)
+    drawn: list[Scenario] = []
+
+    @settings(max_examples=max(number, 1), derandomize=True, database=None, phases=[Phase.generate], deadline=None,
+              suppress_health_check=list(HealthCheck))  # fmt: skip
+    @given(scenarios())
+    def draw(scenario: Scenario) -> None:
+        drawn.append(scenario)
+
+    draw()
+    for k, scenario in enumerate(drawn[:number]):
+        yield Case(f"random {k}", CoverageTask, scenario, every)
+
+
+def memory() -> int:
+    """Return the bytes of memory that this process uses."""
+    status = Path("/proc/self/statm")
+    if not status.exists():
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return int(status.read_text().split()[1]) * resource.getpagesize()
+
+
+def soak(case: Case, sub_steps: int, seed: int = 0) -> int:
+    """Run a case for some sub-steps of all scenes together; return the bytes by which the memory has grown.
+
+    Raises AssertionError that says what was wrong.
+    """
+    task = case.task(case.scenario, _SCENES, seed, **case.options)
+    rng, space = np.random.default_rng(seed), task.observation_space["pairs"]
+    slack = 1e-5 * np.maximum(np.abs(space.low), np.abs(space.high))
+    low, high = space.low - slack, space.high + slack
+    extent, simulator = np.array(case.scenario.extent) * (1 + 1e-9), task.simulator
+    highest = 2 if task.turning else 1
+    steps = -(-sub_steps // (_SCENES * task.sub_steps))
+    before = memory()
+    for step in range(steps):
+        reward = task.step(rng.integers(0, highest + 1, (_SCENES, *task.action_space.shape)))
+        ended = simulator.track_ended | (rng.random(_SCENES) < 0.002)
+        if ended.any():
+            task.reset(mask=ended)
+        if step % 1000 == 999:
+            simulator.set_state(simulator.get_state())  # which accepts whatever can be
+        if step % _LOOK_EVERY == 0:
+            pairs = task.observe()["pairs"]
+            assert np.isfinite(pairs).all(), "an observation is not finite"
+            assert ((pairs >= low) & (pairs <= high)).all(), "an observation is outside its space"
+            assert np.abs(reward).max() <= 3, f"a reward is {reward}"  # also if one is NaN
+            assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is not from 0 to 1"
+            for places in (simulator.state.sensor_position, simulator.state.target_position):
+                assert (np.abs(places) <= extent).all(), "somebody is outside the arena"
+        if step == steps // 10:
+            before = memory()
+    grown = memory() - before
+    assert grown <= _GROWTH, f"the memory has grown by {grown} bytes"
+    return grown
+
+
+def main() -> int:
+    """Run all cases, or those of some names; return the number of those that failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="cases whose names begin so (all)")
+    parser.add_argument("--million", type=float, default=500.0, help="million sub-steps, divided between the cases")
+    parser.add_argument("--random", type=int, default=12, help="number of random scenarios")
+    parser.add_argument("--seed", type=int, default=0, help="seed of scenes and actions")
+    options = parser.parse_args()
+    failed = 0
+    with tempfile.TemporaryDirectory() as folder:
+        chosen = [
+            case for case in cases(Path(folder), options.random)
+            if not options.cases or case.name.startswith(tuple(options.cases))
+        ]  # fmt: skip
+        sub_steps = int(1e6 * options.million / max(len(chosen), 1))
+        print(f"{'case':<20}{'n x m':>8}{'million':>9}{'seconds':>9}{'grown MB':>10}  result")
+        for case in chosen:
+            began, grown, result = time.perf_counter(), 0, "as it must"
+            try:
+                grown = soak(case, sub_steps, options.seed)
+            except AssertionError as error:
+                failed, result = failed + 1, f"FAILED: {error}; {case.scenario.to_dict()}"
+            size = f"{case.scenario.num_sensors}x{case.scenario.num_targets}"
+            seconds = time.perf_counter() - began
+            print(f"{case.name:<20}{size:>8}{sub_steps / 1e6:>9.2f}{seconds:>9.0f}{grown / 2**20:>10.1f}  {result}",
+                  flush=True)  # fmt: skip
+    return failed
+
+
+if __name__ == "__main__":
+    sys.exit(main())

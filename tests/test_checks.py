@@ -1,0 +1,187 @@
+"""What a caller passes is checked before a kernel reads it, and every loop of a kernel ends."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents import scripted_agent
+from hitmac.agents.tracking import ParticleTracker
+from hitmac.agents.tracking.belief_observer import BeliefObserver
+from hitmac.envs import FEATURES, Scenario, Simulator, load_scenario
+from hitmac.envs.observation import Observer
+from hitmac.envs.tasks import CoverageTask
+
+HIT_MAC = load_scenario("hit-mac")
+TINY = Scenario(
+    arena=1.0, whole_numbers=False, num_sensors=1, sensing_range=2, disc_radius=(0.1, 0.2),
+    target_area=(-1, 1, -1, 1), sensor_areas=((-1, 1, -1, 1),), min_speed=50, max_speed=100,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        TINY,
+        HIT_MAC.replace(time_step=60),
+        HIT_MAC.replace(speed_noise=1e6),
+        HIT_MAC.replace(num_sensors=1, random_discs=2, disc_radius=(1200, 1200)),
+        HIT_MAC.replace(random_discs=2, disc_radius=(600, 600)),
+        HIT_MAC.replace(speed_noise=1e30, position_noise=1e25),
+    ],
+)
+def test_an_extreme_scenario_ends_and_stays_within_its_arena(scenario):
+    simulator, observer = Simulator(scenario, 40, 0), Observer(scenario, tuple(FEATURES))
+    for _ in range(12):
+        simulator.step(np.ones((40, scenario.num_sensors), np.int64))
+        pairs = observer.observe(simulator)["pairs"]
+        assert np.isfinite(pairs).all()
+        assert (np.abs(simulator.state.target_position) <= scenario.extent).all()
+
+
+def test_a_disc_without_room_is_left_out():
+    simulator = Simulator(HIT_MAC.replace(num_sensors=1, random_discs=3, disc_radius=(1200, 1200)), 8, 0)
+    assert (simulator.state.disc[..., 2] == 0).all()
+    free = Simulator(HIT_MAC.replace(random_discs=3), 8, 0).state.disc[..., 2]
+    assert ((free >= 25) & (free <= 100)).all()
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"sensing_range": 1e200}, "sensing_range is 1e+200; it must be 1e-30 to 1e+30"),
+        ({"arena": 1e200}, "arena is 1e+200; it must be 1e-30 to 1e+30"),
+        ({"spacing": 1e200, "placement": "random"}, "spacing is 1e+200; it must be at most 1e+30 in magnitude"),
+        ({"discs": [(1e200, 0, 1)]}, "it must be at most 1e+30 in magnitude"),
+        ({"distance_scale": 1e-30}, "distance_scale is 1e-30; it must be larger"),
+        ({"position_noise": 1e29, "time_step": 1e-20}, "position_noise is 1e+29; it must be smaller"),
+        ({"sensor_headings": (1e300,) * 4}, "it must be at most 1e+09 in magnitude"),
+        ({"num_sensors": 40_000, "placement": "random", "knowledge": "own"}, "it must be at most 32767"),
+        ({"num_sensors": 10**15, "zoom": (90, 90)}, "it must be at least one area for each"),
+    ],
+)
+def test_what_cannot_be_computed_with_is_refused_in_one_line(changes, says):
+    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared
+        Scenario(**changes)
+    assert says in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_what_does_not_fit_into_the_memory_is_said_before():
+    with pytest.raises(ValueError, match=r"num_envs is 1000000000000, with 4 sensors .* GiB of memory or more"):
+        Simulator(HIT_MAC, 10**12)
+    large = HIT_MAC.replace(num_sensors=10**7, num_targets=10**7, placement="random")
+    with pytest.raises(ValueError, match=r"an observation of 10000000 sensors.* GiB"):
+        Observer(large)
+
+
+@pytest.mark.parametrize(
+    ("name", "number"),
+    [
+        ("coverage", 9), ("turned", 77), ("time", -5), ("time_before", 10**6), ("num_covered", 7), ("speed", -1),
+        ("heading", 1e12), ("target_position", 1251), ("sensor_position", 1e9), ("goal", -1e9), ("places", 2000),
+        ("moves", -1), ("range_squared", -1), ("velocity", 1e200), ("track_moves", 1), ("field_of_view", 91),
+    ],
+)  # fmt: skip
+def test_a_state_that_cannot_be_is_refused(name, number):
+    simulator = Simulator("hit-mac", 2, 0)
+    before = simulator.get_state()
+    wrong = {**before, name: np.full_like(before[name], number)}
+    with pytest.raises(ValueError, match=rf"state '{name}' holds a number that is not from"):
+        simulator.set_state(wrong)
+    assert all(np.array_equal(array, before[key]) for key, array in simulator.get_state().items())
+
+
+@pytest.mark.parametrize("name", ["heading", "direction", "range_squared", "cos_half_view"])
+def test_a_state_whose_parts_contradict_each_other_is_refused(name):
+    simulator = Simulator("hit-mac", 2, 0)
+    state = simulator.get_state()
+    with pytest.raises(ValueError, match="does not follow from the headings and fields of view"):
+        simulator.set_state({**state, name: state[name] + 0.01 * np.abs(state[name]) + 0.001})
+
+
+@pytest.mark.parametrize("places", [{"heading": [[1, 2], [3]]}, {"heading": [1e12] * 4}, {"target_position": "x"}])
+def test_places_that_cannot_be_are_refused(places):
+    with pytest.raises(ValueError, match=rf"{next(iter(places))} "):
+        Simulator("hit-mac", 1, 0).place(**places)
+
+
+@pytest.fixture(scope="module")
+def planning():
+    agent = scripted_agent("planner-fast", "hit-mac")
+    task = CoverageTask("hit-mac", 2, 0, features=agent.features)
+    return agent, task.observe(), agent.predict(task.observe())[1]
+
+
+@pytest.mark.parametrize(
+    ("key", "change", "says"),
+    [
+        ("pairs", lambda array: array * np.nan, "pairs holds nan; every number must be finite"),
+        ("pairs", lambda array: array.astype(str), "as floating-point numbers"),
+        ("pairs", lambda array: array[:1], "mask is .* of shape"),
+        ("mask", lambda array: array[..., :-1], "mask is .* of shape"),
+        ("mask", lambda array: array.astype(object), "mask is object of shape"),
+    ],
+)
+def test_a_planner_refuses_an_observation_that_cannot_be(planning, key, change, says):
+    agent, observation, _ = planning
+    with pytest.raises(ValueError, match=says):
+        agent.predict({**observation, key: change(observation[key])})
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "says"),
+    [
+        ("plans", lambda array: array[..., :-1], "state plans is int64 of shape"),
+        ("plans", lambda array: array.astype(float), "state plans is float64 of shape"),
+        ("targets", lambda array: array * np.inf, "state targets holds"),
+        ("ways", lambda array: array + 3, "state ways holds 3 to 3; it must be from 0 to 0"),
+        ("clock", lambda array: array - 9, "state clock holds"),
+        ("mask", lambda array: None, "state mask is NoneType"),
+    ],
+)
+def test_a_planner_refuses_a_state_that_cannot_be(planning, name, change, says):
+    agent, observation, state = planning
+    with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=says):
+        agent.predict(observation, state._replace(**{name: change(getattr(state, name))}))
+    with pytest.raises(ValueError, match="state is tuple; it must be the 7 arrays of the last call"):
+        agent.predict(observation, state[:3])
+    with pytest.raises(ValueError, match="episode_start is int64 of shape"):
+        agent.predict(observation, state, np.array([0, 10**9]))
+
+
+def test_a_tracker_refuses_what_cannot_be():
+    tracker = ParticleTracker("hit-mac", 2, particles=4)
+    seen = np.ones((2, 5), np.bool_)
+    for call, says in (
+        (lambda: tracker.move(2**62), "moves holds .*; it must be from 0 to 100000"),
+        (lambda: tracker.move(1.5), "moves is 1.5; it must be a whole number"),
+        (lambda: tracker.see(np.full((2, 5, 2), np.nan), seen), "position holds nan"),
+        (lambda: tracker.see(np.zeros((2, 5, 2)), seen, deviation=-1.0), "deviation holds -1"),
+        (lambda: tracker.look(np.full((2, 4, 7), np.inf), seen), "views holds inf"),
+        (lambda: tracker.map(10**6), "cells holds .*; it must be from 1 to 4096"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            call()
+    tracker.see(np.full((2, 5, 2), -1e9), seen)  # outside the arena
+    assert np.allclose(tracker.map(4)[..., 0, 0], 1)
+
+
+def test_beliefs_of_another_run_are_refused():
+    simulator = Simulator(HIT_MAC.replace(knowledge="shared"), 2, 0)
+    observer = BeliefObserver(simulator.scenario)
+    observer.observe(simulator)
+    state = observer.get_state()
+    observer.set_state(state)
+    for name, array in (
+        ("body", state["body"][..., :-1]),
+        ("weight", state["weight"] * np.nan),
+        ("time", -state["time"]),
+    ):
+        with pytest.raises(ValueError, match=f"state {name} "):
+            observer.set_state({**state, name: array})
+
+
+def test_headings_farther_than_any_agent_looks_take_no_memory():
+    scenario = HIT_MAC.replace(turn_angle=1e-6)
+    agent = scripted_agent("greedy", scenario)
+    observation = CoverageTask(scenario, 1, 0, features=agent.features).observe()
+    assert agent.predict(observation)[0].shape == (1, 4)
