@@ -17,19 +17,24 @@ from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.stopping import Stop
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 
-GRACE = 5.0
-"""Seconds in which an update may end after a limit or a signal; one that would take longer is given up."""
+GRACE = 8.0
+"""Seconds in which an update may end after the time limit or a signal, as the usual ones do; others are broken off."""
+
+
+class TimeIsUpError(Exception):
+    """Update that goes on after the time limit; it is broken off, and what it has learned stays."""
 
 
 class UpdateGivenUpError(Exception):
-    """Update of the policy that would take too long after a limit or a signal."""
+    """Update that goes on after a signal; it is given up, since a resumed run makes the whole update."""
 
 
 class TrainingProgress(BaseCallback):
     """Clock, limits, curve, phases and progress bar of a training.
 
-    An update that takes more than :data:`GRACE` seconds after a limit or a signal ends in :class:`UpdateGivenUpError`:
-    between two steps, and where the optimiser calls :meth:`check_time`, between two minibatches.
+    An update that goes on for more than :data:`GRACE` seconds after the time limit ends in :class:`TimeIsUpError`, and
+    after a signal in :class:`UpdateGivenUpError`: between two steps, and where the optimiser calls :meth:`check_time`,
+    between two minibatches.
 
     A learner with phases says in its attribute ``phase``, a name, which one it is in.
 
@@ -98,10 +103,12 @@ class TrainingProgress(BaseCallback):
         self._bar.write(line)
 
     def check_time(self) -> None:
-        """Raise :class:`UpdateGivenUpError` if the training should have ended some time ago."""
-        seconds = self.progress.seconds + time.monotonic() - self._since
-        if max(seconds - (self.max_seconds or math.inf), self.stop.age) > GRACE:
+        """Raise TimeIsUpError or UpdateGivenUpError if the training should have ended some time ago."""
+        if self.stop.age > GRACE:
             raise UpdateGivenUpError
+        seconds = self.progress.seconds + time.monotonic() - self._since
+        if self.max_seconds is not None and seconds > self.max_seconds + GRACE:
+            raise TimeIsUpError
 
     def _on_rollout_start(self) -> None:
         if phase := getattr(self.model, "phase", ""):

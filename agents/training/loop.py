@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import numpy as np
 from stable_baselines3.common.logger import configure
 
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
-from hitmac.agents.training.callback import TrainingProgress, UpdateGivenUpError
+from hitmac.agents.training.callback import TimeIsUpError, TrainingProgress, UpdateGivenUpError
 from hitmac.agents.training.curve import CurveEvaluation
 from hitmac.agents.training.finite import finite_update
 from hitmac.agents.training.learner import Learner, build, learned_policy
@@ -67,8 +68,9 @@ def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
 def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> tuple[Sitting, bool]:
     """Train until a limit or the user stops it, and leave a checkpoint.
 
-    It ends, and checkpoints are saved, between two updates only, so that a resumed run is the uninterrupted one. An
-    update that would take too long is given up, and what remains is the last checkpoint.
+    Checkpoints are saved, and the user stops it, between two updates only, so that a resumed run is the uninterrupted
+    one; an update that would take too long is given up, and what remains is the last checkpoint. The time limit may
+    break off an update.
 
     Returns:
         The training as it was saved, and whether the user stopped it.
@@ -83,10 +85,7 @@ def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> 
         try:
             _update(options, sitting, run_dir, save, stop)
         except UpdateGivenUpError:
-            reached = sitting.progress.seconds
             sitting = begin(options, scenario, run_dir)
-            if not stop.is_set():  # the time is spent
-                sitting.progress.seconds = reached
             print(f"this update would take too long; back to the last checkpoint, {sitting.model.num_timesteps} steps")
         save()  # before the last point, which may take a while
         last = _curve(options, sitting, lambda *_: 1.0)
@@ -96,7 +95,7 @@ def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> 
 
 
 def _update(options: Job, sitting: Sitting, run_dir: Path, save: Callable[[], None], stop: Stop) -> None:
-    """Update the policy until a limit or the signal; raise UpdateGivenUpError in an update that takes too long."""
+    """Update the policy until a limit or a signal; raise UpdateGivenUpError in one that goes on after that."""
     model, progress = sitting.model, sitting.progress
     model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
     callback = TrainingProgress(
@@ -115,16 +114,16 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, save: Callable[[], No
     model.lr_schedule = rate
     saved, told = progress.seconds, False
     try:
-        while callback.fraction < 1.0:
+        while callback.fraction < 1.0 and not stop.is_set():
             with callback.paused():
                 stop.leaves(lambda: curve(model.num_timesteps))
             if stop.is_set():
                 break
             steps, seconds = model.num_timesteps, progress.seconds
-            with finite_update(model):
+            with finite_update(model), suppress(TimeIsUpError):
                 model.learn(options.rollout_steps * sitting.venv.num_envs, callback, reset_num_timesteps=False)
             callback.tick()
-            if not told:
+            if not told and callback.fraction < 1.0:
                 callback.write(callback.outlook(model.num_timesteps - steps, progress.seconds - seconds))
                 told = True
             if progress.seconds - saved >= options.save_every:

@@ -36,11 +36,12 @@ def memory_needed(options: Options, scenario: Scenario) -> dict[str, float]:
     weights = features * (1 + 2 * options.num_frequencies) * width + (layers - 1 + 4 * blocks) * width**2
     steps = options.rollout_steps * options.num_envs
     batch = min(options.batch_size, steps) if options.algorithm != "a2c" else steps
+    length = "--episodes, --episode-steps" + ", --decision" * hasattr(options, "decision")
     return {
-        "networks (--weight-dim, --embed-layers, --num-blocks)": float(_COPIES * _NUMBER * weights),
+        "networks (--weight-dim, --embed-layers, --num-blocks, --num-frequencies)": float(_COPIES * _NUMBER * weights),
         "rollouts (--rollout-steps, --num-envs)": float(_NUMBER * steps * pairs * features),
         "gradient steps (--batch-size, --weight-dim)": float(_NUMBER * batch * pairs * width * (layers + blocks)),
-        "evaluation (--episodes, --episode-steps)": float(_METRIC * (options.episodes + options.sub_steps)),
+        f"evaluation ({length})": float(_METRIC * (options.episodes + options.sub_steps)),
     }
 
 

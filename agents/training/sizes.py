@@ -12,10 +12,12 @@ AnyOptions = TypeVar("AnyOptions")
 SIZES = ("num_envs", "batch_size", "rollout_steps")
 """Options whose defaults depend on the scene."""
 
-PAIRS = 200
-"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults."""
+PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
+"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults, by the algorithm.
 
-_A2C_PAIRS = 54  # the same for A2C, whose gradient steps have whole rollouts
+A policy that learns from reward learns after whole rollouts only, and by A2C from whole rollouts at once.
+"""
+
 _SENSORS = 4  # of the scene that the defaults are for
 _MULTIPLE = 8  # of every size
 _SHORTEST = 4  # steps of a rollout by imitation, which learns after every step
@@ -24,8 +26,8 @@ _SHORTEST = 4  # steps of a rollout by imitation, which learns after every step
 def scaled(options: AnyOptions, scenario: Scenario | None, per_sensor: bool = False) -> AnyOptions:
     """Return default options with sizes for a scenario: the more pairs its scenes have, the fewer scenes.
 
-    The pairs in a step of all scenes and those in a gradient step do not grow over what they are with :data:`PAIRS`, so
-    neither do time and memory.
+    The pairs in a step of all scenes and those in a gradient step do not grow beyond those of scenes with :data:`PAIRS`
+    pairs, so neither do their time and memory.
 
     Args:
         options: the defaults of a job.
@@ -36,11 +38,12 @@ def scaled(options: AnyOptions, scenario: Scenario | None, per_sensor: bool = Fa
         return options
     given: Any = options
     sensors, targets = scenario.num_sensors, scenario.num_targets
-    share = (_A2C_PAIRS if given.algorithm == "a2c" else PAIRS) / (sensors * targets)
+    most = PAIRS[given.algorithm]
+    share = most / (sensors * targets)
     sizes = {"num_envs": _part(given.num_envs, share)}
     if hasattr(given, "batch_size"):
         rows_are_sensors = per_sensor or given.task.spec.role == "executor"
-        sizes["batch_size"] = _part(given.batch_size, PAIRS / _SENSORS / targets if rows_are_sensors else share)
+        sizes["batch_size"] = _part(given.batch_size, most / _SENSORS / targets if rows_are_sensors else share)
         if given.algorithm == "imitation" and getattr(given, "memory", "none") == "none":
             sizes["rollout_steps"] = max(min(_SHORTEST, given.rollout_steps), int(given.rollout_steps * min(share, 1)))
     return dataclasses.replace(given, **sizes)
