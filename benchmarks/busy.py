@@ -1,7 +1,6 @@
 """Speed of the simulator and of trainings while other programs take the cores."""
 
 import contextlib
-import json
 import os
 import statistics
 import subprocess
@@ -56,13 +55,15 @@ def _runner(scenario: str, batch: int, threads: int) -> Callable[[], float]:
 
 
 def _training(*job: str) -> float:
-    """Return the steps/s of a short training, from its start to its last update."""
+    """Return the steps/s of a short training, without its start and its evaluation."""
+    from hitmac.agents.training.resume import saved_progress
+
     with tempfile.TemporaryDirectory() as folder:
         limits = ["--minutes", str(MINUTES), "--episodes", "1", "--curve-points", "0", "--save-every", "5"]
         command = [sys.executable, "train.py", *job, *limits, "--run-dir", str(Path(folder, "run"))]
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
-        points = json.loads(Path(folder, "run", "curve.json").read_text(encoding="utf-8"))["exploring"]
-    return float(points[-1]["steps"] / points[-1]["seconds"])
+        steps, seconds = saved_progress(Path(folder, "run", "checkpoint", "training.safetensors"))
+    return steps / seconds
 
 
 def _trainings(cores: int) -> None:
