@@ -8,37 +8,37 @@ them explains every option. A run leaves its results in ``runs/<name>/``.
 
 from __future__ import annotations
 
+import os
+
+# Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import contextlib
 import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from stable_baselines3.common.logger import configure
-
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
 from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
-from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
-from hitmac.agents.training.callback import TrainingProgress, stop_on_signal
 from hitmac.agents.training.child import TrainingFailedError, available_cores, end_with_parent
-from hitmac.agents.training.curve import CurveEvaluation, reached_in_words, save_curve, save_points
-from hitmac.agents.training.finite import NotFiniteError, finite_update
+from hitmac.agents.training.curve import reached_in_words, save_curve, save_points
+from hitmac.agents.training.finite import NotFiniteError
 from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.learner import Learner, build, learned_policy
+from hitmac.agents.training.loop import begin, compile_kernels, train
 from hitmac.agents.training.on_ray import train_on_ray
 from hitmac.agents.training.remarks import entropy_share, remarks
-from hitmac.agents.training.rescue import rescue
-from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
 from hitmac.agents.training.side_by_side import train_side_by_side
-from hitmac.agents.training.start import take_weights
+from hitmac.agents.training.sizes import scaled, sizes_in_words
 from hitmac.agents.training.variations import trainings, with_seed_range
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.errors import did_you_mean
+from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 
 PROGRAM = "train.py"
@@ -57,7 +57,12 @@ USAGE = "\n".join(
 def main() -> None:
     """Train, evaluate, report."""
     end_with_parent()
-    arguments = sys.argv[1:]
+    with end_on_signal(PROGRAM, "; what the last checkpoint holds is kept, and --resume goes on from it"):
+        run_command(sys.argv[1:])
+
+
+def run_command(arguments: list[str]) -> None:
+    """Run the job that the command line names."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
@@ -69,9 +74,6 @@ def main() -> None:
                 raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
     try:
         run_dir = run_job(COMMANDS[job], arguments)
-    except KeyboardInterrupt:
-        print("\naborted; what the last checkpoint holds is kept, and --resume goes on from it", file=sys.stderr)
-        sys.exit(130)
     except (NotFiniteError, TrainingFailedError, OSError) as error:
         kept = "" if isinstance(error, OSError) else "; what the last checkpoint holds is kept"
         print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
@@ -91,6 +93,9 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
         defaults = with_defaults(
             kind, asked.algorithm, getattr(asked, "memory", "none"), getattr(asked, "start", None)
         )  # fmt: skip
+        if not asked.resume:
+            with contextlib.suppress(ValueError, TypeError, OSError):  # prepare() says what is wrong with the scenario
+                defaults = scaled(defaults, load_scenario(asked.scenario), getattr(asked, "per_sensor", False))
     asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()
@@ -131,7 +136,7 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
     """Train one policy, or both levels of HiT-MAC; return whether the user stopped the training."""
     if isinstance(options, Job):
         return train_policy(options, scenario, run_dir)
-    executor, coordinator = options.level_jobs(run_dir)
+    executor, coordinator = options.level_jobs(run_dir, scenario)
     assert coordinator.run_dir is not None
     for level in (executor, coordinator):
         assert level.run_dir is not None
@@ -150,84 +155,14 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
     with stop_on_bad_input(PROGRAM):
+        print(sizes_in_words(options, scenario))
         compile_kernels(options, scenario)
-        model, venv, config = build(options, scenario)
-        state = run_dir / "checkpoint" / "training.safetensors"
-        progress = Progress()
-        if options.resume and state.is_file():
-            progress = load_training(state, model, venv)
-        elif options.start is not None:
-            take_weights(model.policy, options.start)
-            take_weights(learned_policy(model), options.start)
-    stopped = train(options, model, venv, config, progress, run_dir)
-    report(options, scenario, progress, run_dir, entropy_share(model))
-    print(f"\n{model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
+        sitting = begin(options, scenario, run_dir)
+    sitting, stopped = train(options, scenario, run_dir, sitting)
+    progress = sitting.progress
+    report(options, scenario, progress, run_dir, entropy_share(sitting.model))
+    print(f"\n{sitting.model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
     return stopped
-
-
-def compile_kernels(options: Job, scenario: Scenario) -> None:
-    """Take a step in environments like those of the training: no kernel is compiled while the clock runs."""
-    print("compiling, if it is the first time", flush=True)
-    venv = options.make(scenario)
-    venv.reset()
-    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
-
-
-def train(
-    options: Job,
-    model: Learner,
-    venv: DirectionalSensorVecEnv,
-    config: PolicyConfig,
-    progress: Progress,
-    run_dir: Path,
-) -> bool:
-    """Train until a limit or the user stops it, and leave a checkpoint; return whether the user did.
-
-    It ends, and checkpoints are saved, between two updates only, so that a resumed run is the uninterrupted one.
-    """
-    model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
-    callback = TrainingProgress(
-        progress, max_seconds=options.minutes and 60 * options.minutes, max_steps=options.total_steps
-    )
-    callback.init_callback(model)
-    add_to_curve = CurveEvaluation(
-        options.trained(learned_policy(model), config),
-        config.scenario,
-        progress,
-        callback.fraction_at,
-        points=options.curve_points,
-        sub_steps=options.sub_steps,
-        episodes=options.episodes,
-    )
-
-    def save() -> None:
-        check()
-        save_policy(run_dir / "checkpoint", learned_policy(model), config)
-        save_training(run_dir / "checkpoint" / "training.safetensors", model, venv, progress)
-
-    def rate(_: float) -> float:
-        """Return the learning rate now; it and the entropy's weight follow the clock or the steps."""
-        done = callback.fraction
-        model.ent_coef = options.entropy + done * (options.final_entropy - options.entropy)
-        return options.learning_rate * (1.0 - done)
-
-    model.lr_schedule = rate
-    saved = progress.seconds
-    elsewhere = rescue(run_dir, lambda folder: save_policy(folder, learned_policy(model), config))
-    with stop_on_signal() as stop, elsewhere as check:
-        while callback.fraction < 1.0 and not stop.is_set():
-            with callback.paused():
-                add_to_curve(model.num_timesteps)
-            with finite_update(model):
-                model.learn(options.rollout_steps * venv.num_envs, callback, reset_num_timesteps=False)
-            callback.tick()
-            if progress.seconds - saved >= options.save_every:
-                save()
-                saved = progress.seconds
-        add_to_curve(model.num_timesteps, final=True)
-        callback.close()
-        save()
-    return stop.is_set()
 
 
 def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path, entropy: float | None) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,14 +17,14 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import tyro
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.evaluate.intervals import probability_of_improvement
 from hitmac.agents.evaluate.selection import each_training
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.registry import load_agent
-from hitmac.agents.training.callback import stop_on_signal
 from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.stopping import stop_on_signal
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import write_text
 from hitmac.envs.ranges import Count
@@ -90,7 +92,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     program = "python -m agents.reproduce"
     options = parse(Options, program, arguments)
-    with stop_on_bad_input(program):
+    with end_on_signal(program, "; the same command goes on"), stop_on_bad_input(program):
         for name in options.row:
             if name not in ROWS:
                 raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
@@ -131,11 +133,21 @@ def train(name: str, options: Options) -> None:
     if options.quick:
         limits = ["executor-minutes", "coordinator-minutes"] if arguments[0] == HitMacOptions.job else ["minutes"]
         arguments += ["--episodes", "2", *(part for limit in limits for part in (f"--{limit}", "0.02"))]
-    with stop_on_signal() as stop:  # which train.py receives too: it finishes an update and saves
-        ended = subprocess.run([sys.executable, "-m", "hitmac.train", *arguments, *["--resume"] * folder.exists()])
-    if stop.is_set() or ended.returncode:
+    command = [sys.executable, "-m", "hitmac.train", *arguments, *["--resume"] * folder.exists()]
+    with stop_on_signal() as stop, subprocess.Popen(command) as training:
+        told = False
+        try:
+            while training.poll() is None:
+                if stop.is_set() and not told and stop.number != signal.SIGINT:  # a Ctrl-C has reached both
+                    training.terminate()
+                    told = True
+                time.sleep(0.1)
+        except BaseException:
+            training.kill()
+            raise
+    if stop.is_set() or training.returncode:
         print(f"stopped in {name}; the same command goes on", file=sys.stderr)
-        sys.exit(ended.returncode or 130)
+        sys.exit(128 + stop.number if stop.is_set() else training.returncode)
 
 
 def table(files: Mapping[str, Path]) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
 from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.playing import Episodes
 from hitmac.agents.registry import Agent, load_agent
@@ -97,7 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given and not given[0].startswith("-"):
         given.insert(0, "--agent")
     options = parse(Options, PROGRAM, given)
-    with stop_on_bad_input(PROGRAM):
+    with end_on_signal(PROGRAM), stop_on_bad_input(PROGRAM):
         if options.to.suffix.lower() not in (".png", ".gif"):
             raise ValueError(f"--to is {str(options.to)!r}; its name must end in .png or .gif")
         scenario, sub_steps = fitted(load_scenario(options.scenario), options.at)

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import tyro
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Interrupted, end_on_signal, parse, stop_on_bad_input
 from hitmac.agents.evaluate.selection import named_agents
 from hitmac.agents.registry import Agent
 from hitmac.agents.replay.page import save_replay
@@ -63,6 +63,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if given and not given[0].startswith("-"):
         given.insert(0, "--agents")
     options = parse(Options, PROGRAM, given)
+    with end_on_signal(PROGRAM):
+        watch(options)
+
+
+def watch(options: Options) -> None:
+    """Write and show a page, or show a window."""
     with stop_on_bad_input(PROGRAM):
         if not 0 < options.sub_steps_per_second < math.inf:
             raise ValueError(f"--sub-steps-per-second is {options.sub_steps_per_second}; it must be a number, over 0")
@@ -79,7 +85,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
             return
     try:
         Player(agents[0], scenario, options.seed, options.sub_steps, options.sub_steps_per_second).run()
-    except KeyboardInterrupt:
+    except Interrupted:
+        raise
+    except KeyboardInterrupt:  # quits the window
         pass
     finally:
         pygame.quit()

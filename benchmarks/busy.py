@@ -1,16 +1,20 @@
-"""Speed of the simulator while other programs take the cores."""
+"""Speed of the simulator and of trainings while other programs take the cores."""
 
 import contextlib
 import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import numpy as np
 
+ROOT = Path(__file__).parents[1]
 SECONDS, ROUNDS = 0.5, 6
+MINUTES = 0.2  # of a training
 
 
 @contextlib.contextmanager
@@ -50,6 +54,34 @@ def _runner(scenario: str, batch: int, threads: int) -> Callable[[], float]:
     return run
 
 
+def _training(*job: str) -> float:
+    """Return the steps/s of a short training, without its start and its evaluation."""
+    from hitmac.agents.training.resume import saved_progress
+
+    with tempfile.TemporaryDirectory() as folder:
+        limits = ["--minutes", str(MINUTES), "--episodes", "1", "--curve-points", "0", "--save-every", "5"]
+        command = [sys.executable, "train.py", *job, *limits, "--run-dir", str(Path(folder, "run"))]
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        steps, seconds = saved_progress(Path(folder, "run", "checkpoint", "training.safetensors"))
+    return steps / seconds
+
+
+def _trainings(cores: int) -> None:
+    """Print the speed of trainings with no core taken and with one, in turns."""
+    print(f"\nsteps/s of trainings of {60 * MINUTES:.0f} s beside programs that take whole cores; medians of 3 turns")
+    print(f"  {'job':<13} {'cores taken':>12} {'steps/s':>10} {'ratio':>6}")
+    for job in ("coverage", "coverage-ppo"):
+        rates: dict[int, list[float]] = {0: [], 1: []}
+        for _ in range(3):
+            for taken, found in rates.items():
+                with _competitors(min(taken, cores)):
+                    found.append(_training(job))
+        free = statistics.median(rates[0])
+        for taken, found in rates.items():
+            rate = statistics.median(found)
+            print(f"  {job:<13} {taken:>12} {rate:>10,.0f} {rate / free:>6.2f}", flush=True)
+
+
 def busy() -> None:
     """Print the speed on all cores and on one thread alone, in turns, with none, one and all cores taken."""
     if not hasattr(os, "sched_setaffinity"):
@@ -69,3 +101,4 @@ def busy() -> None:
                 f"  {scenario:<9} {batch:>6} {taken:>12} {one:>12,.0f} {all_cores:>12,.0f} {all_cores / one:>6.2f}",
                 flush=True,
             )
+    _trainings(cores)

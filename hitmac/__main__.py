@@ -38,7 +38,10 @@ def main() -> None:
         )
         sys.exit(2)
     sys.argv = [f"hitmac {name}", *rest]
-    importlib.import_module(COMMANDS[name][0]).main()
+    try:
+        importlib.import_module(COMMANDS[name][0]).main()
+    except KeyboardInterrupt:  # while it is imported, or in a command that keeps nothing
+        sys.exit(130)
 
 
 if __name__ == "__main__":

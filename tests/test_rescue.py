@@ -11,6 +11,7 @@ import pytest
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.training import loop
 from hitmac.agents.training.callback import TrainingProgress
 from hitmac.agents.training.rescue import rescue
 
@@ -73,7 +74,7 @@ def test_a_full_disk_is_said_and_the_last_checkpoint_stays(broken, monkeypatch):
         def full(*_):
             raise OSError(errno.ENOSPC, "No space left on device")
 
-        monkeypatch.setattr(train, "save_training", full)
+        monkeypatch.setattr(loop, "save_training", full)
 
     line, folder = broken(fill)
     assert "No space left on device" in line

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from hitmac.agents.baselines.levels import COORDINATORS
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.evaluate.figures import save_pareto
@@ -77,7 +77,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
-    with stop_on_bad_input(program):
+    with end_on_signal(program), stop_on_bad_input(program):
         scenes = scenarios(options.scenario, options.sizes)
         if options.set:
             scenes = [with_settings(scenario, options.set) for scenario in scenes]

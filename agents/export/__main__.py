@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitmac.agents.command_line import stop_on_bad_input
+from hitmac.agents.command_line import end_on_signal, stop_on_bad_input
 from hitmac.agents.export.folder import export_agent
 
 PROGRAM = "hitmac export"
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scenario", help="preset or YAML file of the site (the scenario of the training)")
     parser.add_argument("--replace", action="store_true", help="replace what was exported to this name before")
     options = parser.parse_args(arguments)
-    with stop_on_bad_input(PROGRAM):
+    with end_on_signal(PROGRAM), stop_on_bad_input(PROGRAM):
         files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)
     for file in files:
         print(file)

@@ -1,10 +1,9 @@
-"""Callback around the rollouts of a training run: clock, curve, progress bar, signals."""
+"""Callback around the rollouts of a training run: clock, limits, curve, progress bar."""
 
 from __future__ import annotations
 
-import signal
+import math
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,11 +14,27 @@ from tqdm import tqdm
 
 from hitmac.agents.training.finite import check_finite
 from hitmac.agents.training.resume import Progress
+from hitmac.agents.training.stopping import Stop
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+
+GRACE = 8.0
+"""Seconds in which an update may end after the time limit or a signal, as the usual ones do; others are broken off."""
+
+
+class TimeIsUpError(Exception):
+    """Update that goes on after the time limit; it is broken off, and what it has learned stays."""
+
+
+class UpdateGivenUpError(Exception):
+    """Update that goes on after a signal; it is given up, since a resumed run makes the whole update."""
 
 
 class TrainingProgress(BaseCallback):
-    """Clock, curve, phases and progress bar of a training.
+    """Clock, limits, curve, phases and progress bar of a training.
+
+    An update that goes on for more than :data:`GRACE` seconds after the time limit ends in :class:`TimeIsUpError`, and
+    after a signal in :class:`UpdateGivenUpError`: between two steps, and where the optimiser calls :meth:`check_time`,
+    between two minibatches.
 
     A learner with phases says in its attribute ``phase``, a name, which one it is in.
 
@@ -27,11 +42,12 @@ class TrainingProgress(BaseCallback):
         progress: of the run, kept up to date.
         max_seconds: longest training time, earlier sittings of the run counted in; None: no limit.
         max_steps: most environment steps, earlier sittings counted in; None: no limit.
+        stop: request to stop.
     """
 
-    def __init__(self, progress: Progress, *, max_seconds: float | None, max_steps: int | None) -> None:
+    def __init__(self, progress: Progress, *, max_seconds: float | None, max_steps: int | None, stop: Stop) -> None:
         super().__init__()
-        self.progress = progress
+        self.progress, self.stop = progress, stop
         self.max_seconds, self.max_steps = max_seconds, max_steps
         self._since = time.monotonic()
         self._bar = tqdm(
@@ -72,12 +88,35 @@ class TrainingProgress(BaseCallback):
         """End the bar."""
         self._bar.close()
 
+    def outlook(self, steps: int, seconds: float) -> str:
+        """Return what the training will come to if it goes on like an update with these steps and seconds, in words."""
+        left = math.inf if self.max_seconds is None else max(self.max_seconds - self.progress.seconds, 0.0)
+        if self.max_steps is not None:
+            until = max(self.max_steps - self.model.num_timesteps, 0) * seconds / steps
+            if until <= left:
+                return f"at this speed about {_duration(until)} more of training until {self.max_steps:,} steps"
+        whole = self.model.num_timesteps + left * steps / seconds
+        return f"at this speed about {whole:,.0f} steps in {_duration(self.progress.seconds + left)} of training"
+
+    def write(self, line: str) -> None:
+        """Print a line above the bar."""
+        self._bar.write(line)
+
+    def check_time(self) -> None:
+        """Raise TimeIsUpError or UpdateGivenUpError if the training should have ended some time ago."""
+        if self.stop.age > GRACE:
+            raise UpdateGivenUpError
+        seconds = self.progress.seconds + time.monotonic() - self._since
+        if self.max_seconds is not None and seconds > self.max_seconds + GRACE:
+            raise TimeIsUpError
+
     def _on_rollout_start(self) -> None:
         if phase := getattr(self.model, "phase", ""):
             self.progress.begin_phase(phase, self.model.num_timesteps)
         self._sums[:] = 0.0
 
     def _on_step(self) -> bool:
+        self.check_time()
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
         simulator = self.training_env.task.simulator
         check_finite("the reward", self.locals["rewards"], self.num_timesteps)
@@ -98,24 +137,5 @@ class TrainingProgress(BaseCallback):
         self._bar.update(100 * self.fraction - self._bar.n)
 
 
-@contextmanager
-def stop_on_signal() -> Iterator[threading.Event]:
-    """Yield an event that the first Ctrl-C (or SIGTERM) sets; a second one interrupts as usual."""
-    stop = threading.Event()
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
-
-    def on_signal(number: int, frame: object) -> None:
-        stop.set()
-        restore()
-        print("\nstopping after this update: evaluating and saving (Ctrl-C again to abort)", flush=True)
-
-    for number in before:
-        signal.signal(number, on_signal)
-    try:
-        yield stop
-    finally:
-        restore()
+def _duration(seconds: float) -> str:
+    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:,.1f} minutes"

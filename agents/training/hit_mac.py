@@ -10,9 +10,11 @@ from typing import Annotated, Any, ClassVar
 from hitmac.agents.training.jobs import CoordinatorOptions, ExecutorOptions, with_defaults
 from hitmac.agents.training.options import NumEnvs, invalid_options
 from hitmac.agents.training.run_options import RunOptions
+from hitmac.agents.training.sizes import scaled
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import FEATURE_SETS
 from hitmac.envs.ranges import Choice, Count, Positive
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS_PER_DECISION
 
 EXECUTOR_STEPS = 1_500_000
@@ -74,8 +76,8 @@ class HitMacOptions(RunOptions):
             errors.append(ValueError("--resume needs --run-dir, the directory of the run to go on with"))
         raise_together(errors)
 
-    def level_jobs(self, run_dir: Path) -> tuple[ExecutorOptions, CoordinatorOptions]:
-        """Return the options of the two jobs, whose runs lie in `run_dir`."""
+    def level_jobs(self, run_dir: Path, scenario: Scenario | None = None) -> tuple[ExecutorOptions, CoordinatorOptions]:
+        """Return the options of the two jobs, whose runs lie in `run_dir`, with sizes for the scenario."""
         imitates = self.algorithm == "imitation"
         shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
         paper: dict[str, Any] = {}
@@ -88,7 +90,7 @@ class HitMacOptions(RunOptions):
         if self.features == "frame":
             of_executor["features"] = ExecutorOptions.features
         executor = dataclasses.replace(
-            with_defaults(ExecutorOptions, self.algorithm),
+            scaled(with_defaults(ExecutorOptions, self.algorithm), scenario),
             scenario=self.scenario,
             minutes=self.executor_minutes,
             total_steps=executor_steps,
@@ -96,7 +98,7 @@ class HitMacOptions(RunOptions):
             **(of_executor | shared | paper),
         )
         coordinator = dataclasses.replace(
-            with_defaults(CoordinatorOptions, self.algorithm),
+            scaled(with_defaults(CoordinatorOptions, self.algorithm), scenario),
             scenario=self.scenario,
             executor=str(run_dir / "executor"),
             minutes=self.coordinator_minutes,

@@ -9,6 +9,7 @@ from hitmac.envs.scenario import Scenario
 
 _NUMBER = 4  # bytes
 _COPIES = 5  # of every weight: itself, its gradient, two averages of the optimiser, one of imitation
+_METRIC = 8  # bytes of a metric of an episode, and of the part of an episode that a sub-step belongs to
 
 
 def check_memory(options: Options, scenario: Scenario) -> None:
@@ -29,11 +30,13 @@ def memory_needed(options: Options, scenario: Scenario) -> dict[str, float]:
     width, blocks, layers = options.weight_dim, options.num_blocks, options.embed_layers
     pairs = scenario.num_sensors * scenario.num_targets
     features = len(check_features(options.features))
-    weights = features * width + (layers - 1 + 4 * blocks) * width**2
+    weights = features * (1 + 2 * options.num_frequencies) * width + (layers - 1 + 4 * blocks) * width**2
     steps = options.rollout_steps * options.num_envs
     batch = min(options.batch_size, steps) if options.algorithm != "a2c" else steps
+    length = "--episodes, --episode-steps" + ", --decision" * hasattr(options, "decision")
     return {
-        "networks (--weight-dim, --embed-layers, --num-blocks)": float(_COPIES * _NUMBER * weights),
+        "networks (--weight-dim, --embed-layers, --num-blocks, --num-frequencies)": float(_COPIES * _NUMBER * weights),
         "rollouts (--rollout-steps, --num-envs)": float(_NUMBER * steps * pairs * features),
         "gradient steps (--batch-size, --weight-dim)": float(_NUMBER * batch * pairs * width * (layers + blocks)),
+        f"evaluation ({length})": float(_METRIC * (options.episodes + options.sub_steps)),
     }

@@ -21,6 +21,7 @@ from hitmac.agents.training.memory import check_memory
 from hitmac.agents.training.options import read_options
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_options import NOT_OF_A_RUN
+from hitmac.agents.training.sizes import SIZES
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.files import delete_left_over, parse_yaml, read_text, whole_paths, working_folder, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
@@ -69,7 +70,7 @@ def prepare(
         return _resumed(options, program, arguments)
     scenario = _scenario(options) if scenario is None else scenario
     _check_files(scenario)
-    for level in options.level_jobs(Path()) if isinstance(options, HitMacOptions) else (options,):
+    for level in options.level_jobs(Path(), scenario) if isinstance(options, HitMacOptions) else (options,):
         check_memory(level, scenario)
     if isinstance(options, Job):
         options.check_on(scenario)
@@ -165,7 +166,11 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
     if saved is None:
         raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot go on with it")
     delete_left_over(asked.run_dir)
-    options = asked if arguments is None else parse(type(asked), program, arguments, default=saved)
+    if arguments is None:  # nobody asked for its sizes, whose defaults may have been others
+        sizes = {name: getattr(saved, name) for name in SIZES if hasattr(saved, name)}
+        options = dataclasses.replace(asked, **sizes)
+    else:
+        options = parse(type(asked), program, arguments, default=saved)
     options.check()
     if options.tracks != saved.tracks:
         scenario = _with_tracks(options.tracks, scenario)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from tqdm import tqdm
 
-from hitmac.agents.training.callback import stop_on_signal
 from hitmac.agents.training.child import LOG, TrainingFailedError, available_cores, last_line, start_training
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.roles import Job
+from hitmac.agents.training.stopping import stop_on_signal
 
 
 def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> bool:
@@ -53,6 +53,7 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
     finally:
         for process in running.values():
             process.kill()
+            process.wait()
     if failed:
         raise TrainingFailedError(failed, len(runs))
     return stopped
