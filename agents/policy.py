@@ -158,7 +158,7 @@ class ReleasedPolicy:
     """
 
     def __init__(self, net: ReleasedCoordinator | ReleasedExecutor) -> None:
-        self.net = net.eval()
+        self.net = net.eval().to(torch.get_default_device())
 
     def predict(
         self,
@@ -169,5 +169,5 @@ class ReleasedPolicy:
     ) -> tuple[np.ndarray, None]:
         """Act as :class:`Policy` specifies; the mask is ignored."""
         with torch.no_grad():
-            logits, _ = self.net(torch.as_tensor(observation["pairs"]))
-        return logits.argmax(-1).numpy(), None
+            logits, _ = self.net(torch.as_tensor(observation["pairs"], device=next(self.net.parameters()).device))
+        return logits.argmax(-1).cpu().numpy(), None

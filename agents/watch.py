@@ -47,6 +47,8 @@ class Options:
     """Length of an episode, sub-steps."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks, in place of the scenario's own; each episode follows one of them."""
+    device: str = "cpu"
+    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one."""
     to: Path = Path("watch.html")
     """File of the page."""
     open: bool = True
@@ -77,7 +79,7 @@ def watch(options: Options) -> None:
         scenario = load_scenario(options.scenario)
         if options.tracks:
             scenario = scenario.replace(tracks=options.tracks)
-        agents = _each_by_its_name(named_agents(",".join(options.agents), scenario))
+        agents = _each_by_its_name(named_agents(",".join(options.agents), scenario, options.device))
         if options.window and len(agents) > 1:
             raise ValueError(f"--window shows one agent; there are {len(agents)}")
         if pygame is None:

@@ -49,6 +49,8 @@ class Options:
     vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Parameter of a single scenario with the values to set, NAME=V1/V2/V3, such as missed_detections=0/0.1/0.3; may be
     given several times."""
+    device: str = "cpu"
+    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one."""
     episodes: Count = 200
     """Number of episodes of each agent."""
     seed: int = 0
@@ -99,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise ValueError("--curves needs --vary")
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
-        teams = [named_agents(options.agents, scenario) for scenario in scenes]
+        teams = [named_agents(options.agents, scenario, options.device) for scenario in scenes]
         evaluations = []
         for scenario, agents in zip(scenes, teams, strict=True):
             evaluation = evaluate(

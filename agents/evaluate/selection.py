@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from hitmac.agents.device import checked_device
 from hitmac.agents.learned.groups import trainings_in, variations_in
 from hitmac.agents.names import each_value, split_group, with_options
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent
@@ -41,8 +42,8 @@ def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
     return name or "scene", scenario.num_sensors, scenario.num_targets
 
 
-def named_agents(names: str, scenario: Scenario) -> list[Agent]:
-    """Load the comma-separated agents `names`; the agents of a group have the group's name."""
+def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
+    """Load the comma-separated agents `names`, networks on a device; the agents of a group have the group's name."""
     agents, given, optional = [], set(), with_options(SCRIPTED)
     for name in (one for several in filter(None, names.split(",")) for one in _each(several, optional)):
         group, members = split_group(name, optional)
@@ -55,7 +56,8 @@ def named_agents(names: str, scenario: Scenario) -> list[Agent]:
             if (group or run, run) in given:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
             given.add((group or run, run))
-            agent = load_agent(run, scenario)
+            with checked_device(device):
+                agent = load_agent(run, scenario)
             agents.append(agent._replace(name=group, run=run) if group else agent)
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")

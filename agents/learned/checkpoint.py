@@ -185,7 +185,7 @@ def executor_folder(folder: str | Path) -> Path:
 
 
 def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
-    """Load a policy.
+    """Load a policy onto PyTorch's default device, which ``with torch.device("cuda"):`` sets.
 
     Args:
         folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictRolloutBuffer
 from stable_baselines3.common.distributions import BernoulliDistribution
@@ -90,7 +91,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
         Where a sensor acts no more at t + 1, V_t stands for V_(t+1) and the sum is cut.
         """
         shape = self.values.shape[1:]
-        value = np.asarray(last_values).reshape(shape)
+        value = torch.as_tensor(last_values).cpu().numpy().reshape(shape)
         goes_on, acts = 1.0 - dones.astype(np.float32), self._acting_now
         advantage = np.zeros(shape, np.float32)
         for step in reversed(range(self.buffer_size)):

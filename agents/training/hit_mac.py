@@ -79,7 +79,8 @@ class HitMacOptions(RunOptions):
     def level_jobs(self, run_dir: Path, scenario: Scenario | None = None) -> tuple[ExecutorOptions, CoordinatorOptions]:
         """Return the options of the two jobs, whose runs lie in `run_dir`, with sizes for the scenario."""
         imitates = self.algorithm == "imitation"
-        shared: dict[str, Any] = {name: getattr(self, name) for name in ("seed", "num_envs", "weight_dim", "episodes")}
+        names = ("seed", "num_envs", "weight_dim", "episodes", "device")
+        shared: dict[str, Any] = {name: getattr(self, name) for name in names}
         paper: dict[str, Any] = {}
         if self.features == "hit-mac":
             paper = {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "num_frequencies": 4}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self
 
@@ -89,7 +89,7 @@ class Imitation(BaseAlgorithm):
         max_grad_norm: float = 5.0,
         policy_kwargs: dict[str, Any] | None = None,
         seed: int | None = None,
-        device: str = "cpu",
+        device: torch.device | str = "cpu",
     ) -> None:
         super().__init__(
             policy,
@@ -201,7 +201,7 @@ class Imitation(BaseAlgorithm):
         values = taught.result()
         self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
         if step < _MIXED_STEPS:
-            taken = torch.rand(self.n_envs).numpy() < 1 - step / _MIXED_STEPS
+            taken = torch.rand(self.n_envs, device="cpu").numpy() < 1 - step / _MIXED_STEPS
             actions[taken] = self.lesson.best(values)[taken].reshape(actions[taken].shape)
         self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
         self._last_episode_starts = dones
@@ -232,20 +232,20 @@ class Imitation(BaseAlgorithm):
         parts = self.divide(scenes.mask)
         found = spread(threads, logits_of, parts)
         _, j, _, k = found[0].shape
-        logits = torch.zeros(self.n_envs, j, self.lesson.shape[0], k)
+        logits = torch.zeros(self.n_envs, j, self.lesson.shape[0], k, device="cpu")
         logits[..., 1:] = torch.finfo(logits.dtype).min  # sensors that are cropped stay
         for rows, some in zip(parts, found, strict=True):
             logits[torch.from_numpy(rows), :, : some.shape[2]] = some
         return self._sampled(logits)
 
     def _sampled(self, logits: Tensor) -> np.ndarray:
-        """Return actions of the distribution that logits (rows, j, n, k) give."""
+        """Return actions of the distribution that logits (rows, j, n, k), on the CPU, give."""
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
         return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
     def _chosen(self, filled: int) -> np.ndarray:
         """Draw the scenes of a batch, out of the first `filled`."""
-        return torch.randint(filled, (self.batch_size,)).numpy()
+        return torch.randint(filled, (self.batch_size,), device="cpu").numpy()
 
     def _drawn(self) -> list[np.ndarray]:
         """Draw a batch; return its rows of the buffer in parts."""
@@ -279,7 +279,7 @@ class Imitation(BaseAlgorithm):
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
         return PartGradient(gradient, loss.item(), decisions)
 
-    def _tensors(self, scenes: Scenes) -> tuple[Tensor, ...]:
+    def _tensors(self, scenes: Iterable[np.ndarray]) -> tuple[Tensor, ...]:
         return tuple(torch.from_numpy(array).to(self.device) for array in scenes)
 
     def get_state(self) -> dict[str, np.ndarray]:

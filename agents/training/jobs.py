@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any, ClassVar, TypeVar
 
 from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
+from hitmac.agents.device import checked_device
 from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.registry import load_executor
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
@@ -237,7 +238,8 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
 
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:
         """See :meth:`Options.environment_options`."""
-        executor, _ = load_executor(self.executor, scenario)
+        with checked_device(self.device):
+            executor, _ = load_executor(self.executor, scenario)
         return super().environment_options(scenario) | {
             "executor": "scripted" if self.executor == "scripted" else executor.policy,  # that one is compiled
             "executor_features": executor.features,

@@ -7,6 +7,7 @@ from typing import Any
 
 from stable_baselines3 import A2C, PPO
 
+from hitmac.agents.device import checked_device
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
@@ -44,7 +45,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "ent_coef": options.entropy,
         "max_grad_norm": options.max_grad_norm,
         "seed": options.seed,
-        "device": "cpu",
+        "device": checked_device(options.device),
         "rollout_buffer_class": SensorRolloutBuffer if per_sensor else ActingRolloutBuffer,
         "rollout_buffer_kwargs": {"acting": venv.acting},
     }
@@ -64,6 +65,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
             max_grad_norm=options.max_grad_norm,
             policy_kwargs=dict(network),
             seed=options.seed,
+            device=checked_device(options.device),
         )
     elif options.algorithm == "a2c":
         model = A2C(AttentionPolicy, venv, **shared)

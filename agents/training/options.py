@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Self
 
+from hitmac.agents.device import checked_device
 from hitmac.agents.learned.heads import CRITICS
 from hitmac.agents.tracking.belief_observer import BELIEFS, BeliefObserver, check_features, observed
 from hitmac.agents.training.run_options import RunOptions
@@ -103,6 +104,8 @@ class Options(EncoderConfig, TrainingOptions):
                 errors.append(ValueError(f"{flag(name)} is {getattr(self, name)}; {what}"))
         with collect(errors):
             check_features(self.features)
+        with collect(errors):
+            checked_device(self.device, flag("device"))
         if self.resume and self.run_dir is None:
             errors.append(ValueError("--resume needs --run-dir, the directory of the run to go on with"))
         raise_together(errors)

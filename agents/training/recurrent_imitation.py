@@ -74,11 +74,11 @@ class RecurrentImitation(Imitation):
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution, and let the policy remember."""
-        pairs, starts = torch.from_numpy(observation["pairs"]), torch.from_numpy(self._starts)
+        pairs, starts = self._tensors((observation["pairs"], self._starts))
         self._state_before = self._state
         with torch.no_grad():
             logits, _, self._state = self.policy.unroll(pairs[None], self._state, starts[None])
-        return self._sampled(logits)
+        return self._sampled(logits.cpu())
 
     @property
     def _starts(self) -> np.ndarray:
@@ -91,7 +91,7 @@ class RecurrentImitation(Imitation):
         first = rollout % self._rollouts * self.n_envs
         rows = slice(first, first + self.n_envs)
         if at == 0:
-            self.buffer.states[rows] = 0.0 if self._state_before is None else self._state_before.numpy()
+            self.buffer.states[rows] = 0.0 if self._state_before is None else self._state_before.cpu().numpy()
         self.buffer.pairs[rows, at], self.buffer.values[rows, at] = scenes.pairs, scenes.values
         self.buffer.starts[rows, at] = self._starts
 
@@ -115,7 +115,7 @@ class RecurrentImitation(Imitation):
 
     def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered sequences and its gradient, summed over decisions."""
-        pairs, values, starts, states = (torch.from_numpy(array[rows]) for array in self.buffer)
+        pairs, values, starts, states = self._tensors(array[rows] for array in self.buffer)
         logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
         values = values.transpose(0, 1).flatten(0, 1)
         acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
@@ -125,10 +125,10 @@ class RecurrentImitation(Imitation):
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name; also the policy's state."""
-        own = {} if self._state is None else {"state": self._state.numpy()}
+        own = {} if self._state is None else {"state": self._state.cpu().numpy()}
         return super().get_state() | own
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Remember what :meth:`get_state` returned."""
         super().set_state(state)
-        self._state = torch.from_numpy(state["state"]) if "state" in state else None
+        self._state = torch.from_numpy(state["state"]).to(self.device) if "state" in state else None

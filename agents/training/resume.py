@@ -69,6 +69,9 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
         "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
     }
+    if model.device.type != "cpu":
+        state = torch.get_device_module(model.device).get_rng_state(model.device)
+        arrays[f"random/{model.device.type}"] = state.numpy()
     for number, (name, steps, seconds) in enumerate(progress.phases):
         arrays[f"phases/{number}/{name}"] = np.array([steps, seconds], np.float64)
     with whole_file(path) as temporary:
@@ -115,6 +118,9 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         words = groups["random"]["numpy"]
         np.random.set_state(("MT19937", words[:-1], int(words[-1]), 0, 0.0))  # noqa: NPY002
         torch.set_rng_state(torch.from_numpy(groups["random"]["torch"]))
+        if model.device.type in groups["random"]:
+            state = torch.from_numpy(groups["random"][model.device.type])
+            torch.get_device_module(model.device).set_rng_state(state, model.device)
         progress = groups["progress"]
         model.num_timesteps = int(progress["steps"][0])
         if isinstance(model, Imitation):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.custom import digest
+from hitmac.agents.device import checked_device
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_pictures
 from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.hierarchy import LevelPolicy
@@ -91,7 +92,8 @@ class AgentJob(Job):
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
         """See :meth:`Job.filmed`."""
-        return load_run(run_dir, scenario, name=TRAINED)
+        with checked_device(self.device):
+            return load_run(run_dir, scenario, name=TRAINED)
 
     def save_pictures(self, run_dir: Path, scenario: Scenario, evaluation: Mapping[str, Any], note: str = "") -> None:
         """See :meth:`Job.save_pictures`."""
@@ -121,11 +123,13 @@ class ExecutorJob(Job):
         for job, name in self._named(others, names):
             executors.setdefault(name, []).append(job.run_dir)
         executors |= {name: name for name in EXECUTORS}
-        return evaluate_executors(executors, scenario, episodes=self.episodes, max_episode_steps=self.episode_steps)
+        with checked_device(self.device):
+            return evaluate_executors(executors, scenario, episodes=self.episodes, max_episode_steps=self.episode_steps)
 
     def filmed(self, run_dir: Path, scenario: Scenario) -> Agent:
         """See :meth:`Job.filmed`; a scripted coordinator assigns the targets."""
-        return load_agent("assign-in-range", scenario, executor=run_dir)
+        with checked_device(self.device):
+            return load_agent("assign-in-range", scenario, executor=run_dir)
 
 
 class CoordinatorJob(AgentJob):
@@ -135,9 +139,11 @@ class CoordinatorJob(AgentJob):
 
     def own_executor(self, scenario: Scenario) -> Executor:
         """See :meth:`AgentJob.own_executor`."""
-        return load_executor(self.executor, scenario)
+        with checked_device(self.device):
+            return load_executor(self.executor, scenario)
 
     def baselines(self, scenario: Scenario) -> list[Agent]:
         """See :meth:`AgentJob.baselines`; with the scripted coordinators, with the same executor."""
-        coordinators = [load_agent(name, scenario, executor=self.executor) for name in COORDINATORS]
+        with checked_device(self.device):
+            coordinators = [load_agent(name, scenario, executor=self.executor) for name in COORDINATORS]
         return [*super().baselines(scenario), *coordinators]

@@ -40,6 +40,7 @@ LIMITS = {
     "save_every",
     "curve_points",
     "episodes",
+    "device",
     *NOT_OF_A_RUN,
 }
 

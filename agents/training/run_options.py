@@ -42,6 +42,9 @@ class RunOptions:
     ray: str | None = None
     """Address of a Ray cluster that trains them instead, such as auto or 10.0.0.1:6379; local starts one. run_dir
     must lie where all its machines reach it by the same path."""
+    device: str = "cpu"
+    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one. Scenes and planners are
+    always on the CPU, and small networks are often faster there."""
     run_dir: Path | None = None
     """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False
