@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.attention import attention, critic
 from benchmarks.busy import busy
+from benchmarks.city import city
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
@@ -269,6 +270,7 @@ def hierarchy() -> None:
 BENCHMARKS = {
     "simulator": simulator,
     "busy": busy,
+    "city": city,
     "memory": memory,
     "pictures": pictures,
     "coordinator": coordinator,
