@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from hitmac.envs.kernels.cells import make_cells, sort_walls
+from hitmac.envs.kernels.grid import Grid
 from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
@@ -20,7 +21,6 @@ from hitmac.envs.kernels.state import (
     START_VIEW,
     TURN,
     VIEW_AREA,
-    Grid,
     KernelState,
     Knowledge,
     Tracks,
