@@ -39,24 +39,25 @@ def measure(kind: str, size: int) -> None:
         began = time.perf_counter()
         simulator = envs.Simulator(scenario, 1, seed=0, num_threads=threads)
         observer = Observer(scenario, nearest=NEAREST)
-        made, rates = time.perf_counter() - began, []
+        made, rates, shares = time.perf_counter() - began, [], []
         for _ in range(ROUNDS + 1):
-            began, steps = time.perf_counter(), 0
+            began, worked, steps = time.perf_counter(), time.process_time(), 0
             while time.perf_counter() - began < SECONDS:
                 simulator.step(actions[steps % 16])
                 observer.observe(simulator)
                 steps += 1
             rates.append(steps / (time.perf_counter() - began))
-        figures.append((threads, max(rates[1:]), made))
+            shares.append((time.process_time() - worked) / steps / size)
+        figures.append((threads, max(rates[1:]), 1e6 * min(shares[1:]), made))
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    for threads, rate, made in figures:
-        of_sensor = 1e6 / rate / size
+    for threads, rate, of_sensor, made in figures:
         print(f"  {kind:<6} {size:>6} {threads:>7} {rate:>10,.0f} {of_sensor:>13.2f} {made:>7.1f} {memory:>6,.0f}")
 
 
 def city() -> None:
     """Print a table of all sizes, each in a process of its own."""
     print(f"\nsub-steps/s of one scene, with {NEAREST} nearest targets observed, random actions; best of {ROUNDS}")
+    print("(us per sensor: processor time of all threads; made, s: the first also compiles or loads the kernels)")
     print(
         f"  {'scene':<6} {'n = m':>6} {'threads':>7} {'sub-steps':>10} {'us per sensor':>13} {'made, s':>7} {'MB':>6}"
     )
