@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.kernels.cells import make_cells, sort_walls
+from hitmac.envs.kernels.grid import Grid
 from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
@@ -23,20 +25,29 @@ from hitmac.envs.kernels.state import (
     Knowledge,
     Tracks,
 )  # fmt: skip
+from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.machine import check_memory
 from hitmac.envs.magnitudes import MOST, MOST_DEGREES
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
 
+GRID_FROM = 10_000
+"""Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
+
+SEEN_LISTED = 32
+"""Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
+
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
-    # cache sets.
-    b = 8 * (-(-num_envs // 8) | 1)
+    large = n * m >= GRID_FROM
     _check_size(scenario, num_envs)
+    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
+    # cache sets. Large scenes are computed one by one, and only need the space.
+    b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
+    walls = scenario.all_walls
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -51,12 +62,14 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         scratch_mask=np.zeros(b, np.bool_),
         scratch=np.zeros((9, b)),
         areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
-        walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
+        walls=walls,
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         mounts=make_mounts(scenario, num_envs),
+        streets=make_streets(scenario),
+        grid=_grid(scenario, walls, k, num_envs) if large else None,
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -71,13 +84,14 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
 
 
 def _check_size(scenario: Scenario, num_envs: int) -> None:
-    """Raise ValueError if the state of so many scenes and an observation of one feature do not fit into the memory."""
+    """Raise ValueError if the state of so many scenes does not fit into the memory."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    numbers = 17 * n + 13 * m + 3 * k + n * m
+    needed = 8.0 * (17 * n + 13 * m + 3 * k) + n * m
     if scenario.knowledge != "full":
         rows, slots, words = _knowledge_sizes(scenario)
-        numbers += 5 * rows * m + slots * m * (words + 4 * n) + words * (m + n)
-    check_memory(8.0 * num_envs * numbers, f"num_envs is {num_envs}, with {n} sensors and {m} targets, which")
+        needed += 43.0 * rows * m + n * m + slots * m * (8.0 * words + 32.0 * n) + 8.0 * words * (m + n)
+    kind = "" if scenario.knowledge == "full" else f" and the knowledge {scenario.knowledge!r}"
+    check_memory(num_envs * needed, f"num_envs is {num_envs}, with {n} sensors and {m} targets{kind}, which")
 
 
 def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
@@ -86,6 +100,29 @@ def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
     if scenario.knowledge != "neighbours":
         return rows, 0, 0
     return rows, scenario.message_delay, (scenario.num_sensors - 1) // 64 + 1
+
+
+def _grid(scenario: Scenario, walls: np.ndarray, discs: int, b: int) -> Grid:
+    n, m = scenario.num_sensors, scenario.num_targets
+    cells = make_cells(scenario, max(n, m))
+    starts = b, cells.columns * cells.rows + 2
+    wall_start, wall = sort_walls(cells, walls)
+    return Grid(
+        cells=cells,
+        start=np.zeros(starts, np.int32),
+        target=np.zeros((b, m), np.int32),
+        target_x=np.zeros((b, m)),
+        target_y=np.zeros((b, m)),
+        disc_start=np.zeros(starts, np.int32),
+        disc=np.zeros((b, discs), np.int32),
+        disc_x=np.zeros((b, discs)),
+        disc_y=np.zeros((b, discs)),
+        wall_start=wall_start,
+        wall=wall,
+        seen=np.zeros((b, n, SEEN_LISTED), np.int32),
+        num_seen=np.zeros((b, n), np.int32),
+        seer=np.full((b, m), -1, np.int32),
+    )
 
 
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:

@@ -12,6 +12,7 @@ from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
 from hitmac.envs.machine import check_memory
+from hitmac.envs.nearest import Nearest, check_nearness
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
@@ -47,23 +48,44 @@ class Observer:
         scenario: the scenario of the simulators to observe.
         features: names out of :data:`FEATURES`, in the order of the last axis, or the name of a set out of
             :data:`FEATURE_SETS`.
+        nearest: k, the number of targets shown to each sensor; None: all m. A row then holds the k' = min(k, m) nearest
+            valid targets by ascending index, of two at the same distance the one of the lower index. If there are
+            fewer, empty slots follow. With k >= m slot j is target j. Nearness is that of the true positions, or with
+            partial knowledge of the last known ones.
+        radius: largest distance of a target that is shown, in the scenario's units; None: any. Only with `nearest`.
+        neighbours: l, the number of neighbours listed for each sensor; None: no list. Neighbours are sensors at a
+            distance of at most the sum of both ranges, so that they may share targets: the l' = min(l, n) nearest
+            that work, the sensor itself included. Only with `nearest`.
 
     Attributes:
         space: ``Dict(pairs=Box (n, m, d) float32, mask=MultiBinary (n, m))``; the mask is 0 for a pair that is not
-            valid.
+            valid. With `nearest`, ``pairs`` (n, k', d), ``mask`` (n, k') and ``targets=Box (n, k') int32``, the index
+            of the target in each slot, -1 where the mask is 0; with `neighbours` also ``neighbours=Box (n, l') int32``,
+            ascending, -1 for none.
 
     Raises:
-        ValueError: no feature, an unknown feature, or a feature given twice.
+        ValueError: no feature, an unknown feature, or a feature given twice; `nearest` or `neighbours` is no whole
+            number or under 1, `radius` is not over 0 and finite, or either of them is given without `nearest`.
     """
 
-    def __init__(self, scenario: Scenario, features: Sequence[str] = DEFAULT_FEATURES) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        features: Sequence[str] = DEFAULT_FEATURES,
+        *,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
+    ) -> None:
         self.features = check_features(features)
+        self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([FEATURES[name].of_sensor for name in self.features])
+        shown = min(self.nearest or scenario.num_targets, scenario.num_targets)
         check_memory(
-            8.0 * math.prod(self._shape),
-            "an observation of {} sensors, {} targets and {} features".format(*self._shape),
+            8.0 * scenario.num_sensors * shown * len(self.features),
+            f"an observation of {scenario.num_sensors} sensors, {shown} targets and {len(self.features)} features",
         )
         noisy = scenario.position_noise > 0
         half_width, half_height = scenario.extent
@@ -84,26 +106,47 @@ class Observer:
         )
         self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], SCALES)[:, None]
         low, high = np.array([FEATURES[name].bounds(scenario) for name in self.features], np.float32).T
+        n, m, d = self._shape
+        slots = min(nearest or m, m)
         self.space = spaces.Dict(
-            pairs=spaces.Box(np.broadcast_to(low, self._shape), np.broadcast_to(high, self._shape), dtype=np.float32),
-            mask=spaces.MultiBinary(self._shape[:2]),
+            pairs=spaces.Box(
+                np.broadcast_to(low, (n, slots, d)), np.broadcast_to(high, (n, slots, d)), dtype=np.float32
+            ),
+            mask=spaces.MultiBinary((n, slots)),
         )
+        if nearest is not None:
+            self.space["targets"] = spaces.Box(-1, m - 1, (n, slots), np.int32)
+        if neighbours is not None:
+            self.space["neighbours"] = spaces.Box(-1, n - 1, (n, min(neighbours, n)), np.int32)
+        self._near = None
+        if self.nearest is not None:
+            self._near = Nearest(
+                scenario,
+                self._codes,
+                self._of_sensor,
+                counted="others_seeing" in self.features,
+                nearest=self.nearest,
+                radius=self.radius,
+                neighbours=self.neighbours,
+            )
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
-        # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
-        state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None)
-        if state.visible.shape[:2] != self._shape[:2]:
+        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
+
+        With `nearest`, those of :attr:`space` with the scenes along a first axis.
+        """
+        if simulator.rows.visible.shape[:2] != self._shape[:2]:
             raise ValueError(
-                f"the simulator has {state.visible.shape[:2]} sensors and targets; this observer is for "
+                f"the simulator has {simulator.rows.visible.shape[:2]} sensors and targets; this observer is for "
                 f"{self._shape[:2]}"
             )
+        scales = self._scales[int(simulator.absences)]
+        if self._near is not None:
+            return self._near.observe(simulator, scales)
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
-        simulator.threads.run(
-            observe, state, self._scales[int(simulator.absences)], self._codes, self._of_sensor, pairs, mask
-        )
+        simulator.threads.run(observe, simulator.observed, scales, self._codes, self._of_sensor, pairs, mask)
         return {"pairs": pairs, "mask": mask}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,11 +14,12 @@ import yaml
 
 from hitmac.envs.arena_defaults import in_arena, left_out, scaled
 from hitmac.envs.contradictions import contradictions
-from hitmac.envs.errors import collect, did_you_mean, raise_together
+from hitmac.envs.errors import raise_together
 from hitmac.envs.field_docs import parameter_table
 from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.measured import walls_of
 from hitmac.envs.ranges import (
     Choice,
     Count,
@@ -28,11 +29,11 @@ from hitmac.envs.ranges import (
     Positive,
     Range,
     Row,
+    from_known,
     invalid_fields,
     over,
     plain,
 )  # fmt: skip
-from hitmac.envs.renames import current_parameters
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
@@ -119,7 +120,7 @@ class Scenario:
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
     grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails;
-    `fixed`: at sensor_positions."""
+    `fixed`: at sensor_positions; `crossings`: at different random crossings of the streets between `blocks`."""
     sensor_positions: tuple[Corner, ...] = ()
     """(x, y) of each sensor, with the placement `fixed`."""
     sensor_headings: tuple[float, ...] = ()
@@ -151,7 +152,8 @@ class Scenario:
     walk: Annotated[str, Choice(WALKS)] = "goals"
     """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
     straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
-    the view of a sensor that sees the target."""
+    the view of a sensor that sees the target; `streets`: along the streets between `blocks`, straight on from crossing
+    to crossing, and there into any street but back."""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -187,6 +189,11 @@ class Scenario:
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
+    blocks: Annotated[tuple[int, ...], Range(1, 10_000)] = ()
+    """[rows, columns] of the blocks of a city, whose sides are further walls; the streets between and around them cross
+    at (rows + 1) * (columns + 1) places; empty: no city."""
+    street_width: Positive = scaled(50.0)
+    """Width of the streets between blocks."""
     background: str = ""
     """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
     YAML file; empty: none."""
@@ -232,6 +239,11 @@ class Scenario:
         return f"+-{half_width:g}" if half_width == half_height else f"+-{half_width:g} x +-{half_height:g}"
 
     @property
+    def all_walls(self) -> np.ndarray:
+        """(w, 4) x1, y1, x2, y2 of `walls`, and of the sides of `blocks`."""
+        return walls_of(self.walls, self.extent, self.blocks, self.street_width)
+
+    @property
     def decisions(self) -> tuple[str, ...]:
         """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
         return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
@@ -262,7 +274,7 @@ class Scenario:
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
-        return _from_known(lambda **known: dataclasses.replace(self, **known), changes)
+        return from_known(lambda **known: dataclasses.replace(self, **known), Scenario, changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
@@ -275,7 +287,7 @@ class Scenario:
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
         """Make a scenario from its parameters; an unknown one raises a ``ValueError`` that lists the known."""
-        return _from_known(cls, parameters)
+        return from_known(cls, Scenario, parameters)
 
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
@@ -283,16 +295,3 @@ class Scenario:
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
-
-
-def _from_known(make: Callable[..., Scenario], parameters: Mapping[str, Any]) -> Scenario:
-    """Call `make` with the parameters; unknown names and wrong values are one error."""
-    known = [field.name for field in dataclasses.fields(Scenario)]
-    errors: list[Exception] = []
-    parameters = current_parameters(parameters)
-    if unknown := [f"{name}{did_you_mean(name, known)}" for name in parameters if name not in known]:
-        errors.append(ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}"))
-    with collect(errors):
-        scenario = make(**{name: value for name, value in parameters.items() if name in known})
-    raise_together(errors)
-    return scenario

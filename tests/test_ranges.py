@@ -61,7 +61,7 @@ SCENARIO = {
     "hops": COUNT,
     "message_loss_rate": FRACTION,
     "message_delay": NATURAL,
-    "placement": (["areas", "grid", "random"], ["area", 1, "fixed"]),
+    "placement": (["areas", "grid", "random"], ["area", 1, "fixed", "crossings"]),
     "sensor_positions": ([()], [[(0, 0, 0)] * 4, 5]),  # with the placement fixed: test_mounts
     "sensor_headings": ([(), (0, 90, -180, 720)], [(0, 90), (0, 90, 180, "x"), 5]),
     "pan_limits": ([(), [(-90, 90)], [(0, 0)] * 4, [(170, 190)]], [[(0, 0)] * 2, [(1, 0)], [(0,)], 5]),
@@ -70,7 +70,7 @@ SCENARIO = {
     "spacing": NOT_NEGATIVE,
     "start_heading": (["random", "target"], ["targets", 0]),
     "target_area": AREA,
-    "walk": (["goals", "random", "bounce", "still", "evade"], ["goal", 0]),
+    "walk": (["goals", "random", "bounce", "still", "evade"], ["goal", 0, "streets"]),
     "wander": ([0, 180], [-TINY, np.nextafter(180, 181)]),
     "time_step": ([1e-30, 1e9], [0, -TINY, TINY, 1e31]),
     "min_speed": ([0, 99.9], [-TINY]),
@@ -89,6 +89,8 @@ SCENARIO = {
     "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),
     "walls": ([(), [(0, 0, 1, 1)]], [[(0, 0, 1)], 1]),
     "distance_scale": ([1e-20, 1e9], [0, -TINY, TINY, 1e31]),
+    "blocks": ([(), (1, 1), (10, 24)], [(1,), (1, 2, 3), (0, 1), (1.5, 1), 1]),
+    "street_width": POSITIVE,
     "episode_steps": NATURAL,
 }
 
@@ -229,7 +231,7 @@ def test_ranges_in_words():
         "0 or more s",
     ]
     hints = field_types(Scenario)
-    assert allowed(hints["walk"]) == "one of goals, random, bounce, still, evade"
+    assert allowed(hints["walk"]) == "one of goals, random, bounce, still, evade, streets"
     assert allowed(hints["discs"]) == "list of [x, y, radius]"
     assert allowed(hints["whole_numbers"]) == ""
 
@@ -267,7 +269,7 @@ def test_all_errors_of_a_file_are_reported_at_once(tmp_path):
     assert lines[1:] == [
         f"{bad} num_targets is 0; it must be 1 or more",
         f"{bad} arena is 'wide'; it must be a finite number, over 0",
-        f"{bad} walk is 'bonce'; it must be one of goals, random, bounce, still, evade (did you mean bounce?)",
+        f"{bad} walk is 'bonce'; it must be one of goals, random, bounce, still, evade, streets (did you mean bounce?)",
         f"{bad} zoom is [90.0, 30.0]; it must be empty, or the narrowest and the widest field of view, over 0 "
         "and at most 360 degrees",
         f"{bad} max_speed is 40.0; it must be over min_speed (50)",

@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.envs.kernels.grid import Grid, Streets
+
 KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the last move of the targets
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
 X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
@@ -119,6 +121,8 @@ class KernelState(NamedTuple):
     rails: Rails | None = None  # None: no sensor moves
     recordings: Recordings | None = None  # None: the scenario has none
     mounts: Mounts | None = None  # None: no sensor has a place, a start heading or limits of its own
+    streets: Streets | None = None  # None: neither sensors nor targets keep to streets
+    grid: Grid | None = None  # None: every sensor looks at every target
 
 
 class State(NamedTuple):

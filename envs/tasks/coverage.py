@@ -83,6 +83,13 @@ class CoverageTask(Task):
     the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
     range is wider by ``18 * position_noise / (time_step * top speed)``.
 
+    ## The nearest targets
+
+    With the option `nearest` (k) a sensor is shown only the k' = min(k, m) targets that are nearest to it: `pairs`
+    (n, k', d), `mask` (n, k'), `targets` (n, k') int32, the index of the target in every slot, -1 where the mask is 0,
+    and with `neighbours` (l) also `neighbours` (n, l') int32, the sensors nearby. See
+    :class:`hitmac.envs.observation.Observer`.
+
     ## Partial knowledge
 
     By default every sensor is shown where every target is, also behind a wall, as in HiT-MAC. With another `knowledge`
@@ -127,7 +134,8 @@ class CoverageTask(Task):
     * v0: first version.
 
     Args:
-        scenario, num_envs, seed, num_threads: see :class:`Task`; the default scenario is ``"hit-mac"``.
+        scenario, num_envs, seed, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
+            scenario is ``"hit-mac"``.
         features: names from the table above; default :data:`hitmac.envs.DEFAULT_FEATURES`.
         turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
     """
@@ -147,10 +155,16 @@ class CoverageTask(Task):
         *,
         features: Sequence[str] = DEFAULT_FEATURES,
         turn_cost: float = 0.04,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        super().__init__(
+            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
+            num_threads=num_threads,
+        )  # fmt: skip
         self.action_space = turning_space(self.scenario)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
