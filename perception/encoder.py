@@ -12,11 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.ablations import RecurrentLayer
-from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.attending import ATTEND_OVER, Attending
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
 from hitmac.perception.features import Features, Weights
 from hitmac.perception.flat import FlatEncoder
 from hitmac.perception.functional import zero_masked
+from hitmac.perception.listed import Listed, list_pairs
 from hitmac.perception.pooling import FIXED_POOLINGS
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -203,14 +204,28 @@ class AgentTargetEncoder(nn.Module):
         self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))
 
     def forward(
-        self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
+        self,
+        pairs: Tensor,
+        mask: Tensor | None = None,
+        *,
+        targets: Tensor | None = None,
+        neighbours: Tensor | None = None,
+        need_weights: bool = False,
     ) -> Features | tuple[Features, Weights]:
         """Encode a batch of scenes.
+
+        With `targets`, an agent's pairs are a list of k targets, such as the nearest, and not all m. The result is that
+        of all pairs with a mask that is 1 for the listed ones. With `neighbours`, ``"agents"`` attends from each agent
+        to those of its list, which should hold itself, and not to all. The cost then grows with the lists.
 
         Args:
             pairs: (..., n, m, feature_dim) with any number of leading axes, or none; n and m are 0 or more.
             mask: (..., n, m), 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32); 1 marks a
                 valid pair. None: all are valid. An agent without any valid pair counts as absent.
+            targets: (..., n, k), whole numbers: the target of every place of `pairs` and `mask`, which are then
+                (..., n, k, feature_dim) and (..., n, k). No agent lists a target twice; -1 in an empty place. None:
+                place j is target j.
+            neighbours: (..., n, l), whole numbers: the agents near each agent, -1 in an empty place. None: all.
             need_weights: also return the attention weights.
 
         Returns:
@@ -218,17 +233,41 @@ class AgentTargetEncoder(nn.Module):
             the last block.
 
         Raises:
-            ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
-            TypeError: the mask is not a tensor.
+            ValueError: the last axis is not feature_dim, the mask's shape is not (..., n, m), that of `targets` or
+                `neighbours` does not fit it, or `targets` is given to an encoder that attends over ``"pairs"``.
+            TypeError: the mask, `targets` or `neighbours` is not a tensor of the right kind.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
-        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         way = ATTEND_OVER[self.attend_over]
+        if targets is not None or (neighbours is not None and self.attend_over == "agents"):
+            if way.listed is None:
+                raise ValueError(
+                    f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
+                    f"of a scene; with targets it must be {one_of((k for k, v in ATTEND_OVER.items() if v.listed), '')}"
+                )
+            columns = way.columns
+            listed = list_pairs(pairs, mask, targets, neighbours, columns=columns, every_place=need_weights)
+            features, weights = self._over_lists(pairs, listed, way, need_weights)
+            return (features, weights) if need_weights else features
+        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         layers = [getattr(self, name) for name in way.layers]
         features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
         for block in self.later_blocks:
-            features, weights = way.attend(block.layers, block(features), mask, self.pooling, need_weights)  # type: ignore[arg-type]
+            tokens = block(features.per_target, features.per_agent.unsqueeze(-2))
+            features, weights = way.attend(block.layers, tokens, mask, self.pooling, need_weights)  # type: ignore[arg-type]
         return (features, weights) if need_weights else features
+
+    def _over_lists(
+        self, pairs: Tensor, listed: Listed, way: Attending, need_weights: bool
+    ) -> tuple[Features, Weights]:
+        """Encode listed pairs."""
+        assert way.listed is not None
+        layers = [getattr(self, name) for name in way.layers]
+        found, weights = way.listed(layers, listed, self.embed(listed.take(pairs)), self.pooling, need_weights)
+        for block in self.later_blocks:
+            tokens = block(found.per_target, found.per_agent.index_select(0, listed.agent))
+            found, weights = way.listed(block.layers, listed, tokens, self.pooling, need_weights)  # type: ignore[arg-type]
+        return listed.features(found), listed.weights(weights)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
@@ -244,9 +283,9 @@ class _Block(nn.Module):
         self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
-    def forward(self, features: Features) -> Tensor:
-        """Return the tokens (..., n, m, f) of this block, from the features of the block before."""
-        return features.per_target + self.feed_forward(features.per_target + features.per_agent.unsqueeze(-2))
+    def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
+        """Return the tokens of this block, from the pairs' features of the block before and those of their agents."""
+        return per_target + self.feed_forward(per_target + of_agent)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:
