@@ -26,21 +26,28 @@ def mask_unassigned(
     assigned targets.
 
     Args:
-        shown: ``pairs`` (B, n, m, d) and ``mask`` (B, n, m), as observed.
+        shown: ``pairs`` (B, n, m, d) and ``mask`` (B, n, m), as observed; of the k nearest targets also their indices
+            ``targets`` (B, n, k), which move with the rows.
         assigned: (B, n, m) bool.
         padding: one of :data:`PADDINGS`.
         row_id: index of the feature to replace by the index of the packed row / m; -1: none.
     """
     pairs, there = shown["pairs"], shown["mask"]
+    if "targets" in shown:
+        assigned = np.take_along_axis(assigned, np.maximum(shown["targets"], 0), -1)
     assigned = assigned & (there != 0)
     if padding == "unfiltered":
-        return {"pairs": np.concatenate((pairs, assigned[..., None]), -1, dtype=np.float32), "mask": there}
+        return shown | {"pairs": np.concatenate((pairs, assigned[..., None]), -1, dtype=np.float32)}
     packed = np.zeros_like(pairs)
     front = np.zeros(assigned.shape, np.int8)
     assignment.pack(pairs, assigned, row_id, packed, front)
+    goals = shown | {"pairs": packed, "mask": front}
+    if "targets" in shown:
+        order = np.argsort(~assigned, -1, kind="stable")
+        goals["targets"] = np.where(front, np.take_along_axis(shown["targets"], order, -1), -1).astype(np.int32)
     if padding == "attended":
         front.fill(1)
-    return {"pairs": packed, "mask": front}
+    return goals
 
 
 def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
@@ -102,7 +109,7 @@ def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
     low, high = (
         np.pad(edge, ((0, 0), (0, 0), (0, 1)), constant_values=c) for edge, c in ((pairs.low, 0), (pairs.high, 1))
     )
-    return spaces.Dict(pairs=spaces.Box(low, high, dtype=np.float32), mask=space["mask"])
+    return spaces.Dict({**space.spaces, "pairs": spaces.Box(low, high, dtype=np.float32)})
 
 
 def place_of_row_id(features: Sequence[str]) -> int:

@@ -11,6 +11,7 @@ from gymnasium import spaces
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
+from hitmac.envs.nearest import check_nearness, nearest_pairs, nearest_sensors
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
@@ -46,17 +47,37 @@ class Observer:
         scenario: the scenario of the simulators to observe.
         features: names out of :data:`FEATURES`, in the order of the last axis, or the name of a set out of
             :data:`FEATURE_SETS`.
+        nearest: k, the number of targets shown to each sensor; None: all m. A row then holds the k' = min(k, m) nearest
+            valid targets by ascending index, of two at the same distance the one of the lower index. If there are
+            fewer, empty slots follow. With k >= m slot j is target j. Nearness is that of the true positions, or with
+            partial knowledge of the last known ones.
+        radius: largest distance of a target that is shown, in the scenario's units; None: any. Only with `nearest`.
+        neighbours: l, the number of neighbours listed for each sensor; None: no list. Neighbours are sensors at a
+            distance of at most the sum of both ranges, so that they may share targets: the l' = min(l, n) nearest
+            that work, the sensor itself included. Only with `nearest`.
 
     Attributes:
         space: ``Dict(pairs=Box (n, m, d) float32, mask=MultiBinary (n, m))``; the mask is 0 for a pair that is not
-            valid.
+            valid. With `nearest`, ``pairs`` (n, k', d), ``mask`` (n, k') and ``targets=Box (n, k') int32``, the index
+            of the target in each slot, -1 where the mask is 0; with `neighbours` also ``neighbours=Box (n, l') int32``,
+            ascending, -1 for none.
 
     Raises:
-        ValueError: no feature, an unknown feature, or a feature given twice.
+        ValueError: no feature, an unknown feature, or a feature given twice; `nearest` or `neighbours` is no whole
+            number or under 1, `radius` is not over 0 and finite, or either of them is given without `nearest`.
     """
 
-    def __init__(self, scenario: Scenario, features: Sequence[str] = DEFAULT_FEATURES) -> None:
+    def __init__(
+        self,
+        scenario: Scenario,
+        features: Sequence[str] = DEFAULT_FEATURES,
+        *,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
+    ) -> None:
         self.features = check_features(features)
+        self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
         self._shape = (scenario.num_sensors, scenario.num_targets, len(self.features))
         self._codes = np.array([list(FEATURES).index(name) for name in self.features], np.int64)
         self._of_sensor = np.array([FEATURES[name].of_sensor for name in self.features])
@@ -79,13 +100,24 @@ class Observer:
         )
         self._scales = np.array([tuple(scales), tuple(scales._replace(all_there=False))], SCALES)[:, None]
         low, high = np.array([FEATURES[name].bounds(scenario) for name in self.features], np.float32).T
+        n, m, d = self._shape
+        slots = min(nearest or m, m)
         self.space = spaces.Dict(
-            pairs=spaces.Box(np.broadcast_to(low, self._shape), np.broadcast_to(high, self._shape), dtype=np.float32),
-            mask=spaces.MultiBinary(self._shape[:2]),
+            pairs=spaces.Box(
+                np.broadcast_to(low, (n, slots, d)), np.broadcast_to(high, (n, slots, d)), dtype=np.float32
+            ),
+            mask=spaces.MultiBinary((n, slots)),
         )
+        if nearest is not None:
+            self.space["targets"] = spaces.Box(-1, m - 1, (n, slots), np.int32)
+        if neighbours is not None:
+            self.space["neighbours"] = spaces.Box(-1, n - 1, (n, min(neighbours, n)), np.int32)
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m)."""
+        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
+
+        With `nearest`, those of :attr:`space` with the scenes along a first axis.
+        """
         # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
         state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None)
         if state.visible.shape[:2] != self._shape[:2]:
@@ -99,7 +131,12 @@ class Observer:
         simulator.threads.run(
             observe, state, self._scales[int(simulator.absences)], self._codes, self._of_sensor, pairs, mask
         )
-        return {"pairs": pairs, "mask": mask}
+        shown: dict[str, np.ndarray] = {"pairs": pairs, "mask": mask}
+        if self.nearest is not None:
+            shown = nearest_pairs(simulator, shown, self._of_sensor, self.nearest, self.radius)
+        if self.neighbours is not None:
+            shown["neighbours"] = nearest_sensors(simulator, self.neighbours)
+        return shown
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

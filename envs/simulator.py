@@ -112,8 +112,19 @@ class Simulator:
         """
         if self.known is None:
             return self.valid_pairs
-        known = np.isfinite(self.known.known_age) & ~self.known.known_left  # (B, r, m)
-        return self.state.working[:, :, None] & known
+        return self.state.working[:, :, None] & self._known_targets()
+
+    @property
+    def acting(self) -> np.ndarray:
+        """(B, n) bool: the sensor works, and knows of a target that is present."""
+        if self.known is None:
+            return self.state.working & self.state.present.any(-1, keepdims=True)
+        return self.state.working & self._known_targets().any(-1)
+
+    def _known_targets(self) -> np.ndarray:
+        """(B, r, m) bool: the row of what sensors know has the target."""
+        assert self.known is not None
+        return np.isfinite(self.known.known_age) & ~self.known.known_left
 
     def reset(
         self,

@@ -14,7 +14,7 @@ except ModuleNotFoundError:
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps, one_scene
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.window import Viewer
 
 
@@ -59,20 +59,13 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
-        pairs = task.observation_space["pairs"]
-        assert isinstance(pairs, spaces.Box)
-        m = self.scenario.num_targets
-        self._observation_spaces = {
-            agent: spaces.Dict(
-                pairs=spaces.Box(pairs.low[i], pairs.high[i], dtype=np.float32), mask=spaces.MultiBinary(m)
-            )
-            for i, agent in enumerate(self.possible_agents)
-        }
-        # A space of its own for each agent, since a space holds the random stream that it samples from.
+        # Spaces of its own for each agent, since a space holds the random stream that it samples from.
+        shown = task.observation_space
+        self._observation_spaces = {agent: own_observation_space(shown) for agent in self.possible_agents}
         self._action_spaces = {agent: task.sensor_action_space for agent in self.possible_agents}  # noqa: C420
 
     def observation_space(self, agent: str) -> spaces.Space:
-        """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``."""
+        """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``, and what else the sensor observes."""
         return self._observation_spaces[agent]
 
     def action_space(self, agent: str) -> spaces.Space:

@@ -161,7 +161,7 @@ class DirectionalSensorVecEnv(VecEnv):
 
         With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
         """
-        sensors = np.asarray(self.task.simulator.shown_pairs.any(-1))  # (B, n)
+        sensors = self.task.simulator.acting
         if self.credit == "difference_rewards":
             return sensors
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))

@@ -25,6 +25,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     | key | tensor | meaning |
     |---|---|---|
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
+    | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` alone |
     | `coverage` | (B, 1) float32 | share of the present targets that are seen |
     | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
     | `reward` | (B, 1) float32 | the task's reward |
@@ -66,16 +67,12 @@ class DirectionalSensorTorchRLEnv(EnvBase):
         scenes = task.num_envs
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
-        pairs, turns = task.observation_space["pairs"], task.turning
-        assert isinstance(pairs, spaces.Box)
-        low, high = (torch.as_tensor(bound).expand(scenes, *bound.shape) for bound in (pairs.low, pairs.high))
+        turns = task.turning
         shape = torch.Size([scenes, *task.action_space.shape])
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
         specs = {
             "observation_spec": Composite(
-                pairs=Bounded(low, high, dtype=torch.float32),
-                mask=Binary(shape=low.shape[:-1], dtype=torch.bool),
-                coverage=number,
+                {key: _spec(space, scenes) for key, space in task.observation_space.items()} | {"coverage": number},
                 shape=(scenes,),
             ),
             "action_spec": Categorical(3, shape) if turns else Binary(shape=shape, dtype=torch.int64),
@@ -107,8 +104,15 @@ class DirectionalSensorTorchRLEnv(EnvBase):
 
     def _observed(self) -> dict[str, torch.Tensor]:
         shown = self.task.observe()
-        return {
-            "pairs": torch.as_tensor(shown["pairs"]),
-            "mask": torch.as_tensor(shown["mask"]).bool(),
-            "coverage": torch.as_tensor(self.task.simulator.coverage).float().unsqueeze(-1),
-        }
+        observed = {key: torch.as_tensor(value) for key, value in shown.items()}
+        coverage = torch.as_tensor(self.task.simulator.coverage).float().unsqueeze(-1)
+        return observed | {"mask": observed["mask"].bool(), "coverage": coverage}
+
+
+def _spec(space: spaces.Space, scenes: int) -> Bounded | Binary:
+    """Return the spec of one array of an observation of some scenes."""
+    if isinstance(space, spaces.MultiBinary):
+        return Binary(shape=(scenes, *space.shape), dtype=torch.bool)
+    assert isinstance(space, spaces.Box)
+    low, high = (torch.as_tensor(bound).expand(scenes, *bound.shape) for bound in (space.low, space.high))
+    return Bounded(low, high, dtype=low.dtype)

@@ -74,6 +74,8 @@ class Task:
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features: names out of :data:`hitmac.envs.FEATURES`; or a function that returns the observer of a
             scenario, with the interface of :class:`~hitmac.envs.observation.Observer`.
+        nearest, radius, neighbours: observe the nearest targets and list the nearest sensors, see
+            :class:`~hitmac.envs.observation.Observer`; None: observe all targets.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
@@ -98,13 +100,22 @@ class Task:
         seed: int | Sequence[int] | None = None,
         *,
         features: Sequence[str] | Callable[[Scenario], Any],
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         scenario = self.spec.scenario if scenario is None else scenario
         self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
         self.scenario = self.simulator.scenario
         self.num_envs = self.simulator.num_envs
-        self.observer = features(self.scenario) if callable(features) else Observer(self.scenario, features)
+        if callable(features):
+            for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
+                if value is not None:
+                    raise ValueError(f"{name} is {value!r}; it must be None where features is a function")
+            self.observer = features(self.scenario)
+        else:
+            self.observer = Observer(self.scenario, features, nearest=nearest, radius=radius, neighbours=neighbours)
         self.observation_space = self.observer.space
 
     def reset(
@@ -138,7 +149,7 @@ class Task:
         return None
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Return new arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8."""
+        """Return new arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8; with `nearest` see Observer."""
         return self.observer.observe(self.simulator)
 
     def info(self) -> dict[str, np.ndarray]:
@@ -197,12 +208,16 @@ def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscr
 
 
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:
-    """Return the observation space of one sensor, ``pairs`` (m, d) and ``mask`` (m,), from that of a scene."""
-    pairs = space["pairs"]
-    assert isinstance(pairs, spaces.Box)
-    return spaces.Dict(
-        pairs=spaces.Box(pairs.low[0], pairs.high[0], dtype=np.float32), mask=spaces.MultiBinary(pairs.shape[1])
-    )
+    """Return the observation space of one sensor, ``pairs`` (m, d), ``mask`` (m,), ..., from that of a scene."""
+    return spaces.Dict({key: _own(one) for key, one in space.items()})
+
+
+def _own(space: spaces.Space) -> spaces.Space:
+    """Return the space of one sensor from that of all."""
+    if isinstance(space, spaces.Box):
+        return spaces.Box(space.low[0], space.high[0], dtype=space.dtype.type)  # type: ignore[arg-type, union-attr]
+    assert isinstance(space, spaces.MultiBinary)
+    return spaces.MultiBinary(space.shape[1])
 
 
 def check_cost(turn_cost: float) -> float:

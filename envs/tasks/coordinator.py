@@ -68,7 +68,8 @@ class CoordinatorTask(Task):
     * v0: first version.
 
     Args:
-        scenario, num_envs, seed, features, num_threads: see :class:`Task`; the default scenario is ``"hit-mac"``.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
+            scenario is ``"hit-mac"``.
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
@@ -103,6 +104,9 @@ class CoordinatorTask(Task):
         padding: str | None = None,
         idle: str = "random",
         decision: int = SUB_STEPS_PER_DECISION,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
@@ -113,7 +117,10 @@ class CoordinatorTask(Task):
             listed = getattr(executor, "features", None)  # a network may use the name for something else
             executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
         self.sub_steps = positive("decision", decision)
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        super().__init__(
+            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
+            num_threads=num_threads,
+        )  # fmt: skip
         self.executor_observer = Observer(self.scenario, executor_features)
         self._executor_state: Any = None
         self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor

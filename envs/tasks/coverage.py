@@ -127,7 +127,8 @@ class CoverageTask(Task):
     * v0: first version.
 
     Args:
-        scenario, num_envs, seed, num_threads: see :class:`Task`; the default scenario is ``"hit-mac"``.
+        scenario, num_envs, seed, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
+            scenario is ``"hit-mac"``.
         features: names from the table above; default :data:`hitmac.envs.DEFAULT_FEATURES`.
         turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
     """
@@ -147,10 +148,16 @@ class CoverageTask(Task):
         *,
         features: Sequence[str] = DEFAULT_FEATURES,
         turn_cost: float = 0.04,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        super().__init__(
+            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
+            num_threads=num_threads,
+        )  # fmt: skip
         self.action_space = turning_space(self.scenario)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

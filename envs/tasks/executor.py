@@ -67,8 +67,8 @@ class ExecutorTask(Task):
     * v0: first version.
 
     Args:
-        scenario, num_envs, seed, features, num_threads: see :class:`Task`; the default scenario is
-            ``"hit-mac-executor"``.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
+            scenario is ``"hit-mac-executor"``.
         turn_cost: cost of a turn for the sensor; 0 or more.
         centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
             goals seen at the edges are worth no more than one in the middle.
@@ -104,6 +104,9 @@ class ExecutorTask(Task):
         goal_share: float = 1.0,
         padding: str = "attended",
         row_id: bool = False,
+        nearest: int | None = None,
+        radius: float | None = None,
+        neighbours: int | None = None,
         num_threads: int | None = None,
     ) -> None:
         self.turn_cost = check_cost(turn_cost)
@@ -111,7 +114,10 @@ class ExecutorTask(Task):
         self.goal_share = check_number("goal_share", goal_share, Range(0, 1))
         self.goals_every = positive("goals_every", goals_every)
         self.padding = check_padding(padding)
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
+        super().__init__(
+            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
+            num_threads=num_threads,
+        )  # fmt: skip
         self.row_id = row_id
         self._row_id = place_of_row_id(self.observer.features) if row_id else -1
         self.observation_space = goals_space(self.observation_space, self.padding)
@@ -138,7 +144,7 @@ class ExecutorTask(Task):
         return self.rewards.copy()
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals."""
+        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals among those."""
         return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
