@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from hitmac.perception.ablations import RecurrentLayer
@@ -16,6 +14,7 @@ from hitmac.perception.attending import ATTEND_OVER, Attending
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
 from hitmac.perception.features import Features, Weights
 from hitmac.perception.flat import FlatEncoder
+from hitmac.perception.fourier import FourierFeatures
 from hitmac.perception.functional import zero_masked
 from hitmac.perception.listed import Listed, list_pairs
 from hitmac.perception.pooling import FIXED_POOLINGS
@@ -102,34 +101,6 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
         raise TypeError(f"encoder_config is {config!r}; expected an EncoderConfig")
     names = {field.name for field in dataclasses.fields(EncoderConfig)} | OLD_NAMES.keys()
     return config.with_options(**{name: options.pop(name) for name in names & options.keys()})
-
-
-class FourierFeatures(nn.Module):
-    """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K)).
-
-    They are sin(pi k x) and cos(pi k x) for k = 1 .. K. They remove the jump of a bearing, given in half turns, behind
-    the sensor, and make thresholds easier to learn (Tancik and others, "Fourier features let networks learn high
-    frequency functions in low dimensional domains", NeurIPS 2020).
-
-    Args:
-        num_frequencies: K.
-    """
-
-    def __init__(self, num_frequencies: int) -> None:
-        super().__init__()
-        self.num_frequencies = num_frequencies
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x, then all sin(pi k x), then all cos(pi k x)."""
-        # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
-        wide = torch.promote_types(x.dtype, torch.float32)
-        multiples = math.pi * torch.arange(1, self.num_frequencies + 1, dtype=wide, device=x.device)
-        angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
-        return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"num_frequencies={self.num_frequencies}"
 
 
 def attention_layer(config: EncoderConfig) -> nn.Module:

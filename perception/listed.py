@@ -65,7 +65,8 @@ class Listed(NamedTuple):
 
     def pool(self, tokens: Tensor, pooling: str) -> Tensor:
         """Pool the tokens (T, f) of each agent: (B * n, f), 0 for an agent without any."""
-        if self.places is None or pooling == "max":
+        half = tokens.dtype in (torch.float16, torch.bfloat16)  # index_add would round every sum
+        if self.places is None or pooling == "max" or half:
             return pool(self.put(tokens).reshape(*self.mask.shape, -1), self.mask, pooling)
         total = tokens.new_zeros(len(self.mask), tokens.shape[-1]).index_add(0, self.agent, tokens)
         return total / count(self.mask) if pooling == "mean" else total

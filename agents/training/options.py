@@ -138,6 +138,11 @@ class Options(EncoderConfig, TrainingOptions):
         return "team"
 
     @property
+    def nearness(self) -> dict[str, Any]:
+        """Options of the environments for the nearest targets that the policy is shown; {}: all."""
+        return {}
+
+    @property
     def sub_steps(self) -> int:
         """Length of an episode, sub-steps."""
         return self.episode_steps

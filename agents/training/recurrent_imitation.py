@@ -26,6 +26,11 @@ class Sequences(NamedTuple):
     starts: np.ndarray  # (K, T) bool: steps with which an episode begins
     states: np.ndarray  # (K, n, m, f) float32: the policy's state before the first step
 
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        return self._asdict()
+
 
 class RecurrentImitation(Imitation):
     """Imitation by a policy with a recurrent state, by truncated backpropagation through time.
@@ -115,7 +120,7 @@ class RecurrentImitation(Imitation):
 
     def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered sequences and its gradient, summed over decisions."""
-        pairs, values, starts, states = (torch.from_numpy(array[rows]) for array in self.buffer)
+        pairs, values, starts, states = (torch.from_numpy(array[rows]) for array in self.buffer.arrays.values())
         logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
         values = values.transpose(0, 1).flatten(0, 1)
         acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
