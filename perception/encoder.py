@@ -182,6 +182,7 @@ class AgentTargetEncoder(nn.Module):
         targets: Tensor | None = None,
         neighbours: Tensor | None = None,
         need_weights: bool = False,
+        need_pairs: bool = True,
     ) -> Features | tuple[Features, Weights]:
         """Encode a batch of scenes.
 
@@ -198,6 +199,7 @@ class AgentTargetEncoder(nn.Module):
                 place j is target j.
             neighbours: (..., n, l), whole numbers: the agents near each agent, -1 in an empty place. None: all.
             need_weights: also return the attention weights.
+            need_pairs: False: with `targets`, leave out the features per target, (..., n, 0, f), which saves time.
 
         Returns:
             :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`, those of
@@ -218,7 +220,7 @@ class AgentTargetEncoder(nn.Module):
                 )
             columns = way.columns
             listed = list_pairs(pairs, mask, targets, neighbours, columns=columns, every_place=need_weights)
-            features, weights = self._over_lists(pairs, listed, way, need_weights)
+            features, weights = self._over_lists(pairs, listed, way, need_weights, need_pairs)
             return (features, weights) if need_weights else features
         embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         layers = [getattr(self, name) for name in way.layers]
@@ -229,7 +231,7 @@ class AgentTargetEncoder(nn.Module):
         return (features, weights) if need_weights else features
 
     def _over_lists(
-        self, pairs: Tensor, listed: Listed, way: Attending, need_weights: bool
+        self, pairs: Tensor, listed: Listed, way: Attending, need_weights: bool, need_pairs: bool
     ) -> tuple[Features, Weights]:
         """Encode listed pairs."""
         assert way.listed is not None
@@ -238,7 +240,7 @@ class AgentTargetEncoder(nn.Module):
         for block in self.later_blocks:
             tokens = block(found.per_target, found.per_agent.index_select(0, listed.agent))
             found, weights = way.listed(block.layers, listed, tokens, self.pooling, need_weights)  # type: ignore[arg-type]
-        return listed.features(found), listed.weights(weights)
+        return listed.features(found, need_pairs), listed.weights(weights)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""

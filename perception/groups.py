@@ -9,6 +9,9 @@ from torch import Tensor
 
 from hitmac.perception.functional import is_recorded
 
+_MANY = 4096
+"""Tokens from which on padding costs more than further buckets."""
+
 
 class Bucket(NamedTuple):
     """Some groups of like size, padded to a common one."""
@@ -53,7 +56,8 @@ def group(keys: Tensor, number: int, *, rising: bool = False, one_bucket: bool =
         number: number of groups; 1 or more.
         rising: promise that the keys never fall.
         one_bucket: pad all groups to the size of the largest. Without it, groups of more than 2^(i - 1) and up to 2^i
-            tokens share a bucket, so that at most every other place is padded.
+            tokens share a bucket, so that at most every other place is padded; many tokens get a bucket for each size
+            up to 32.
     """
     length = keys.shape[0]
     if not is_recorded() and length == 0:
@@ -70,9 +74,12 @@ def group(keys: Tensor, number: int, *, rising: bool = False, one_bucket: bool =
         bucket = _bucket(order, first, counts, largest)
         return Groups([bucket], (keys * largest + within).clamp(max=number * largest - 1))
     start, buckets, done = torch.zeros(number + 1, dtype=torch.int64, device=keys.device), [], 0
-    sizes = torch.where(counts > 0, (2 * counts - 1).double().log2().floor(), -1.0).to(torch.int64)  # i, -1 if empty
+    sizes = 2 ** (2 * counts - 1).clamp(min=1).double().log2().floor().to(torch.int64)
+    if length >= _MANY:
+        sizes = torch.where(counts <= 32, counts, sizes)
+    sizes = torch.where(counts > 0, sizes, 0)
     for size in sizes.unique().tolist():
-        if size < 0:
+        if size == 0:
             continue
         chosen = (sizes == size).nonzero().squeeze(-1)
         most = int(counts[chosen].max())

@@ -71,9 +71,13 @@ class Listed(NamedTuple):
         total = tokens.new_zeros(len(self.mask), tokens.shape[-1]).index_add(0, self.agent, tokens)
         return total / count(self.mask) if pooling == "mean" else total
 
-    def features(self, found: Features) -> Features:
+    def features(self, found: Features, need_pairs: bool) -> Features:
         """Return the features of the scenes, from those of the tokens, of all agents and of all scenes."""
-        per_target, width = self.put(found.per_target), found.per_target.shape[-1]
+        width = found.per_target.shape[-1]
+        if need_pairs:
+            per_target = self.put(found.per_target)
+        else:
+            per_target = found.per_target.new_empty(*self.scenes, self.size[0], 0, width)
         per_agent = found.per_agent.reshape(*self.scenes, self.size[0], width)
         return Features(per_target, per_agent, found.global_feature.reshape(*self.scenes, width))
 

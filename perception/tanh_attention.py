@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
+from hitmac.perception.chunks import attend_in_chunks
 from hitmac.perception.functional import (
     attend_finite,
     is_long,
@@ -27,6 +28,9 @@ from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, count_tokens
 # From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
 # function costs more than it saves.
 _ONE_FUNCTION_FROM = 2**16
+
+# Up to this score, sums of exp() and their inverses are finite in single precision; tanh bounds a score by the width.
+_MOST_SCORE = 64
 
 
 class _TanhMap(torch.autograd.Function):
@@ -203,6 +207,11 @@ class AttentionLayer(nn.Module):
         Returns:
             ``z`` (T, weight_dim), and the weights (G, num_heads, c, c) or None.
         """
+        linear = (self.Q, self.K, self.V)
+        plain = self.num_heads == 1 and not need_weights and not (self.training and self.dropout > 0.0)
+        if plain and not torch.is_grad_enabled() and self.weight_dim <= _MOST_SCORE and _in_one_function(x, linear):
+            scale = self.weight_dim**-0.5 if self.scaled else 1.0
+            return self._finish(attend_in_chunks(x, groups, linear, scale), x, None), None
         maps = self._map(x)
         outputs, weights = [], None
         for bucket, *parts in zip(groups.buckets, *map(groups.apart, maps), strict=True):

@@ -91,6 +91,7 @@ class AttentionPolicy(ActorCriticPolicy):
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
         # Of a sensor by itself the mask tells its goals, and a sensor without any may still turn.
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
+        self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
         # Stable-Baselines3 names these for its own kinds of network.
         self.action_net = AssignmentHead(width) if self.assigns else TurnHead(width, *choices, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]

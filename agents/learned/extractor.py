@@ -34,6 +34,9 @@ class AttentionExtractor(BaseFeaturesExtractor):
         appended: width of what a subclass appends to a pair's features.
         **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
 
+    Attributes:
+        need_pairs: False: leave out the features of listed pairs, for heads that do not read them.
+
     Raises:
         ValueError: the observation space is another, or an option is out of its range.
         TypeError: an unknown option.
@@ -53,6 +56,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
         n, m, feature_dim = shape_of(observation_space)
         super().__init__(observation_space, (1 + n) * width + (n * m * (width + 1) if per_target else 0))
         self.weight_dim, self.per_target = width, per_target
+        self.need_pairs = True
         self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
         if "targets" in observation_space.spaces:  # type: ignore[attr-defined]
             check_lists(config)
@@ -65,7 +69,9 @@ class AttentionExtractor(BaseFeaturesExtractor):
             pairs, mask, lists = pairs.unsqueeze(1), mask.unsqueeze(1), {}
         # Attention without a mask is faster, and whole scenes are the rule. A recorded graph serves all scenes.
         some = mask if is_recorded() or not bool(mask.all()) else None
-        return self.encoder(pairs, some, **lists), some
+        if lists:
+            return self.encoder(pairs, some, **lists, need_pairs=self.need_pairs), some
+        return self.encoder(pairs, some), some
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """Return the features of every scene, flat."""
