@@ -73,10 +73,35 @@ def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[
             yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
     if valid("rails", "rail_starts", "arena", "num_sensors", "placement"):
         yield from _contradictions_of_rails(scenario)
+    yield from _contradictions_of_streets(scenario, valid)
     yield from _contradictions_of_mounts(scenario, valid)
     for name in ("min_targets", "leave_rate"):
         if valid("tracks", name) and scenario.tracks and getattr(scenario, name) > 0:
             yield name, "0 with tracks, which say which targets are there"
+
+
+def _contradictions_of_streets(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a city that do not fit the others, each with what it must be."""
+    if not valid("blocks"):
+        return
+    if len(scenario.blocks) not in (0, 2):
+        yield "blocks", "empty, or [rows, columns]"
+        return
+    for name, value in (("walk", "streets"), ("placement", "crossings")):
+        if valid(name) and getattr(scenario, name) == value and not scenario.blocks:
+            yield name, f"{value} only with blocks, between which the streets are"
+    if not scenario.blocks:
+        return
+    rows, columns = scenario.blocks
+    if valid("street_width", "arena"):
+        half_width, half_height = scenario.extent
+        widest = min(2 * half_width / (columns + 1), 2 * half_height / (rows + 1))
+        if scenario.street_width >= widest:
+            yield "street_width", f"under {widest:g}, since {rows} rows and {columns} columns of blocks are between"
+    crossings = (rows + 1) * (columns + 1)
+    at_crossings = valid("placement", "num_sensors") and scenario.placement == "crossings"
+    if at_crossings and crossings < scenario.num_sensors:
+        yield "blocks", f"enough for a crossing for each of the {scenario.num_sensors} sensors; there are {crossings}"
 
 
 def _contradictions_of_mounts(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -28,8 +29,9 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
     Args:
         scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets), or the path of a YAML file. The directory or ``config.yaml`` of a
-            training run, or a checkpoint's directory, stands for the scenario of the training.
+            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors), or the path of a YAML file. The
+            directory or ``config.yaml`` of a training run, or a checkpoint's directory, stands for the scenario of the
+            training.
 
     Raises:
         ValueError: an unknown name (the message lists the known), or a file that is not a scenario.
@@ -45,7 +47,8 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
     sized = re.fullmatch(r"(.+)-(\d+)x(\d+)", name)
     if sized and sized[1] in presets():
         preset = _read(SCENES / f"{sized[1]}.yaml")
-        return preset.replace(name=name, num_sensors=int(sized[2]), num_targets=int(sized[3]))
+        n, m = int(sized[2]), int(sized[3])
+        return preset.replace(name=name, num_sensors=n, num_targets=m, **_crossings_for(preset, n))
     if name.endswith((".yaml", ".yml", ".json")):
         return _read(Path(name))
     for file in ("config.yaml", "config.json", "checkpoint/config.json"):
@@ -94,6 +97,19 @@ def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario
     if isinstance(parameters, Mapping):
         parameters = with_paths(parameters, partial(moved_path, folder))
     return Scenario.from_dict(parameters)
+
+
+def _crossings_for(city: Scenario, num_sensors: int) -> dict[str, Any]:
+    """Return the parameters of a square city with a crossing for each sensor, of the same streets and blocks as `city`.
+
+    Any other scenario keeps its arena.
+    """
+    if city.placement != "crossings":
+        return {}
+    count = max(math.ceil(math.sqrt(num_sensors)) - 1, 1)
+    block = (2 * city.extent[0] - city.street_width) / city.blocks[1]  # and a street
+    half = (count * block + city.street_width) / 2
+    return {"blocks": (count, count), "arena": half, "target_area": (-half, half, -half, half)}
 
 
 def _read(path: Path) -> Scenario:

@@ -103,6 +103,28 @@ class Memory:
         return {"target_position": self._position, "target_before": self._before, "age": self._age}
 
 
+def walls_of(walls: Any, extent: Any, blocks: Sequence[int], street_width: float) -> np.ndarray:
+    """Return walls (w, 4) x1, y1, x2, y2, followed by the four sides of every block of a city.
+
+    Args:
+        walls: (w, 4).
+        extent: half the width and half the height of the arena.
+        blocks: rows and columns of the blocks, or nothing.
+        street_width: width of the streets between and around them.
+    """
+    own = np.reshape(np.asarray(walls, np.float64), (-1, 4))
+    if len(blocks) == 0:
+        return own
+    sides = []
+    for half, count in zip(extent, (blocks[1], blocks[0]), strict=True):
+        first = np.linspace(-half, half - street_width, count + 1)[:-1] + street_width
+        sides.append((first, first + 2.0 * (half - street_width / 2.0) / count - street_width))
+    (low_x, low_y), (high_x, high_y) = (np.meshgrid(*edges) for edges in zip(*sides, strict=True))
+    corners = (low_x, low_y), (high_x, low_y), (high_x, high_y), (low_x, high_y)
+    around = [np.stack((*corners[k], *corners[(k + 1) % 4]), -1) for k in range(4)]
+    return np.concatenate((own, np.stack(around, -2).reshape(-1, 4)))
+
+
 class _Site(dict):
     """Parameters of a site by name."""
 
@@ -112,6 +134,12 @@ class _Site(dict):
     @property
     def extent(self) -> np.ndarray:  # half the width, half the height
         return np.broadcast_to(np.asarray(self["arena"], np.float64), (2,))
+
+    @property
+    def walls(self) -> np.ndarray:
+        if not self.get("blocks"):
+            return np.reshape(self.get("walls", ()), (-1, 4))
+        return walls_of(self.get("walls", ()), self.extent, self["blocks"], self["street_width"])
 
     @property
     def diagonal(self) -> float:
@@ -184,7 +212,7 @@ class _Pairs:
         clear = (self.squared <= self.range_squared) & (self.ahead > narrow) & self.mask & (self.age == 0.0)
         for disc in np.reshape(self.site.get("discs", ()), (-1, 3)):
             clear = clear & ~self._meets_disc(*disc)
-        for wall in np.reshape(self.site.get("walls", ()), (-1, 4)):
+        for wall in self.site.walls:
             clear = clear & ~self._meets_wall(*wall)
         return clear
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from hitmac.envs.kernels.cells import make_cells, sort_walls
 from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
@@ -18,21 +19,31 @@ from hitmac.envs.kernels.state import (
     START_VIEW,
     TURN,
     VIEW_AREA,
+    Grid,
     KernelState,
     Knowledge,
     Tracks,
 )  # fmt: skip
+from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import Scenario
+
+GRID_FROM = 10_000
+"""Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
+
+SEEN_LISTED = 32
+"""Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    large = n * m >= GRID_FROM
     # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
-    # cache sets.
-    b = 8 * (-(-num_envs // 8) | 1)
+    # cache sets. Large scenes are computed one by one, and only need the space.
+    b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
+    walls = scenario.all_walls
     rows = KernelState(
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
@@ -47,12 +58,14 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         scratch_mask=np.zeros(b, np.bool_),
         scratch=np.zeros((9, b)),
         areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
-        walls=np.array(scenario.walls, np.float64).reshape(-1, 4),
+        walls=walls,
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         mounts=make_mounts(scenario, num_envs),
+        streets=make_streets(scenario),
+        grid=_grid(scenario, walls, k, num_envs) if large else None,
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -64,6 +77,29 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         rows.sensor[:, RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
+
+
+def _grid(scenario: Scenario, walls: np.ndarray, discs: int, b: int) -> Grid:
+    n, m = scenario.num_sensors, scenario.num_targets
+    cells = make_cells(scenario, max(n, m))
+    starts = b, cells.columns * cells.rows + 2
+    wall_start, wall = sort_walls(cells, walls)
+    return Grid(
+        cells=cells,
+        start=np.zeros(starts, np.int32),
+        target=np.zeros((b, m), np.int32),
+        target_x=np.zeros((b, m)),
+        target_y=np.zeros((b, m)),
+        disc_start=np.zeros(starts, np.int32),
+        disc=np.zeros((b, discs), np.int32),
+        disc_x=np.zeros((b, discs)),
+        disc_y=np.zeros((b, discs)),
+        wall_start=wall_start,
+        wall=wall,
+        seen=np.zeros((b, n, SEEN_LISTED), np.int32),
+        num_seen=np.zeros((b, n), np.int32),
+        seer=np.full((b, m), -1, np.int32),
+    )
 
 
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:

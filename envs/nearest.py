@@ -6,6 +6,9 @@ import math
 
 import numpy as np
 
+from hitmac.envs.kernels.cells import make_cells
+from hitmac.envs.kernels.observe_near import Index, Shown, index_scenes, observe_near
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator, positive
 
 
@@ -27,42 +30,73 @@ def check_nearness(
     return nearest, radius, None if neighbours is None else positive("neighbours", neighbours)
 
 
-def nearest_pairs(
-    simulator: Simulator, shown: dict[str, np.ndarray], of_sensor: np.ndarray, nearest: int, radius: float | None
-) -> dict[str, np.ndarray]:
-    """Return the part of the dense observation `shown` that :class:`~hitmac.envs.observation.Observer` specifies."""
-    state, known = simulator.state, simulator.known
-    places = state.target_position[:, None] if known is None else known.known_position  # (B, r, m, 2)
-    away = places - state.sensor_position[:, :, None]
-    squared = away[..., 0] * away[..., 0] + away[..., 1] * away[..., 1]  # (B, n, m)
-    valid = simulator.shown_pairs
-    if radius is not None:
-        valid = valid & (squared <= radius * radius)
-    m = valid.shape[-1]
-    targets = np.where(valid, np.arange(m), -1)
-    if nearest < m:
-        order = np.argsort(np.where(valid, squared, np.inf), -1, kind="stable")[..., :nearest]
-        there = np.take_along_axis(valid, order, -1)
-        targets = np.sort(np.where(there, order, m), -1)
-        targets[targets == m] = -1
-    pairs = np.take_along_axis(shown["pairs"], np.maximum(targets, 0)[..., None], -2)
-    always = of_sensor & state.working[:, :, None, None]
-    pairs = np.where(always | (targets >= 0)[..., None], pairs, np.float32(0))
-    return {"pairs": pairs, "mask": (targets >= 0).astype(np.int8), "targets": targets.astype(np.int32)}
+class Nearest:
+    """Part of :class:`~hitmac.envs.observation.Observer` that observes the nearest targets.
 
+    Args:
+        scenario: the scenario of the simulators to observe.
+        codes: (d,) index of every feature in the table.
+        of_sensor: (d,) bool, the feature is the sensor's alone.
+        counted: the number of sensors that see each target is observed.
+        nearest, radius, neighbours: those of the observer, checked.
+    """
 
-def nearest_sensors(simulator: Simulator, neighbours: int) -> np.ndarray:
-    """Return the neighbours of every sensor, (B, n, l) int32."""
-    state = simulator.state
-    place, reach = state.sensor_position, np.sqrt(state.range_squared)
-    away = place[:, None] - place[:, :, None]
-    squared = away[..., 0] * away[..., 0] + away[..., 1] * away[..., 1]  # (B, n, n)
-    most = reach[:, None] + reach[:, :, None]
-    near = (squared <= most * most) & state.working[:, None]
-    n = near.shape[-1]
-    itself = np.eye(n, dtype=np.bool_)
-    squared = np.where(itself, -1.0, np.where(near, squared, np.inf))
-    order = np.argsort(squared, -1, kind="stable")[..., :neighbours]
-    there = np.take_along_axis(near | itself, order, -1)
-    found = np.sort(np.where(there, order, n), -1)
-    return np.where(found == n, -1, found).astype(np.int32)
+    def __init__(
+        self,
+        scenario: Scenario,
+        codes: np.ndarray,
+        of_sensor: np.ndarray,
+        *,
+        counted: bool,
+        nearest: int,
+        radius: float | None,
+        neighbours: int | None,
+    ) -> None:
+        n, m = scenario.num_sensors, scenario.num_targets
+        self._codes, self._of_sensor = codes, of_sensor
+        self._shape = n, min(nearest, m), len(codes)
+        self._listed = 0 if neighbours is None else min(neighbours, n)
+        self._limit = math.inf if radius is None else radius * radius
+        full = scenario.knowledge == "full"
+        self._sorted = m if full and nearest < m else 0
+        self._counted = m if full and counted else 0
+        self._cells = make_cells(scenario, max(n, m))
+
+    def observe(self, simulator: Simulator, scales: np.ndarray) -> dict[str, np.ndarray]:
+        """Return new arrays ``pairs``, ``mask``, ``targets`` and, if they are asked for, ``neighbours``."""
+        rows, scenes, grid = simulator.rows, simulator.num_envs, simulator.rows.grid
+        n, slots, d = self._shape
+        shown = Shown(
+            pairs=np.empty((scenes, n, slots, d), np.float32),
+            mask=np.empty((scenes, n, slots), np.int8),
+            targets=np.empty((scenes, n, slots), np.int32),
+            neighbours=np.empty((scenes, n, self._listed), np.int32),
+        )
+        listed = n if self._listed else 0
+        starts = scenes, self._cells.columns * self._cells.rows + 2
+        index = Index(
+            cells=self._cells,
+            start=np.empty(starts, np.int32),
+            target=np.empty((scenes, self._sorted), np.int32),
+            target_x=np.empty((scenes, self._sorted)),
+            target_y=np.empty((scenes, self._sorted)),
+            seeing=np.empty((scenes, self._counted), np.int32),
+            seen=np.empty((scenes, n, 0), np.int32) if grid is None else grid.seen,
+            num_seen=np.ones((scenes, n), np.int32) if grid is None else grid.num_seen,
+            sensor_start=np.empty(starts, np.int32),
+            sensor=np.empty((scenes, listed), np.int32),
+            sensor_x=np.empty((scenes, listed)),
+            sensor_y=np.empty((scenes, listed)),
+            reach=np.empty((scenes, listed)),
+            longest=np.empty(scenes),
+        )
+        # Without what the kernels do not read, they are compiled once for all kinds of sensors and paths of targets.
+        state = rows._replace(tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None)
+        simulator.threads.run(index_scenes, state._replace(knowledge=None), simulator.scenario.missed_detections, index)
+        simulator.sensor_threads.run(
+            observe_near, state, scales, self._codes, self._of_sensor, index, self._limit, shown
+        )
+        observed = shown._asdict()
+        if not self._listed:
+            del observed["neighbours"]
+        return observed

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
-from hitmac.envs.nearest import check_nearness, nearest_pairs, nearest_sensors
+from hitmac.envs.nearest import Nearest, check_nearness
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
@@ -112,31 +112,38 @@ class Observer:
             self.space["targets"] = spaces.Box(-1, m - 1, (n, slots), np.int32)
         if neighbours is not None:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, min(neighbours, n)), np.int32)
+        self._near = None
+        if self.nearest is not None:
+            self._near = Nearest(
+                scenario,
+                self._codes,
+                self._of_sensor,
+                counted="others_seeing" in self.features,
+                nearest=self.nearest,
+                radius=self.radius,
+                neighbours=self.neighbours,
+            )
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
 
         With `nearest`, those of :attr:`space` with the scenes along a first axis.
         """
-        # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
-        state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None)
-        if state.visible.shape[:2] != self._shape[:2]:
+        if simulator.rows.visible.shape[:2] != self._shape[:2]:
             raise ValueError(
-                f"the simulator has {state.visible.shape[:2]} sensors and targets; this observer is for "
+                f"the simulator has {simulator.rows.visible.shape[:2]} sensors and targets; this observer is for "
                 f"{self._shape[:2]}"
             )
+        scales = self._scales[int(simulator.absences)]
+        if self._near is not None:
+            return self._near.observe(simulator, scales)
+        # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
+        state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None)
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
-        simulator.threads.run(
-            observe, state, self._scales[int(simulator.absences)], self._codes, self._of_sensor, pairs, mask
-        )
-        shown: dict[str, np.ndarray] = {"pairs": pairs, "mask": mask}
-        if self.nearest is not None:
-            shown = nearest_pairs(simulator, shown, self._of_sensor, self.nearest, self.radius)
-        if self.neighbours is not None:
-            shown["neighbours"] = nearest_sensors(simulator, self.neighbours)
-        return shown
+        simulator.threads.run(observe, state, scales, self._codes, self._of_sensor, pairs, mask)
+        return {"pairs": pairs, "mask": mask}
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

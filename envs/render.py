@@ -33,6 +33,8 @@ _RAIL = (200, 198, 190)
 _OBSTACLE = (112, 106, 98)
 _ASSIGNED = (120, 70, 150, 150)
 _KNOWN = (120, 70, 150)
+_MOST_NUMBERED = 200  # sensors or targets of a scene in which numbers can be read
+_FINE = 8  # pixels: shortest view in which obstacles show
 _FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 _TEXT = (40, 40, 40)
 _MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # small, and hence in every palette, whatever the background
@@ -79,12 +81,15 @@ class Picture:
         self.extent = tuple(_SMOOTH * edge / self._scale for edge in edges)
         inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
         self._background = _read_background(scenario.background, inside) if scenario.background else None
+        self._walls = scenario.all_walls
         self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
-        self._unit = 0.011 * self._full * min(1.0, math.sqrt(16 / crowd))
+        self._unit = max(0.011 * self._full * min(1.0, math.sqrt(16 / crowd)), _SMOOTH)
         self._caption_size = round(0.032 * self._full)
         self._number_size = max(10, round(2.8 * self._unit))
+        self._numbered = crowd <= _MOST_NUMBERED
+        self._wall_width = max(1, min(3 * _SMOOTH, round(0.6 * self._unit)))
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
         """Draw scene `b` of a task, with its assignments if it has any; see :meth:`draw`."""
@@ -119,14 +124,11 @@ class Picture:
         draw = ImageDraw.Draw(picture, "RGBA")
         draw.rectangle((corner, top, width - corner, height - corner), outline=_FRAME, width=_SMOOTH)
         for rail in self._rails:
-            draw.line([self._place(point) for point in rail], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
+            draw.line([tuple(point) for point in self._places(rail)], fill=_RAIL, width=4 * _SMOOTH, joint="curve")
         sensors = np.flatnonzero(np.arange(state.heading.shape[1]) < state.num_sensors[b])
         targets = np.flatnonzero(state.present[b])
-        sensor_at = [self._place(position) for position in state.sensor_position[b]]
-        target_at = [self._place(position) for position in state.target_position[b]]
-        for i in sensors:
-            if state.working[b, i]:
-                self._view(draw, state, b, int(i))
+        sensor_at, target_at = self._places(state.sensor_position[b]), self._places(state.target_position[b])
+        self._views(draw, state, b, sensors[state.working[b, sensors]])
         self._obstacles(draw, state.disc[b])
         if assigned is not None:
             for i, j in np.argwhere(assigned[:, targets]):
@@ -135,7 +137,8 @@ class Picture:
             x, y = sensor_at[i]
             colour = _SENSOR if state.working[b, i] else _FAILED
             draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
-            draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=_font(self._number_size), anchor="ms")
+            if self._numbered:
+                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=_font(self._number_size), anchor="ms")
         if known is not None:
             self._known(draw, known, b)
         for j in targets:
@@ -144,47 +147,59 @@ class Picture:
             if state.covered[b, j]:
                 draw.ellipse(box, fill=_SEEN)
             else:
-                draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=round(0.45 * unit))
+                draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=max(1, round(0.45 * unit)))
         if caption is None:
             caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
         draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=_font(self._caption_size), anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
-    def _place(self, position: np.ndarray) -> tuple[float, float]:
-        """Return the pixel of a point of the arena; y points up in the arena and down in the picture."""
+    def _places(self, positions: np.ndarray) -> Any:
+        """Return the pixels of points (..., 2) of the arena; y points up in the arena and down in the picture."""
         height, width = (side * _SMOOTH for side in self.shape)
         middle = (height + self._band * _SMOOTH) / 2
-        return width / 2 + float(position[0]) * self._scale, middle - float(position[1]) * self._scale
+        x, y = width / 2 + positions[..., 0] * self._scale, middle - positions[..., 1] * self._scale
+        return np.stack((x, y), -1).tolist()
 
     def _known(self, draw: Draw, known: Known, b: int) -> None:
         """Draw the last known position of every target that nobody sees, by the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
             if 0.0 < age[row, j] < np.inf:
-                x, y = self._place(known.known_position[b, row, j])
+                x, y = self._places(known.known_position[b, row, j])
                 shade = round(255 / (1.0 + 2.0 * age[row, j] / _FADED))
                 box = (x - self._unit, y - self._unit, x + self._unit, y + self._unit)
                 draw.ellipse(box, fill=(*_KNOWN, shade))
 
     def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
-        for disc in discs:
-            x, y = self._place(disc)
-            radius = float(disc[2]) * self._scale
+        for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
-        for wall in np.array(self.scenario.walls).reshape(-1, 2, 2):
-            draw.line((*self._place(wall[0]), *self._place(wall[1])), fill=_OBSTACLE, width=3 * _SMOOTH)
+        for start, end in self._places(self._walls.reshape(-1, 2, 2)):
+            draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
 
-    def _view(self, draw: Draw, state: State, b: int, i: int) -> None:
-        """Draw the view of sensor i of scene b: a wedge, without the parts behind obstacles."""
-        position, view = state.sensor_position[b, i], state.field_of_view[b, i]
-        obstacles = len(state.disc[b]) + len(self.scenario.walls) > 0
-        angles = np.radians(state.heading[b, i] + view * np.linspace(-0.5, 0.5, 121 if obstacles else 25))
-        rays = np.stack([np.cos(angles), np.sin(angles)], -1)
-        reach = np.full(len(rays), math.sqrt(state.range_squared[b, i]))
+    def _views(self, draw: Draw, state: State, b: int, sensors: np.ndarray) -> None:
+        """Draw the views of sensors of scene b: wedges, without the parts behind obstacles.
+
+        Where views are only a few pixels long, obstacles in them are left out.
+        """
+        position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
+        reach = np.sqrt(state.range_squared[b, sensors])
+        fine = reach.max(initial=0.0) * self._scale >= _FINE * _SMOOTH
+        obstacles = len(discs) + len(self._walls) > 0 and fine
+        parts = np.linspace(-0.5, 0.5, 121 if obstacles else 25 if fine else 7)
+        angles = np.radians(state.heading[b, sensors, None] + view[:, None] * parts)
+        rays = np.stack([np.cos(angles), np.sin(angles)], -1)  # (s, r, 2)
+        rim = np.repeat(reach[:, None], len(parts), 1)
         if obstacles:
-            reach = np.minimum(reach, _free(position, rays, state.disc[b], np.array(self.scenario.walls)))
-        rim = [self._place(point) for point in position + reach[:, None] * rays]
-        draw.polygon(rim if view == 360 else [self._place(position), *rim], fill=_VIEW, outline=_VIEW_EDGE)
+            low = np.minimum(self._walls[:, :2], self._walls[:, 2:])
+            high = np.maximum(self._walls[:, :2], self._walls[:, 2:])
+            for k, (place, far) in enumerate(zip(position, reach, strict=True)):
+                walls = self._walls[((low <= place + far) & (high >= place - far)).all(-1)]
+                near = discs[(np.abs(discs[:, :2] - place) <= far + discs[:, 2:]).all(-1)]
+                rim[k] = np.minimum(rim[k], _free(place, rays[k], near, walls))
+        rims = self._places(position[:, None] + rim[..., None] * rays)
+        for middle, edge, opening in zip(self._places(position), rims, view, strict=True):
+            corners = edge if opening == 360 else [middle, *edge]
+            draw.polygon([tuple(corner) for corner in corners], fill=_VIEW, outline=_VIEW_EDGE)
 
 
 def _read_background(path: str, size: list[int]) -> Image:
@@ -217,13 +232,12 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
             depth = radius**2 - (centre @ centre - along**2)
             meets = along - np.sqrt(depth)
             free = np.where((depth > 0) & (meets > 0), np.minimum(free, meets), free)
-        for wall in walls:
-            start, run = wall[:2] - position, wall[2:] - wall[:2]
-            cross = rays[:, 0] * run[1] - rays[:, 1] * run[0]
-            meets = (start[0] * run[1] - start[1] * run[0]) / cross
-            place = (start[0] * rays[:, 1] - start[1] * rays[:, 0]) / cross
-            free = np.where((meets > 0) & (place >= 0) & (place <= 1), np.minimum(free, meets), free)
-    return free
+        start, run = walls[:, None, :2] - position, walls[:, None, 2:] - walls[:, None, :2]  # (w, 1, 2)
+        cross = rays[:, 0] * run[..., 1] - rays[:, 1] * run[..., 0]
+        meets = (start[..., 0] * run[..., 1] - start[..., 1] * run[..., 0]) / cross
+        place = (start[..., 0] * rays[:, 1] - start[..., 1] * rays[:, 0]) / cross
+        inside = (meets > 0) & (place >= 0) & (place <= 1)
+    return np.minimum(free, np.where(inside, meets, np.inf).min(0, initial=np.inf))
 
 
 def palette_of(picture: Image, colours: int) -> Image:

@@ -19,6 +19,7 @@ from hitmac.envs.field_docs import parameter_table
 from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.measured import walls_of
 from hitmac.envs.ranges import (
     Choice,
     Count,
@@ -119,7 +120,7 @@ class Scenario:
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
     """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
     grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails;
-    `fixed`: at sensor_positions."""
+    `fixed`: at sensor_positions; `crossings`: at different random crossings of the streets between `blocks`."""
     sensor_positions: tuple[Corner, ...] = ()
     """(x, y) of each sensor, with the placement `fixed`."""
     sensor_headings: tuple[float, ...] = ()
@@ -151,7 +152,8 @@ class Scenario:
     walk: Annotated[str, Choice(WALKS)] = "goals"
     """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
     straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
-    the view of a sensor that sees the target."""
+    the view of a sensor that sees the target; `streets`: along the streets between `blocks`, straight on from crossing
+    to crossing, and there into any street but back."""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -187,6 +189,11 @@ class Scenario:
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
     """(x1, y1, x2, y2) of straight walls, which block the view and not the targets."""
+    blocks: Annotated[tuple[int, ...], Range(1, 10_000)] = ()
+    """[rows, columns] of the blocks of a city, whose sides are further walls; the streets between and around them cross
+    at (rows + 1) * (columns + 1) places; empty: no city."""
+    street_width: Positive = scaled(50.0)
+    """Width of the streets between blocks."""
     background: str = ""
     """Picture of the whole arena, such as a floor plan, to draw under the scene in pictures and films; relative to the
     YAML file; empty: none."""
@@ -230,6 +237,11 @@ class Scenario:
         """The arena in messages: ``+-1250``, or ``+-1200 x +-600``."""
         half_width, half_height = self.extent
         return f"+-{half_width:g}" if half_width == half_height else f"+-{half_width:g} x +-{half_height:g}"
+
+    @property
+    def all_walls(self) -> np.ndarray:
+        """(w, 4) x1, y1, x2, y2 of `walls`, and of the sides of `blocks`."""
+        return walls_of(self.walls, self.extent, self.blocks, self.street_width)
 
     @property
     def decisions(self) -> tuple[str, ...]:

@@ -21,6 +21,9 @@ from hitmac.envs.seeds import random_seed, scene_seeds
 SCENES_PER_BLOCK = (128, 512)
 """Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
 
+SENSORS_PER_BLOCK = 64
+"""Sensors that a thread takes at a time where the sensors of a scene are divided between threads."""
+
 PAIRS_PER_BLOCK = 5120
 """Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
 
@@ -51,6 +54,8 @@ class Simulator:
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
             scenes along the last axis.
         num_threads: number of threads that compute a step.
+        large: the sensors look only at what is near (see :data:`hitmac.envs.memory.GRID_FROM`), and those of one scene
+            are divided between the threads. The results are the same, bit for bit.
         absences: False if all sensors and targets are there and stay, which makes an observation faster.
 
     Raises:
@@ -71,9 +76,14 @@ class Simulator:
         self.state = scenes_first(self.rows, self.num_envs)
         knowledge = self.rows.knowledge
         self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
-        threads = default_threads(self.num_envs) if num_threads is None else positive("num_threads", num_threads)
-        self.num_threads = min(threads, self.num_envs)
-        self.threads = Threads(self.num_envs, self.num_threads, _block(self.scenario, self.num_envs, self.num_threads))
+        self.large = self.rows.grid is not None
+        scenes, sensors = self.num_envs, self.num_envs * self.scenario.num_sensors
+        threads = default_threads(scenes, sensors if self.large else 0)
+        threads = threads if num_threads is None else positive("num_threads", num_threads)
+        self.num_threads = min(threads, sensors if self.large else scenes)
+        block = 8 if self.large else _block(self.scenario, scenes, self.num_threads)
+        self.threads = Threads(scenes, min(self.num_threads, scenes), block)
+        self.sensor_threads = Threads(sensors, self.num_threads, SENSORS_PER_BLOCK)
         self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
         n, decisions = self.scenario.num_sensors, len(self.scenario.decisions)
@@ -166,7 +176,13 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        self.run(simulate.sub_step, action.astype(np.int64, copy=False), self.chosen(mask))
+        action, chosen = action.astype(np.int64, copy=False), self.chosen(mask)
+        if not self.large:
+            self.run(simulate.sub_step, action, chosen)
+            return
+        self.run(simulate.move, action, chosen)
+        self.sensor_threads.run(simulate.look_near, self.rows, chosen)
+        self.run(simulate.end, chosen)
 
     def run(self, kernel: Callable, *arguments: Any) -> None:
         """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
@@ -276,6 +292,8 @@ class Simulator:
             if name not in Tracks._fields:
                 array[...] = state[name]
         self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
+        if self.large:
+            self.run(simulate.index, self._everyone)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> Simulator:

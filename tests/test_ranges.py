@@ -61,7 +61,7 @@ SCENARIO = {
     "hops": COUNT,
     "message_loss_rate": FRACTION,
     "message_delay": NATURAL,
-    "placement": (["areas", "grid", "random"], ["area", 1, "fixed"]),
+    "placement": (["areas", "grid", "random"], ["area", 1, "fixed", "crossings"]),
     "sensor_positions": ([()], [[(0, 0, 0)] * 4, 5]),  # with the placement fixed: test_mounts
     "sensor_headings": ([(), (0, 90, -180, 720)], [(0, 90), (0, 90, 180, "x"), 5]),
     "pan_limits": ([(), [(-90, 90)], [(0, 0)] * 4, [(170, 190)]], [[(0, 0)] * 2, [(1, 0)], [(0,)], 5]),
@@ -70,7 +70,7 @@ SCENARIO = {
     "spacing": NOT_NEGATIVE,
     "start_heading": (["random", "target"], ["targets", 0]),
     "target_area": AREA,
-    "walk": (["goals", "random", "bounce", "still", "evade"], ["goal", 0]),
+    "walk": (["goals", "random", "bounce", "still", "evade"], ["goal", 0, "streets"]),
     "wander": ([0, 180], [-TINY, np.nextafter(180, 181)]),
     "time_step": POSITIVE,
     "min_speed": ([0, 99.9], [-TINY]),
@@ -88,6 +88,8 @@ SCENARIO = {
     "random_discs": NATURAL,
     "disc_radius": ([(TINY, 1250), (5, 5)], [(0, 5), (9, 5), (5,), 5]),
     "walls": ([(), [(0, 0, 1, 1)]], [[(0, 0, 1)], 1]),
+    "blocks": ([(), (1, 1), (10, 24)], [(1,), (1, 2, 3), (0, 1), (1.5, 1), (10, 49), 1]),
+    "street_width": POSITIVE,
     "distance_scale": POSITIVE,
     "episode_steps": NATURAL,
 }

@@ -331,7 +331,7 @@ def test_random_discs_lie_inside_and_over_no_sensor():
 
 
 @pytest.mark.parametrize("task", [CoverageTask, ExecutorTask, CoordinatorTask])
-@pytest.mark.parametrize("name", envs.presets())
+@pytest.mark.parametrize("name", [name for name in envs.presets() if name != "city"])  # test_city
 def test_every_task_runs_on_every_preset(task, name):
     one, two = task(name, 40, 0, num_threads=1), task(name, 40, 0, num_threads=3)
     last = task(name, 1, 39)

@@ -28,7 +28,7 @@ def test_walks_and_placements_say_what_they_are(name, function):
 
 @pytest.mark.parametrize("name", WALKS)
 def test_every_walk_stays_in_the_arena(name):
-    scenario = Scenario(walk=name, wander=30, whole_numbers=False)
+    scenario = Scenario(walk=name, wander=30, whole_numbers=False, blocks=(3, 4) if name == "streets" else ())
     simulator = Simulator(scenario, 50, 0)
     before = simulator.state.target_position.copy()
     for _ in range(200):
@@ -41,7 +41,8 @@ def test_every_walk_stays_in_the_arena(name):
 def test_every_placement_puts_different_sensors_into_the_arena(name):
     rails = [[(-1250, 0), (1250, 0)]] if name == "rails" else []
     places = [(100 * k, -100) for k in range(4)] if name == "fixed" else []
-    simulator = Simulator(Scenario(placement=name, rails=rails, sensor_positions=places), 50, 0)
+    blocks = (3, 4) if name == "crossings" else ()
+    simulator = Simulator(Scenario(placement=name, rails=rails, sensor_positions=places, blocks=blocks), 50, 0)
     places = simulator.state.sensor_position
     assert np.abs(places).max() <= simulator.scenario.arena
     assert all(len(np.unique(of_one, axis=0)) == 4 for of_one in places)

@@ -43,7 +43,8 @@ class Looking:
 @pytest.mark.parametrize("name", [*WALKS, "tracks"])
 def test_a_velocity_observed_is_the_difference_of_places_observed(name, every):
     """At every look, also those of an executor between an extra move and the next."""
-    scenario = NOISY.replace(walk="still" if name == "tracks" else name, extra_move_every=every)
+    blocks = (2, 3) if name == "streets" else ()
+    scenario = NOISY.replace(walk="still" if name == "tracks" else name, extra_move_every=every, blocks=blocks)
     looking = Looking()
     task = CoordinatorTask(
         scenario, 6, 0, features=PLACES + VELOCITIES, executor=looking, executor_features=PLACES + VELOCITIES,
@@ -84,7 +85,7 @@ def test_a_velocity_observed_is_the_difference_of_places_observed(name, every):
 
 @pytest.mark.parametrize("walk", WALKS)
 def test_the_velocity_observed_before_the_first_move_is_zero(walk):
-    simulator = Simulator(NOISY.replace(walk=walk), 3, 0)
+    simulator = Simulator(NOISY.replace(walk=walk, blocks=(2, 3) if walk == "streets" else ()), 3, 0)
     observer = Observer(simulator.scenario, VELOCITIES)
     there = simulator.valid_pairs
     assert not observer.observe(simulator)["pairs"].any()

@@ -67,7 +67,7 @@ def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], s
         "speed": speed,
         "halfWidth": half_width,
         "halfHeight": half_height,
-        "walls": scenario.walls,
+        "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
         "panLimits": _pan_limits(scenario),
         "background": _picture(scenario.background) if scenario.background else "",

@@ -192,7 +192,7 @@ class Beliefs:
         """Return the probability (B, g, n) that a sensor detects a target in view and that the row is told at once."""
         scenario = self.scenario
         chance = 1.0 - scenario.missed_detections
-        if scenario.discs or scenario.random_discs or scenario.walls:
+        if scenario.discs or scenario.random_discs or scenario.walls or scenario.blocks:
             chance *= _OBSTRUCTED
         detects = chance * working[:, None, :]  # (B, 1, n)
         if not self.alone:

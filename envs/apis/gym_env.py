@@ -37,7 +37,7 @@ class DirectionalSensorEnv(gymnasium.Env):
     def __init__(
         self, task: str | type[Task] | Task, scenario: Any = None, *, render_mode: str | None = None, **options: Any
     ) -> None:
-        self.task = one_scene(make_task(task, scenario, num_threads=1, **options))
+        self.task = one_scene(make_task(task, scenario, **options))
         self.scenario = self.task.scenario
         self.features = self.task.observer.features
         self.observation_space = self.task.observation_space

@@ -51,7 +51,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        self.task = task = one_scene(make_task(task, scenario, num_threads=1, **options))
+        self.task = task = one_scene(make_task(task, scenario, **options))
         self.scenario = task.scenario
         self.features = task.observer.features
         self.max_episode_steps = episode_steps(task, max_episode_steps)

@@ -34,6 +34,7 @@ from hitmac.envs.kernels.state import (
     Y,
 )  # fmt: skip
 from hitmac.envs.kernels.streams import draw_between, draw_integer, draw_place, draw_uniform
+from hitmac.envs.kernels.streets import step_onto_street
 
 
 @inlined
@@ -80,6 +81,7 @@ def enter(state, p, b, j):
         state.stream, b, p.target_area[2], p.target_area[3], p.half_height, p.whole_numbers
     )
     take_goal(state, p, b, j)
+    step_onto_street(state, state.streets, b, j)
     # The direction of the goal is random, and needs no further draw.
     to_goal_x = state.target[j, GOAL_X, b] - state.target[j, X, b]
     to_goal_y = state.target[j, GOAL_Y, b] - state.target[j, Y, b]

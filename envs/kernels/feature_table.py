@@ -27,6 +27,7 @@ class Pair(NamedTuple):
     noticed: np.ndarray  # (B,) bool: the sensor sees the target and does not miss it
     seeing: np.ndarray  # (B,) number of sensors that do
     age: np.ndarray  # (B,) sub-steps since the position was measured
+    number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
 
 
 class Scales(NamedTuple):

@@ -70,6 +70,14 @@ def _turns(y, x):
     return turns if (y >= 0.0) & (turns < 1.0) else -turns
 
 
+@inlined
+def _target(j, number, b):
+    """Return the target of a pair."""
+    if number is None:
+        return j
+    return number[b]
+
+
 @feature(0, 1)
 def sensor_id(pair, scales, b):
     """I / n of the paper, i counted from 0."""
@@ -79,7 +87,7 @@ def sensor_id(pair, scales, b):
 @feature(0, 1)
 def target_id(pair, scales, b):
     """J / m of the paper, j counted from 0."""
-    return pair.j / pair.m
+    return _target(pair.j, pair.number, b) / pair.m
 
 
 @feature(-1, 1)

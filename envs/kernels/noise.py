@@ -60,6 +60,15 @@ def pair_number(state, i, j):
     return np.uint64(i * state.target.shape[0] + j)
 
 
+@inlined
+def seen_and_noticed(state, missed_detections, i, j, b):
+    """Return whether sensor i of scene b sees target j and does not miss it."""
+    if missed_detections > 0.0:
+        missed = uniform(noise_key(state, b), _FOUR * pair_number(state, i, j) + _TWO) < missed_detections
+        return state.visible[i, j, b] and not missed
+    return state.visible[i, j, b]
+
+
 @compiled
 def notice(state, missed_detections, i, j, first, last):
     """Write into `scratch_mask` whether sensor i sees target j and does not miss it."""

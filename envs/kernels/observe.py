@@ -128,7 +128,8 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
             for b in range(first, last):
                 north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
             pair = Pair(
-                i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age
+                i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
+                None,
             )  # fmt: skip
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)

@@ -5,18 +5,16 @@ and on any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
-import math
-
 import numpy as np
 
-from hitmac.envs.kernels.compiled import allocating, compiled, inlined
+from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import learn
 from hitmac.envs.kernels.mounts import stop_at_limits
 from hitmac.envs.kernels.rails import move_along
 from hitmac.envs.kernels.recordings import leave_out_followers
+from hitmac.envs.kernels.sight import see
 from hitmac.envs.kernels.state import (
-    COS_HALF_VIEW,
     COS_TURN,
     DIRECTION_X,
     DIRECTION_Y,
@@ -24,16 +22,11 @@ from hitmac.envs.kernels.state import (
     DRAWS_BEFORE,
     FIELD_OF_VIEW,
     HEADING,
-    NUM_COVERED,
-    RADIUS,
-    RANGE_SQUARED,
     SIN_TURN,
     TIME,
     TIME_BEFORE,
     TURN,
     TURNED,
-    X,
-    Y,
 )  # fmt: skip
 from hitmac.envs.kernels.threads import blocks
 from hitmac.envs.kernels.walks import move_targets
@@ -117,94 +110,6 @@ def _zoom(state, p, action, first, last):
 
 
 @inlined
-def _disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
-    """Return True if the line of sight from (x, y) to (to_x, to_y) passes a disc's centre at less than its radius."""
-    dx = to_x - x
-    dy = to_y - y
-    squared = dx * dx + dy * dy
-    along = ((disc_x - x) * dx + (disc_y - y) * dy) / squared if squared > 0.0 else 0.0
-    along = min(max(along, 0.0), 1.0)
-    off_x = disc_x - x - along * dx
-    off_y = disc_y - y - along * dy
-    return off_x * off_x + off_y * off_y < radius * radius
-
-
-@inlined
-def _wall_blocks(x, y, to_x, to_y, wall):
-    """Return True if the line of sight from (x, y) to (to_x, to_y) meets a wall (x1, y1, x2, y2)."""
-    dx = to_x - x
-    dy = to_y - y
-    wall_x = wall[2] - wall[0]
-    wall_y = wall[3] - wall[1]
-    cross = dx * wall_y - dy * wall_x
-    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position of the meeting on the line of sight
-    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position of the meeting on the wall
-    sight = sight if cross > 0.0 else -sight
-    place = place if cross > 0.0 else -place
-    length = abs(cross)
-    return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
-
-
-@compiled
-def _look_past_obstacles(state, i, j, first, last):
-    """Mark target j as not visible to sensor i where a disc or a wall blocks the view."""
-    sensor, target, disc = state.sensor, state.target, state.disc
-    for k in range(disc.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not _disc_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
-                disc[k, X, b], disc[k, Y, b], disc[k, RADIUS, b],
-            )  # fmt: skip
-    for k in range(state.walls.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not _wall_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
-            )
-
-
-@compiled
-def see(state, first, last):
-    """Compute visibility, covered targets and coverage.
-
-    A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (computed as
-    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view.
-    """
-    sensor, target = state.sensor, state.target
-    obstacles = state.disc.shape[0] + state.walls.shape[0] > 0
-    num_present = state.scratch[0]
-    for b in range(first, last):
-        state.scene[NUM_COVERED, b] = 0
-    for b in range(first, last):
-        num_present[b] = 0.0
-    for j in range(target.shape[0]):
-        for b in range(first, last):
-            state.covered[j, b] = False
-        for i in range(sensor.shape[0]):
-            for b in range(first, last):
-                dx = target[j, X, b] - sensor[i, X, b]
-                dy = target[j, Y, b] - sensor[i, Y, b]
-                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
-                squared = dx * dx + dy * dy
-                ahead = sensor[i, DIRECTION_X, b] * dx + sensor[i, DIRECTION_Y, b] * dy
-                state.visible[i, j, b] = (squared <= sensor[i, RANGE_SQUARED, b]) & (
-                    ahead > sensor[i, COS_HALF_VIEW, b] * math.sqrt(squared)
-                )
-            for b in range(first, last):
-                state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
-            if obstacles:
-                _look_past_obstacles(state, i, j, first, last)
-            for b in range(first, last):
-                state.covered[j, b] |= state.visible[i, j, b]
-        for b in range(first, last):
-            state.scene[NUM_COVERED, b] += state.covered[j, b]
-        for b in range(first, last):
-            num_present[b] += state.present[j, b]
-    for b in range(first, last):
-        state.coverage[b] = state.scene[NUM_COVERED, b] / num_present[b] if num_present[b] > 0.0 else 1.0
-
-
-@inlined
 def about_to_move(state, first, last):
     """Store the draws and the time before a move: a velocity observed after it also has the errors of before it.
 
@@ -232,14 +137,26 @@ def extra_moves(state, p, first, last):
 
 
 @inlined
-def sub_step(state, p, action, first, last):
-    """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
+def move_all(state, p, action, first, last):
+    """Let all sensors turn and move, and all targets move."""
     update_availability(state, p, first, last)
     _turn(state, state.mounts, action, first, last)
     _zoom(state, p, action, first, last)
     move_along(state, p, state.rails, action, first, last)
     move_targets(state, p, first, last)
-    see(state, first, last)
+
+
+@inlined
+def end_sub_step(state, p, first, last):
+    """Let the time pass, and the sensors learn what they have seen."""
     for b in range(first, last):
         state.scene[TIME, b] += 1
     learn(state, p, first, last)
+
+
+@inlined
+def sub_step(state, p, action, first, last):
+    """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
+    move_all(state, p, action, first, last)
+    see(state, first, last)
+    end_sub_step(state, p, first, last)

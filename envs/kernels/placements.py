@@ -52,7 +52,7 @@ def _anywhere(state, p, b):
             x = draw_between(state.stream, b, -p.half_width, p.half_width, False)
             y = draw_between(state.stream, b, -p.half_height, p.half_height, False)
             free = True
-            for other in range(i):
+            for other in range(i if p.spacing > 0.0 else 0):
                 dx = x - state.sensor[other, X, b]
                 dy = y - state.sensor[other, Y, b]
                 free = free and dx * dx + dy * dy >= p.spacing * p.spacing
@@ -90,7 +90,27 @@ def _fixed(state, p, b):
     place_at_mounts(state, state.mounts, b)
 
 
-PLACEMENTS = {"areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails, "fixed": _fixed}
+@allocating
+def _at_crossings_of(state, streets, b):
+    """Place the sensors at crossings; `streets` is an argument of its own, so that without any this is no code."""
+    if streets is not None:
+        columns = streets.x.shape[0]
+        dealt = _deal(state, b, state.sensor.shape[0], columns * streets.y.shape[0])
+        for i in range(state.sensor.shape[0]):
+            state.sensor[i, X, b] = streets.x[dealt[i] % columns]
+            state.sensor[i, Y, b] = streets.y[dealt[i] // columns]
+
+
+@allocating
+def _at_crossings(state, p, b):
+    """At different random crossings of the streets between `blocks`."""
+    _at_crossings_of(state, state.streets, b)
+
+
+PLACEMENTS = {
+    "areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails, "fixed": _fixed,
+    "crossings": _at_crossings,
+}  # fmt: skip
 """The placements of the sensors, by name: functions that place all sensors of a scene."""
 
 place_sensors = one_of(tuple(PLACEMENTS.values()))

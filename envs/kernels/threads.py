@@ -30,6 +30,9 @@ _CLOSED = 1 << 32  # added to _JOINED once no further thread may begin
 SCENES_PER_THREAD = 128
 """Fewest scenes for each thread of a batch; with fewer, a second thread costs more than it saves."""
 
+SENSORS_PER_THREAD = 256
+"""Fewest sensors for each thread of large scenes."""
+
 _LOOKS = 300_000  # at a counter before a thread sleeps, some 100 us: a few times as long as it takes to wake one
 
 
@@ -174,9 +177,14 @@ def cores() -> int:
     return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 
-def default_threads(num_scenes: int) -> int:
-    """Return the number of threads for a batch: that of the cores, and fewer for small batches."""
-    return min(cores(), num_scenes // SCENES_PER_THREAD) or 1
+def default_threads(num_scenes: int, num_sensors: int = 0) -> int:
+    """Return the number of threads for a batch: that of the cores, and fewer for small batches.
+
+    Args:
+        num_scenes: number of scenes.
+        num_sensors: number of sensors of all large scenes, which threads share.
+    """
+    return min(cores(), max(num_scenes // SCENES_PER_THREAD, num_sensors // SENSORS_PER_THREAD)) or 1
 
 
 class Threads:

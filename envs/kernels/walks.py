@@ -33,6 +33,7 @@ from hitmac.envs.kernels.state import (
     Y,
 )  # fmt: skip
 from hitmac.envs.kernels.streams import draw_uniform, uniform
+from hitmac.envs.kernels.streets import walk_streets
 
 MOST_DRAWS = 1000
 """Most times that a move out of the arena is drawn again."""
@@ -123,18 +124,29 @@ def _to_goals(state, p, first, last):
 
 
 @inlined
+def _first_seer(state, grid, b, j):
+    """Return the first sensor of scene b that sees target j; -1 without one."""
+    if grid is not None:
+        return np.int64(grid.seer[b, j])
+    for i in range(state.sensor.shape[0]):
+        if state.visible[i, j, b]:
+            return i
+    return -1
+
+
+@inlined
 def _way_out(state, b, j):
     """Return the direction, radians, in which target j of scene b leaves the first view that it is in; NaN without one.
 
     The direction is perpendicular to the line of sight, to the side of the view's axis on which the target is.
     """
-    for i in range(state.sensor.shape[0]):
-        if state.visible[i, j, b]:
-            dx = state.target[j, X, b] - state.sensor[i, X, b]
-            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
-            side = state.sensor[i, DIRECTION_X, b] * dy - state.sensor[i, DIRECTION_Y, b] * dx
-            return math.atan2(dy, dx) + math.copysign(0.5 * math.pi, side)
-    return math.nan
+    i = _first_seer(state, state.grid, b, j)
+    if i < 0:
+        return math.nan
+    dx = state.target[j, X, b] - state.sensor[i, X, b]
+    dy = state.target[j, Y, b] - state.sensor[i, Y, b]
+    side = state.sensor[i, DIRECTION_X, b] * dy - state.sensor[i, DIRECTION_Y, b] * dx
+    return math.atan2(dy, dx) + math.copysign(0.5 * math.pi, side)
 
 
 @inlined
@@ -205,7 +217,16 @@ def _evade(state, p, first, last):
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
 
 
-WALKS = {"goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _stay, "evade": _evade}
+@compiled
+def _along_streets(state, p, first, last):
+    """Along the streets of a city, straight on from crossing to crossing; there into any street, save back."""
+    walk_streets(state, p, state.streets, first, last)
+
+
+WALKS = {
+    "goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _stay, "evade": _evade,
+    "streets": _along_streets,
+}  # fmt: skip
 """The walks of the targets, by name: functions that move every target of some scenes once."""
 
 _walk = one_of(tuple(WALKS.values()))

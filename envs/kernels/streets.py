@@ -1,0 +1,135 @@
+"""Streets of a city: sensors at crossings, targets that walk along. Compiled by numba.
+
+Without streets all of this compiles to nothing.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from hitmac.envs.kernels.compiled import compiled, inlined
+from hitmac.envs.kernels.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, Streets, X, Y
+from hitmac.envs.kernels.streams import draw_uniform
+
+
+def make_streets(scenario: Any) -> Streets | None:
+    """Return the kernels' form of the streets between `blocks`; None where nothing keeps to them."""
+    if scenario.walk != "streets" and scenario.placement != "crossings":
+        return None
+    rows, columns = scenario.blocks
+    x, y = (
+        np.linspace(0.5 * scenario.street_width - half, half - 0.5 * scenario.street_width, count + 1)
+        for half, count in zip(scenario.extent, (columns, rows), strict=True)
+    )
+    return Streets(x, y, scenario.walk == "streets")
+
+
+@inlined
+def _nearest_line(lines, place):
+    """Return the number of the line that is nearest to a coordinate."""
+    k = math.floor((place - lines[0]) / (lines[1] - lines[0]) + 0.5)
+    return min(max(k, 0), lines.shape[0] - 1)
+
+
+@inlined
+def _line_ahead(lines, place, up):
+    """Return the number of the next line from a coordinate, up or down."""
+    k = math.floor((place - lines[0]) / (lines[1] - lines[0]))
+    return min(max(k + 1 if up else k, 0), lines.shape[0] - 1)
+
+
+@inlined
+def _step_onto_street(state, streets, b, j):
+    if streets.kept:
+        x, y = state.target[j, X, b], state.target[j, Y, b]
+        at_x, at_y = streets.x[_nearest_line(streets.x, x)], streets.y[_nearest_line(streets.y, y)]
+        if abs(at_x - x) < abs(at_y - y):
+            at_y = min(max(y, streets.y[0]), streets.y[-1])
+            goal_x, goal_y = at_x, streets.y[_line_ahead(streets.y, at_y, state.target[j, GOAL_Y, b] > y)]
+        else:
+            at_x = min(max(x, streets.x[0]), streets.x[-1])
+            goal_x, goal_y = streets.x[_line_ahead(streets.x, at_x, state.target[j, GOAL_X, b] > x)], at_y
+        state.target[j, X, b], state.target[j, Y, b] = at_x, at_y
+        state.target[j, GOAL_X, b], state.target[j, GOAL_Y, b] = goal_x, goal_y
+
+
+@inlined
+def step_onto_street(state, streets, b, j):
+    """Move target j of scene b onto the nearest street; its goal is the next crossing on the way to its former goal."""
+    if streets is not None:
+        _step_onto_street(state, streets, b, j)
+
+
+@inlined
+def _leads_on(streets, column, row, way, back):
+    """Return True if a street leads from a crossing to `way` (0 east, 1 north, 2 west, 3 south), and not back."""
+    across, up = (way == 0) - (way == 2), (way == 1) - (way == 3)
+    inside = 0 <= column + across < streets.x.shape[0] and 0 <= row + up < streets.y.shape[0]
+    return inside and way != back
+
+
+@inlined
+def _take_street(state, streets, b, j, back):
+    """Give target j of scene b, at a crossing, the next one along any street but `back` as its goal."""
+    column, row = _nearest_line(streets.x, state.target[j, X, b]), _nearest_line(streets.y, state.target[j, Y, b])
+    ways = 0
+    for way in range(4):
+        ways += _leads_on(streets, column, row, way, back)
+    drawn = int(draw_uniform(state.stream, b) * ways)
+    for way in range(4):
+        if _leads_on(streets, column, row, way, back):
+            if drawn == 0:
+                state.target[j, GOAL_X, b] = streets.x[column + (way == 0) - (way == 2)]
+                state.target[j, GOAL_Y, b] = streets.y[row + (way == 1) - (way == 3)]
+            drawn -= 1
+
+
+@inlined
+def _go(state, b, j, length):
+    """Move target j of scene b towards its goal; return the rest of the length, under 0 if the goal is not reached."""
+    to_x, to_y = state.target[j, GOAL_X, b] - state.target[j, X, b], state.target[j, GOAL_Y, b] - state.target[j, Y, b]
+    away = math.sqrt(to_x * to_x + to_y * to_y)
+    if away <= length:
+        state.target[j, X, b], state.target[j, Y, b] = state.target[j, GOAL_X, b], state.target[j, GOAL_Y, b]
+    else:
+        state.target[j, X, b] += to_x * (length / away)
+        state.target[j, Y, b] += to_y * (length / away)
+    return length - away
+
+
+@inlined
+def _back(to_x, to_y):
+    """Return the direction opposite to that of a way along a street; -1 for none."""
+    if to_x != 0.0 and to_y != 0.0:
+        return -1
+    if to_x != 0.0:
+        return 2 if to_x > 0.0 else 0
+    if to_y != 0.0:
+        return 3 if to_y > 0.0 else 1
+    return -1
+
+
+@compiled
+def walk_streets(state, p, streets, first, last):
+    """Move every target on towards its crossing, and beyond it into another street, but no farther than the next one.
+
+    A target that was placed off the street goes to the nearest crossing first.
+    """
+    if streets is not None:
+        for b in range(first, last):
+            for j in range(state.target.shape[0]):
+                length = state.target[j, SPEED, b] * p.time_step
+                if p.speed_noise > 0.0:
+                    length *= 1.0 + p.speed_noise * draw_uniform(state.stream, b)
+                x, y = state.target[j, X, b], state.target[j, Y, b]
+                to_x, to_y = state.target[j, GOAL_X, b] - x, state.target[j, GOAL_Y, b] - y
+                if to_x != 0.0 and to_y != 0.0:
+                    state.target[j, GOAL_X, b] = streets.x[_nearest_line(streets.x, x)]
+                    state.target[j, GOAL_Y, b] = streets.y[_nearest_line(streets.y, y)]
+                rest = _go(state, b, j, length)
+                if rest >= 0.0:
+                    _take_street(state, streets, b, j, _back(to_x, to_y))
+                    _go(state, b, j, rest)
+                state.target[j, VELOCITY_X, b] = (state.target[j, X, b] - x) / p.time_step
+                state.target[j, VELOCITY_Y, b] = (state.target[j, Y, b] - y) / p.time_step

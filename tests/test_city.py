@@ -1,0 +1,126 @@
+"""A city: walls along streets, sensors at crossings, targets that keep to the streets."""
+
+import numpy as np
+import pytest
+
+from hitmac.envs import Scenario, Simulator, load_scenario, observe
+from hitmac.envs.observation import Observer
+from hitmac.envs.render import Picture
+from hitmac.envs.tasks import CoverageTask
+
+SMALL = load_scenario("city-12x30").replace(leave_rate=0.05, return_rate=0.3, extra_move_every=3, speed_noise=0.2)
+
+
+def lines(scenario):
+    """The middle lines of the streets along y and along x."""
+    rows, columns = scenario.blocks
+    width, half = scenario.street_width, scenario.arena
+    return tuple(-half + width / 2 + np.arange(k + 1) * (2 * half - width) / k for k in (columns, rows))
+
+
+def test_blocks_leave_streets_of_the_width():
+    scenario = Scenario(arena=(50, 30), blocks=(2, 3), street_width=4, walls=[(0, 0, 1, 1)])
+    walls = scenario.all_walls
+    assert walls.shape == (1 + 4 * 6, 4)
+    assert walls[0].tolist() == [0, 0, 1, 1]
+    x, y = (np.unique(np.round(walls[1:][:, axis::2], 9)) for axis in range(2))
+    assert x.tolist() == [-46, -18, -14, 14, 18, 46]
+    assert y.tolist() == [-26, -2, 2, 26]
+    low, high = np.minimum(walls[1:, :2], walls[1:, 2:]), np.maximum(walls[1:, :2], walls[1:, 2:])
+    assert np.isclose((high - low).sum(-1).reshape(6, 4), [28, 24, 28, 24]).all()
+
+
+def test_targets_keep_to_the_streets_and_turn_at_crossings():
+    simulator = Simulator(SMALL, 20, 0)
+    x, y = lines(SMALL)
+    turned, straight = 0, 0
+    before = None
+    for _ in range(200):
+        place = simulator.state.target_position
+        on_x, on_y = (np.abs(place[..., [axis]] - line).min(-1) < 1e-9 for axis, line in enumerate((x, y)))
+        assert (on_x | on_y).all()
+        along_x = simulator.state.velocity[..., 0] != 0
+        if before is not None:
+            turned += (along_x != before).sum()
+            straight += (along_x == before).sum()
+        before = along_x.copy()
+        simulator.step(np.zeros((20, 12), int))
+        assert (np.linalg.norm(simulator.state.velocity, axis=-1) <= SMALL.top_speed * (1 + 1e-9)).all()
+    assert 0.01 * straight < turned < straight
+
+
+def test_all_streets_are_taken_alike_and_none_back():
+    """From a crossing in the middle, three of four ways, each as often."""
+    scenario = SMALL.replace(num_targets=1, leave_rate=0, extra_move_every=0, blocks=(2, 2))
+    x, y = lines(scenario)
+    ways = []
+    simulator = Simulator(scenario, 600, 1)
+    state = simulator.get_state()
+    state["target_position"][:] = (x[1] - 0.1, y[1])
+    state["goal"][:] = (x[1], y[1])
+    simulator.set_state(state)
+    simulator.step(np.zeros((600, 12), int))
+    goals = simulator.state.goal[:, 0]
+    ways = [tuple(goal) for goal in goals.round(6)]
+    counts = [ways.count(tuple(np.round(goal, 6))) for goal in ((x[2], y[1]), (x[1], y[2]), (x[1], y[0]))]
+    assert sum(counts) == 600
+    assert min(counts) > 150
+
+
+def test_a_target_that_is_placed_in_a_block_goes_to_the_nearest_crossing():
+    scenario = SMALL.replace(leave_rate=0, num_targets=1)
+    x, y = lines(scenario)
+    simulator = Simulator(scenario, 1, 0)
+    simulator.place(target_position=[(x[1] + 3, y[1] + 8)])
+    for _ in range(60):
+        simulator.step(np.zeros((1, 12), int))
+    place = simulator.state.target_position[0, 0]
+    assert min(np.abs(place[0] - x).min(), np.abs(place[1] - y).min()) < 1e-9
+
+
+def test_cameras_stand_at_different_crossings():
+    simulator = Simulator(SMALL, 50, 0)
+    places = simulator.state.sensor_position
+    for axis, line in enumerate(lines(SMALL)):
+        assert (np.abs(places[..., [axis]] - line).min(-1) < 1e-9).all()
+    assert all(len(np.unique(one.round(6), axis=0)) == 12 for one in places)
+
+
+def test_what_a_city_shows_is_what_its_cameras_would_measure():
+    scenario = load_scenario("city-12x30")
+    simulator, features = Simulator(scenario, 3, 2), ("visible", "others_seeing", "distance")
+    state = simulator.state
+    measured = observe(scenario, features, state.sensor_position, state.heading, state.target_position)
+    shown = Observer(scenario, features).observe(simulator)
+    np.testing.assert_allclose(measured["pairs"], shown["pairs"], atol=1e-6)
+    assert shown["pairs"][..., 0].any()
+
+
+def test_a_larger_city_has_the_same_blocks_and_a_crossing_for_each_camera():
+    small, large = load_scenario("city"), load_scenario("city-1000x1200")
+    assert (large.num_sensors, large.num_targets, large.blocks) == (1000, 1200, (31, 31))
+    for scenario in (small, large):
+        across = lines(scenario)[0]
+        np.testing.assert_allclose(np.diff(across), 40)
+        assert scenario.target_area[1] == scenario.arena
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"blocks": ()}, "placement is 'crossings'; it must be crossings only with blocks"),
+        ({"blocks": (2, 2)}, r"blocks is \[2, 2\]; it must be enough for a crossing for each of the 12 sensors"),
+        ({"blocks": (9, 9), "street_width": 20.0}, "street_width is 20.0; it must be under"),
+    ],
+)
+def test_a_city_that_cannot_be_is_an_error(changes, message):
+    with pytest.raises(ValueError, match=message):
+        SMALL.replace(**changes)
+
+
+def test_the_city_is_a_large_scene_and_is_drawn():
+    task = CoverageTask("city", 1, 0, nearest=16, neighbours=8)
+    assert task.simulator.large
+    task.step(np.ones((1, 100), int))
+    assert task.observe()["mask"].all()
+    assert Picture(task.scenario, 200).of_task(task, 0).shape == (200, 200, 3)
