@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import runpy
 
 import numpy as np
 import pytest
@@ -11,16 +12,18 @@ from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.evaluate.selection import named_agents
+from hitmac.agents.export import export_agent
+from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.learned.sensor_categorical import SensorCategorical
 from hitmac.agents.names import family_of
 from hitmac.agents.playing import Episodes
-from hitmac.agents.registry import SCRIPTED, load_agent
+from hitmac.agents.registry import SCRIPTED, as_agent, load_agent
 from hitmac.agents.training.jobs import CoverageOptions, CoverageRewardOptions
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.parts import Scenes, part
 from hitmac.envs.load import load_scenario
-from hitmac.envs.observation import DEFAULT_FEATURES, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
 from hitmac.envs.simulator import Simulator
 
 SCENARIO = load_scenario("random").replace(num_targets=12)
@@ -188,6 +191,37 @@ def test_policies_that_need_all_targets(options, says):
     with pytest.raises(ValueError, match=says):
         config(nearness={"nearest": 3}, **options)
     assert not config(**options).can_list
+
+
+def test_an_exported_policy_decides_alike(tmp_path, monkeypatch):
+    scenario = load_scenario("hit-mac-6x9")
+    torch.manual_seed(0)
+    own = PolicyConfig(
+        policy={"weight_dim": 8, "attend_over": "agents"}, features=FEATURE_SETS["frame"], scenario=scenario,
+        training_seeds=(0, 1), nearness={"nearest": 4, "radius": 1500.0, "neighbours": 3},
+    )  # fmt: skip
+    policy = build_policy(own, scenario)
+    policy.set_training_mode(False)
+    with torch.no_grad():
+        policy.action_net[0][2].weight.mul_(500.0)
+    agent = as_agent(policy, own, scenario, name="tested")
+    export_agent(agent, tmp_path / "made", scenario)
+    card = json.loads((tmp_path / "made" / CARD).read_text())["networks"][0]
+    assert card["inputs"] == ["pairs", "mask", "targets", "neighbours"]
+    assert card["nearness"] == own.nearness
+    monkeypatch.syspath_prepend(tmp_path / "made")
+    runner = runpy.run_path(str(tmp_path / "made/run.py"))["Agent"]()
+    simulator, observer = Simulator(scenario, 1, 0), Observer(scenario, own.features, **own.nearness)
+    for _ in range(20):
+        state = simulator.state
+        shown = observer.observe(simulator)
+        expected, _ = policy.predict(shown, deterministic=True)
+        found = runner.decide(
+            state.target_position[0], sensor_position=state.sensor_position[0], heading=state.heading[0]
+        )
+        np.testing.assert_array_equal(found[0], expected[0])
+        simulator.step(expected)
+    assert (shown["mask"].sum(-1) == 4).any()
 
 
 def test_the_distribution_of_many_sensors_is_stable_baselines3s():
