@@ -24,10 +24,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from hitmac.perception.features import Features, Weights
-from hitmac.perception.functional import zero_masked
+from hitmac.perception.functional import is_recorded, zero_masked
 from hitmac.perception.listed import Listed, between, within
 from hitmac.perception.pooling import pool
 
@@ -129,7 +130,10 @@ def listed_axes(
     assert listed.columns is not None
     of_agent, of_targets = within(layers[0], embedded, listed.rows, need_weights)
     of_target, of_agents = within(layers[1], embedded, listed.columns, need_weights)
-    per_target = embedded + of_agent + of_target
+    if torch.is_grad_enabled() or is_recorded():
+        per_target = embedded + of_agent + of_target
+    else:
+        per_target = of_target.add_(of_agent).add_(embedded)  # in place: new memory costs more than the sum
     per_agent, present = listed.pool(per_target, pooling), listed.present
     global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)

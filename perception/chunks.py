@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from hitmac.perception.functional import bounded_softmax
 from hitmac.perception.groups import Groups
 
-_TOKENS = 2048
+_TOKENS = 4096
 """Tokens of a chunk."""
 
 
@@ -23,11 +23,12 @@ def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], sca
     bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
     outputs = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width)
     done = 0
-    for tokens, mask in groups.buckets:
+    for tokens, mask, first in groups.buckets:
         size = tokens.shape[1]
         for rows in range(0, len(tokens), step := max(_TOKENS // size, 1)):
             some = tokens[rows : rows + step]
-            projected = torch.addmm(bias, x.index_select(0, some.flatten()), weight).sigmoid_().mul_(2.0).sub_(1.0)
+            own = x.index_select(0, some.flatten()) if first is None else x.narrow(0, first + rows * size, some.numel())
+            projected = torch.addmm(bias, own, weight).sigmoid_().mul_(2.0).sub_(1.0)
             query, key, value = projected.unflatten(0, some.shape).split(width, -1)  # (G, c, f)
             scores = torch.bmm(query, key.mT)
             if scale != 1.0:
@@ -35,4 +36,4 @@ def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], sca
             weights = bounded_softmax(scores, None if mask is None else mask[rows : rows + step].unsqueeze(-2))
             torch.bmm(weights, value, out=outputs[done : done + some.numel()].view(*some.shape, width))
             done += some.numel()
-    return outputs.index_select(0, groups.place)
+    return outputs if groups.place is None else outputs.index_select(0, groups.place)

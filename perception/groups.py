@@ -21,40 +21,68 @@ class Bucket(NamedTuple):
     an empty group."""
     mask: Tensor | None
     """(G, c) bool, False where padded; None: no place is."""
+    first: int | None = None
+    """The tokens follow each other, from this one on; None: they may not."""
 
 
 class Groups(NamedTuple):
     """Division of T tokens into groups; a token belongs to one group at most."""
 
     buckets: list[Bucket]
-    place: Tensor
-    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group."""
+    place: Tensor | None
+    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group.
+    None: its own."""
 
     def apart(self, x: Tensor) -> list[Tensor]:
         """Return the tokens (G, c, ...) of each bucket, of tokens (T, ...)."""
-        return [x.index_select(0, bucket.tokens.flatten()).unflatten(0, bucket.tokens.shape) for bucket in self.buckets]
+        return [take(x, bucket) for bucket in self.buckets]
 
     def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
         """Invert :meth:`apart`; `like` is the result if there are no buckets, and so no tokens."""
         if not parts:
             return like
         flat = [part.flatten(0, 1) for part in parts]
-        return (flat[0] if len(flat) == 1 else torch.cat(flat)).index_select(0, self.place)
+        whole = flat[0] if len(flat) == 1 else torch.cat(flat)
+        return whole if self.place is None else whole.index_select(0, self.place)
+
+
+def take(x: Tensor, bucket: Bucket) -> Tensor:
+    """Return the tokens (G, c, ...) of a bucket, of tokens (T, ...)."""
+    shape = bucket.tokens.shape
+    if bucket.first is None:
+        return x.index_select(0, bucket.tokens.flatten()).unflatten(0, shape)
+    return x.narrow(0, bucket.first, bucket.tokens.numel()).unflatten(0, shape)
 
 
 def rows_of(mask: Tensor) -> Groups:
     """Return the groups of N rows of k tokens each, the valid ones of a mask (N, k) bool; all rows are one bucket."""
-    places = torch.arange(mask.numel(), device=mask.device)
-    return Groups([Bucket(places.view(mask.shape), mask)], places)
+    return Groups([Bucket(torch.arange(mask.numel(), device=mask.device).view(mask.shape), mask, 0)], None)
 
 
-def group(keys: Tensor, number: int, *, rising: bool = False, one_bucket: bool = False) -> Groups:
-    """Group tokens by key; within a group they keep their order.
+def valid_rows(mask: Tensor) -> tuple[Tensor, Groups]:
+    """Return the valid places (T,) of a mask (N, k) bool, shorter rows first, and the groups of each row's."""
+    counts = mask.sum(-1)
+    order = counts.argsort(stable=True)
+    kept = mask[order].flatten().nonzero().squeeze(-1)
+    width = max(mask.shape[-1], 1)
+    row = torch.div(kept, width, rounding_mode="floor")
+    places = kept + (order[row] - row) * width
+    buckets, first, steps = [], 0, torch.arange(len(places), device=mask.device)
+    for size, number in enumerate(torch.bincount(counts, minlength=1).tolist()):
+        if size * number:
+            buckets.append(Bucket(steps[first : first + size * number].view(number, size), None, first))
+            first += size * number
+    return places, Groups(buckets, None)
+
+
+def group(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
+    """Group tokens by key; within a group they are ordered by rank.
 
     Args:
         keys: (T,) int64, 0 to number - 1; `number` for a token of no group.
         number: number of groups; 1 or more.
-        rising: promise that the keys never fall.
+        rank: (T,) int64, 0 to ranks - 1; no two tokens of a group have the same.
+        ranks: number of ranks.
         one_bucket: pad all groups to the size of the largest. Without it, groups of more than 2^(i - 1) and up to 2^i
             tokens share a bucket, so that at most every other place is padded; many tokens get a bucket for each size
             up to 32.
@@ -63,8 +91,7 @@ def group(keys: Tensor, number: int, *, rising: bool = False, one_bucket: bool =
     if not is_recorded() and length == 0:
         return Groups([], keys)
     steps = torch.arange(length, device=keys.device)
-    # Unique numbers, since not every exporter knows a stable sort.
-    order = steps if rising else (keys * length + steps).argsort()
+    order = (keys * ranks + rank).argsort()
     counts = keys.new_zeros(number + 1).scatter_add(0, keys, torch.ones_like(keys))
     first = counts.cumsum(0) - counts
     within = torch.empty_like(order).scatter(0, order, steps - first[keys[order]])

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from hitmac.perception.checks import as_mask, check_index
 from hitmac.perception.features import Features, Weights
 from hitmac.perception.functional import is_recorded
-from hitmac.perception.groups import Groups, group, rows_of, whole
+from hitmac.perception.groups import Groups, group, rows_of, valid_rows, whole
 from hitmac.perception.pooling import count, pool
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -128,13 +128,12 @@ def list_pairs(
     if targets is not None:
         there = there & (targets.reshape(batch * n, k) >= 0)
     every_place = every_place or is_recorded()
-    places = None if every_place else there.flatten().nonzero().squeeze(-1)
     agent = torch.arange(batch * n, device=pairs.device)
-    if places is None:
-        rows, of_pair = rows_of(there), agent.unsqueeze(-1).expand(-1, k).reshape(-1)
+    if every_place:
+        places, rows, of_pair = None, rows_of(there), agent.unsqueeze(-1).expand(-1, k).reshape(-1)
     else:
-        of_pair = places // max(k, 1)
-        rows = group(of_pair, max(batch * n, 1), rising=True)
+        places, rows = valid_rows(there)
+        of_pair = torch.div(places, max(k, 1), rounding_mode="floor")
     by_target, number = None, k
     if columns:
         assert targets is not None
@@ -144,7 +143,7 @@ def list_pairs(
         keys = keys + torch.div(of_pair, max(n, 1), rounding_mode="floor") * number
         if places is None:
             keys = torch.where(there.flatten(), keys, batch * number)
-        by_target = group(keys, max(batch * number, 1), one_bucket=every_place)
+        by_target = group(keys, max(batch * number, 1), of_pair, max(batch * n, 1), one_bucket=every_place)
     near = None
     if neighbours is not None:
         whom = neighbours.reshape(batch * n, neighbours.shape[-1]).to(torch.int64)

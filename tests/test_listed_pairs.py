@@ -212,7 +212,7 @@ def test_a_compiled_and_an_exported_encoder_take_any_lists():
 
 def test_groups_keep_the_order_of_their_tokens():
     keys = torch.tensor([3, 1, 3, 0, 3, 1, 5, 3, 3])
-    found = group(keys, 6)
+    found = group(keys, 6, torch.arange(9), 9)
     members = [bucket.tokens[row][bucket.mask[row] if bucket.mask is not None else ...].tolist()
                for bucket in found.buckets for row in range(len(bucket.tokens))]  # fmt: skip
     assert sorted(members) == [[0, 2, 4, 7, 8], [1, 5], [3], [6]]

@@ -27,7 +27,7 @@ class PlannerState(NamedTuple):
     steps: np.ndarray  # (B,) int64: calls since the start
     plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, n) int64: ways to move of these plans, 0 without rails
-    listed: np.ndarray | None = None  # (B, n, k) int32: the targets that `pairs` list; None: all, in their order
+    listed: np.ndarray = np.zeros(0, np.int32)  # (B, n, k): the targets that `pairs` list; empty: all, in order
 
 
 class PlannerAgent(HeadingPlanner):
@@ -163,10 +163,7 @@ class PlannerAgent(HeadingPlanner):
             np.ascontiguousarray(self.checked(pairs)),
             np.ascontiguousarray(mask),
         )  # one compiled kernel for all
-        if state is None:
-            new = self._nothing(pairs, targets)
-        else:
-            new = PlannerState(*(None if array is None else array.copy() for array in state))  # type: ignore[arg-type]
+        new = self._nothing(pairs, targets) if state is None else PlannerState(*(array.copy() for array in state))
         if targets is not None:
             targets = np.ascontiguousarray(targets, np.int32)
         if episode_start is not None:
@@ -174,12 +171,13 @@ class PlannerAgent(HeadingPlanner):
             new.clock[episode_start] = 0 if self._walk.every else -1
             new.steps[episode_start] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
+        history = (*new[:-1], None if targets is None else new.listed)
         Threads(len(pairs), cores(), block=8).run(
-            plan, pairs, mask, targets, tuple(new), self._walk, self._motion, self._limits, self._search, self._weight,
+            plan, pairs, mask, targets, history, self._walk, self._motion, self._limits, self._search, self._weight,
             self._futures, values, own,
         )  # fmt: skip
-        listed = None if targets is None else targets.copy()
-        return values, new._replace(pairs=pairs.copy(), mask=mask.copy(), listed=listed)
+        new = new._replace(pairs=pairs.copy(), mask=mask.copy())
+        return values, new if targets is None else new._replace(listed=targets.copy())
 
     def _nothing(self, pairs: np.ndarray, targets: np.ndarray | None) -> PlannerState:
         """Return the state before the first call."""
@@ -192,7 +190,7 @@ class PlannerAgent(HeadingPlanner):
             np.zeros(b, np.int64),
             np.zeros((b, n, self.horizon + 1), np.int64),
             np.zeros((b, n), np.int64),
-            None if targets is None else np.full((b, n, k), -1, np.int32),
+            np.zeros((b, n, 0), np.int32) if targets is None else np.full((b, n, k), -1, np.int32),
         )
 
 

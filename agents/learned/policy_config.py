@@ -22,7 +22,7 @@ from hitmac.perception.encoder import take_encoder_config
 POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}
 """Options of a policy other than those of the encoder."""
 
-NEAREST, REACHES = 16, 2.0
+NEAREST, REACHES = 8, 2.0
 """Most targets of a sensor that a policy is shown in a large scene, and their farthest distance in sensing ranges."""
 
 
