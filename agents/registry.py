@@ -116,7 +116,7 @@ def load_run(
         scenario: the scenario to play.
         name: name of the agent; None: the path.
         executor: executor for a coordinator; None: the executor of its training.
-        **nearness: the nearest targets that it is shown, see :func:`~hitmac.agents.learned.checkpoint.load_policy`.
+        **nearness: the nearest targets that it is shown, see :func:`~hitmac.agents.load_policy`.
 
     Raises:
         FileNotFoundError: the directory holds no checkpoint.

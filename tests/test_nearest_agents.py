@@ -10,6 +10,7 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
+from hitmac.agents.attention import AttentionWatch, attention_of
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.evaluate.selection import named_agents
 from hitmac.agents.export import export_agent
@@ -221,6 +222,17 @@ def test_an_exported_policy_decides_alike(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found[0], expected[0])
         simulator.step(expected)
     assert (shown["mask"].sum(-1) == 4).any()
+
+
+def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():
+    dense, listed = (load_agent(f"pretrained:any-size{end}", SCENARIO) for end in ("", ":nearest=11"))
+    everything, nearest, simulator = both(dense.features, 11)
+    one = attention_of(dense.policy, everything.observe(simulator))["policy"]
+    with AttentionWatch(listed.policy) as watch:
+        shown = nearest.observe(simulator)
+        listed.policy.predict(shown, deterministic=True)
+        other = watch.shares(shown, num_targets=12)["policy"]
+    np.testing.assert_allclose(one, other, atol=1e-5)
 
 
 def test_the_distribution_of_many_sensors_is_stable_baselines3s():

@@ -99,8 +99,8 @@ class PolicyConfig:
     def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> PolicyConfig:
         """Return the metadata of the policy in use on a scenario, with the nearest targets that it is shown there.
 
-        They are those of `nearness`, if given, else those of its training; in a large scenario at least the
-        :data:`NEAREST` within :data:`REACHES` sensing ranges.
+        They are those of `nearness`, if given, else those of its training. A policy that was trained on all targets is
+        shown the nearest 8 within two sensing ranges if the scenario is large.
         """
         if not nearness and not (nearness := rescaled(self.nearness, self.scenario, scenario)):
             large = is_large(scenario) and self.can_list

@@ -20,8 +20,8 @@ class NearestOptions(Options):
     """Base class of the options of jobs whose policy may be shown the nearest targets only."""
 
     nearest: Count | None = None
-    """Targets that each sensor is shown, the nearest ones, in training and use. None: all, in use the nearest 8 of
-    scenes with 16384 pairs or more."""
+    """Targets that each sensor is shown, the nearest ones, in training and use. None: all in training; in use those of
+    a scene of 16384 pairs or more are the nearest 8 within two sensing ranges."""
     radius: Positive | None = None
     """Farthest distance of these targets, in the scenario's units. None: any."""
     neighbours: Count | None = None

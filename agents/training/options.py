@@ -148,7 +148,7 @@ class Options(EncoderConfig, TrainingOptions):
         return self.episode_steps
 
     def task_options(self) -> dict[str, Any]:
-        """Return the task's entry in a checkpoint; see :class:`hitmac.agents.learned.checkpoint.PolicyConfig`."""
+        """Return the task's entry in a checkpoint; see :class:`hitmac.agents.learned.policy_config.PolicyConfig`."""
         return {name: getattr(self, name) for name in self.task.spec.options}
 
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:
