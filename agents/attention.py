@@ -58,7 +58,13 @@ class AttentionWatch:
     def _keep(self, level: str, _: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._calls[level] = arguments, options
 
-    def shares(self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None = None) -> dict[str, np.ndarray]:
+    def shares(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        *,
+        num_targets: int | None = None,
+    ) -> dict[str, np.ndarray]:
         """Return the attention in the last decision, by level.
 
         An entry (i, j) is the share of sensor i's attention that goes to target j: the mean over heads, and over the
@@ -67,6 +73,7 @@ class AttentionWatch:
         Args:
             observation: the observation (B, n, m) that the policy has acted on.
             state: the state that it has returned; needed of a hierarchy.
+            num_targets: m, for an observation that lists the nearest targets; None: 1 + the highest that it lists.
 
         Returns:
             Arrays (B, n, m) by level; NaN in the scenes in which a level has not decided.
@@ -87,7 +94,11 @@ class AttentionWatch:
                 assigned = HierarchyState(*(state or ())).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
         self._calls.clear()  # the same encoders have been called again
-        return found
+        if "targets" not in observation:
+            return found
+        targets = observation["targets"]
+        m = int(targets.max(initial=-1)) + 1 if num_targets is None else num_targets
+        return {level: _of_lists(shares, targets, m) for level, shares in found.items()}
 
 
 def attention_of(
@@ -148,6 +159,13 @@ def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray |
     # A row is a sensor by itself, or the scene as one sensor knows it.
     own = np.zeros(n, np.int64) if shares.shape[1] == 1 else np.arange(n)
     return by_scene[:, np.arange(n), own]
+
+
+def _of_lists(shares: np.ndarray, targets: np.ndarray, m: int) -> np.ndarray:
+    """Return the shares (B, n, m) of all targets, out of those (B, n, k) of the listed ones."""
+    every = np.zeros((*shares.shape[:2], m + 1), shares.dtype)  # the last stands for none
+    np.put_along_axis(every, np.where(targets < 0, m, targets), shares, -1)
+    return every[..., :m]
 
 
 def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndarray:

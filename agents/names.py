@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, get_type_hints
 
 from hitmac.agents.custom import is_import
+from hitmac.agents.nearness import OPTIONS
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.ranges import convert
 
@@ -68,8 +69,13 @@ def number_of(text: str) -> int | float | None:
 
 
 def with_options(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one of the names with options, at the end of an agent's name or before a ``+``."""
-    return re.compile(rf"(?:^|(?<=[=+]))(?:memoryless:)?(?:{'|'.join(map(re.escape, names))})(?::\w+=[^:=+]+)+(?=$|\+)")
+    """Return the pattern of one of the names with options, at the end of an agent's name or before a ``+``.
+
+    Options of the observation, such as ``nearest=16``, may follow any name.
+    """
+    scripted, shown = "|".join(map(re.escape, names)), "|".join(OPTIONS)
+    own = rf"(?:memoryless:)?(?:{scripted})(?::\w+=[^:=+]+)+"
+    return re.compile(rf"(?:^|(?<=[=+]))(?:{own}|[^=+]+?(?::(?:{shown})=[^:=+]+)+)(?=$|\+)")
 
 
 def each_value(name: str) -> list[str]:
@@ -89,8 +95,8 @@ def split_group(name: str, optional: re.Pattern[str]) -> tuple[str, str]:
 
 def family_of(name: str) -> tuple[str, str]:
     """Return the family of an agent's name and its options, which follow the first colon; "" without options."""
-    family, _, options = name.partition(":")
-    return (family, options) if "=" in options else (name, "")
+    found = re.search(r"(?::[^:=]+=[^:=]*)+$", name)
+    return (name[: found.start()], found[0][1:]) if found else (name, "")
 
 
 def halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:

@@ -40,6 +40,23 @@ def checked_observation(
     return pairs, mask if mask.dtype == np.bool_ else mask != 0
 
 
+def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
+    """Return the targets (B, n, k) that an observation lists, contiguous int32, for kernels.
+
+    Raises:
+        ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target that is not there.
+    """
+    targets, mask = np.ascontiguousarray(targets), np.asarray(mask)
+    if targets.shape != mask.shape or targets.dtype.kind not in "iu":
+        raise ValueError(
+            f"targets are {targets.dtype} of shape {targets.shape}; they must be whole numbers, of shape {mask.shape}"
+        )
+    check_range("targets", targets, -1, num_targets - 1)
+    if (targets[mask != 0] < 0).any():
+        raise ValueError("targets hold -1 where the mask is 1; -1 is for an empty place")
+    return targets.astype(np.int32, copy=False)
+
+
 def check_finite(name: str, numbers: np.ndarray) -> None:
     """Raise ValueError unless all numbers are finite, and of a magnitude whose square is."""
     if numbers.size and not np.abs(numbers).max() <= MOST:

@@ -33,7 +33,9 @@ class Episodes:
 
     def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
         self.agent = agent
-        self.task = CoverageTask(scenario, len(seeds), list(seeds), features=agent.features, num_threads=num_threads)
+        self.task = CoverageTask(
+            scenario, len(seeds), list(seeds), features=agent.features, num_threads=num_threads, **agent.nearness
+        )
         self.observation: dict[str, np.ndarray] = {}
         self.state = started(agent.policy, seeds)
         self.sub_step, self.seconds = 0, 0.0

@@ -147,7 +147,7 @@ class Memoryless:
         """Act as :class:`Policy` specifies."""
         pairs = observation["pairs"]
         seen = {"pairs": pairs[..., self._columns], "mask": observation["mask"] * (pairs[..., -1] != 0)}
-        return self.policy.predict(seen, state, episode_start, deterministic)
+        return self.policy.predict({**observation, **seen}, state, episode_start, deterministic)
 
 
 class ReleasedPolicy:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from hitmac.agents.agent import Agent, Executor, Seeds
 from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent, FastBeliefPlannerAgent, FastestBeliefPlannerAgent
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.greedy import GreedyAgent
@@ -17,6 +18,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.learned.in_use import in_use
 from hitmac.agents.names import halves, only_two, read_options
+from hitmac.agents.nearness import split_options
 from hitmac.agents.policy import Completed, Memoryless, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.errors import did_you_mean
@@ -38,27 +40,6 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
     "belief-planner-fastest": FastestBeliefPlannerAgent,
 }
 """Agents that decide by rule, by name."""
-
-Seeds = tuple[tuple[int, int], ...]
-
-
-class Agent(NamedTuple):
-    """Policy with its name, features and training metadata."""
-
-    name: str
-    policy: Policy
-    features: tuple[str, ...]
-    """Observation features that the policy reads."""
-    training_seeds: Seeds = ()
-    """First and last seeds of the training scenes; () for an agent that was not trained."""
-    run: str = ""
-    """Name of the training, where several trainings of one agent share its name."""
-    trained: bool = False
-    """True if the policy was trained, so that another training seed would give another policy."""
-
-
-Executor = tuple[LevelPolicy, Seeds]
-"""Executor with the first and last seeds of its training scenes; () for an executor that was not trained."""
 
 
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
@@ -83,6 +64,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
     ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.custom.import_policy`
     ``memoryless:planner``         any of these, to which targets that are not seen now are not there
+    ``planner:nearest=16``         an agent that turns all sensors, shown the 16 nearest targets of each; also
+                                   ``radius=40``, their farthest distance, and ``neighbours=8``
     ============================== ===========================================================================
 
     A ``Path`` is always a directory. A string is a directory only if it is none of these names, such as ``./planner``.
@@ -101,7 +84,14 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     """
     scenario = load_scenario(scenario)
     if isinstance(agent, str | Path):
-        return _named(agent, scenario, None if executor is None else load_executor(executor, scenario))
+        with_executor = None if executor is None else load_executor(executor, scenario)
+        if isinstance(agent, Path) or Path(agent).is_dir():
+            return _named(agent, scenario, with_executor, {})
+        plain, nearness = split_options(agent)
+        found = _named(plain, scenario, with_executor, nearness)._replace(name=agent)
+        if nearness and not found.nearness:
+            raise ValueError(f"{agent} is given {', '.join(nearness)}; agents with a coordinator are shown all targets")
+        return found
     if executor is not None:
         raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
     if isinstance(agent, Agent):
@@ -112,7 +102,12 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
 
 
 def load_run(
-    path: str | Path, scenario: Scenario | str | Path, *, name: str | None = None, executor: Executor | None = None
+    path: str | Path,
+    scenario: Scenario | str | Path,
+    *,
+    name: str | None = None,
+    executor: Executor | None = None,
+    **nearness: Any,
 ) -> Agent:
     """Load the policy of a run or checkpoint; a coordinator comes with its executor.
 
@@ -121,13 +116,14 @@ def load_run(
         scenario: the scenario to play.
         name: name of the agent; None: the path.
         executor: executor for a coordinator; None: the executor of its training.
+        **nearness: the nearest targets that it is shown, see :func:`~hitmac.agents.load_policy`.
 
     Raises:
         FileNotFoundError: the directory holds no checkpoint.
         ValueError: a damaged checkpoint, or one of a task that is not a whole agent.
     """
     scenario, name = load_scenario(scenario), str(path) if name is None else name
-    policy, config = load_policy(path, scenario)
+    policy, config = load_policy(path, scenario, **nearness)
     own = checkpoint_folder(path) / EXECUTOR
     if executor is None and config.role == "coordinator" and own.is_dir():
         executor = load_executor_run(own, scenario)
@@ -159,7 +155,7 @@ def as_agent(
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
     agent, features = in_use(policy, config, scenario)
-    return Agent(name, agent, features, seeds, trained=True)
+    return Agent(name, agent, features, seeds, trained=True, nearness=config.nearness)
 
 
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
@@ -224,31 +220,31 @@ def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Exec
     return as_level(policy, config, scenario), (config.training_seeds,)
 
 
-def _named(name: str | Path, scenario: Scenario, executor: Executor | None) -> Agent:
+def _named(name: str | Path, scenario: Scenario, executor: Executor | None, nearness: dict[str, Any]) -> Agent:
     """Load the agent of a name or directory."""
     if isinstance(name, Path):
-        return load_run(name, scenario, executor=executor)
+        return load_run(name, scenario, executor=executor, **nearness)
     first, _, rest = name.partition(":")
     if first == "memoryless":
-        agent = _named(rest, scenario, executor)
+        agent = _named(rest, scenario, executor, nearness)
         policy = Memoryless(agent.policy, agent.features)
         return agent._replace(name=name, policy=policy, features=policy.features)
     if first in SCRIPTED and executor is None and (name == first or "=" in rest):
         scripted = scripted_agent(first, scenario, **read_options(SCRIPTED[first], name))
-        return Agent(name, scripted, scripted.features)
+        return Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
     if first in COORDINATORS and not (rest and executor):
         return _assigned(name, scenario, first, executor or load_executor(rest or "scripted", scenario))
     if Path(name).is_dir():
-        return load_run(name, scenario, executor=executor)
+        return load_run(name, scenario, executor=executor, **nearness)
     if executor is None:
         if name.startswith(PREFIX):
-            return load_run(pretrained_folder(rest), scenario, name=name)
+            return load_run(pretrained_folder(rest), scenario, name=name, **nearness)
         if first == "released" and (files := halves(rest, _is_net, _is_net) or only_two(rest)):
             return _released(name, scenario, *files)
         if two := halves(name, lambda half: Path(half).is_dir(), _is_executor):
             return load_run(two[0], scenario, name=name, executor=load_executor(two[1], scenario))
         if is_import(name) and not _is_executor(rest):
-            return _custom(name, import_policy(name, scenario))
+            return _custom(name, import_policy(name, scenario))._replace(nearness=nearness)
     known = (*SCRIPTED, *COORDINATORS)
     raise ValueError(
         f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "

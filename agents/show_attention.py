@@ -85,7 +85,7 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
             drawn = picture.draw(state, 0, f"{agent.name}   sub-step {step}", known=simulator.known)
             sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
             episode.step()
-            now = watch.shares(episode.observation, episode.state)[level][0]
+            now = watch.shares(episode.observation, episode.state, num_targets=scenario.num_targets)[level][0]
             weights = np.where(np.isnan(now), weights, now)
             found.append(Moment(weights, sensors, targets, drawn))
     return found

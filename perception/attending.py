@@ -12,6 +12,11 @@ to outputs (..., L, f), their pooled feature (..., f) and on request the weights
 
 It returns :class:`hitmac.perception.Features`, zero for absent pairs and agents, and
 :class:`hitmac.perception.Weights`.
+
+A way may have a second function, for pairs that are listed by index, see :mod:`hitmac.perception.listed`. It takes the
+layers, the :class:`~hitmac.perception.listed.Listed` pairs, their embeddings (T, f), pooling and need_weights, and
+returns features per pair (T, f), per agent (B * n, f) and global (B, f), and the weights. Where everything is listed,
+both compute the same.
 """
 
 from __future__ import annotations
@@ -19,10 +24,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from hitmac.perception.features import Features, Weights
-from hitmac.perception.functional import zero_masked
+from hitmac.perception.functional import is_recorded, zero_masked
+from hitmac.perception.listed import Listed, between, within
 from hitmac.perception.pooling import pool
 
 Layers = Sequence[nn.Module]
@@ -35,6 +42,10 @@ class Attending(NamedTuple):
     """Function from the layers and the embedded pairs to the features and the weights."""
     layers: tuple[str, ...] = ("attention",)
     """Names of its layers in the encoder, and so in its tensors."""
+    listed: Callable[[Layers, Listed, Tensor, str, bool], tuple[Features, Weights]] | None = None
+    """Function for listed pairs; None: they cannot be attended over in this way."""
+    columns: bool = False
+    """Pairs of the same target attend to each other."""
 
 
 def over_agents(
@@ -82,11 +93,57 @@ def over_axes(
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
+def listed_agents(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's listed targets, then over the agents near it."""
+    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    if listed.neighbours is None:
+        of_others, global_feature, of_agents = _apply(
+            layers[1], per_agent.unflatten(0, present.shape), present, need_weights
+        )
+        of_others = of_others.flatten(0, 1)
+    else:
+        of_others, of_agents = between(layers[1], per_agent, listed, need_weights)
+        of_others = zero_masked(of_others, present.flatten())
+        global_feature = pool(of_others.unflatten(0, present.shape), present, pooling)
+        if of_agents is not None:  # (B n, h, l)
+            of_agents = of_agents.unflatten(0, present.shape).transpose(1, 2) * present[:, None, :, None]
+    return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
+def listed_targets(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's own listed targets only."""
+    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
+
+
+def listed_axes(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend from every listed pair over those of its agent and those of its target, and add both to its embedding."""
+    assert listed.columns is not None
+    of_agent, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    of_target, of_agents = within(layers[1], embedded, listed.columns, need_weights)
+    if torch.is_grad_enabled() or is_recorded():
+        per_target = embedded + of_agent + of_target
+    else:
+        per_target = of_target.add_(of_agent).add_(embedded)  # in place: new memory costs more than the sum
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
 ATTEND_OVER: dict[str, Attending] = {
-    "agents": Attending(over_agents, ("attention", "between_agents")),
-    "targets": Attending(over_targets),
+    "agents": Attending(over_agents, ("attention", "between_agents"), listed_agents),
+    "targets": Attending(over_targets, listed=listed_targets),
     "pairs": Attending(over_pairs),
-    "axes": Attending(over_axes, ("attention", "between_agents")),
+    "axes": Attending(over_axes, ("attention", "between_agents"), listed_axes, columns=True),
 }
 """All ways of attending."""
 

@@ -75,6 +75,20 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
     return mask
 
 
+def check_index(name: str, index: Tensor, shape: tuple[int | None, ...]) -> None:
+    """Raise unless an index tensor holds whole numbers and has the shape; None in it stands for any length."""
+    if not isinstance(index, Tensor):
+        raise TypeError(f"{name} is a {type(index).__name__}; expected a tensor of whole numbers")
+    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+        raise TypeError(f"{name} is {index.dtype}; expected whole numbers, -1 for none")
+    fits = index.ndim == len(shape) and all(
+        size is None or bool(own == size) for own, size in zip(index.shape, shape, strict=True)
+    )
+    if not fits:
+        wanted = ", ".join("any" if size is None else str(size) for size in shape)
+        raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({wanted})")
+
+
 def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> None:
     """Raise ValueError unless query (..., L, d_q), key (..., S, d_k) and value (..., S, d_v) fit; causal: L is S."""
     for name, x in (("query", query), ("key", key), ("value", value)):

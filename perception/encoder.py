@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import torch
 from torch import Tensor, nn
 
 from hitmac.perception.ablations import RecurrentLayer
-from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.attending import ATTEND_OVER, Attending
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
 from hitmac.perception.features import Features, Weights
 from hitmac.perception.flat import FlatEncoder
+from hitmac.perception.fourier import FourierFeatures
 from hitmac.perception.functional import zero_masked
+from hitmac.perception.listed import Listed, list_pairs
 from hitmac.perception.pooling import FIXED_POOLINGS
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -103,34 +103,6 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     return config.with_options(**{name: options.pop(name) for name in names & options.keys()})
 
 
-class FourierFeatures(nn.Module):
-    """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K)).
-
-    They are sin(pi k x) and cos(pi k x) for k = 1 .. K. They remove the jump of a bearing, given in half turns, behind
-    the sensor, and make thresholds easier to learn (Tancik and others, "Fourier features let networks learn high
-    frequency functions in low dimensional domains", NeurIPS 2020).
-
-    Args:
-        num_frequencies: K.
-    """
-
-    def __init__(self, num_frequencies: int) -> None:
-        super().__init__()
-        self.num_frequencies = num_frequencies
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return x, then all sin(pi k x), then all cos(pi k x)."""
-        # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
-        wide = torch.promote_types(x.dtype, torch.float32)
-        multiples = math.pi * torch.arange(1, self.num_frequencies + 1, dtype=wide, device=x.device)
-        angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
-        return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"num_frequencies={self.num_frequencies}"
-
-
 def attention_layer(config: EncoderConfig) -> nn.Module:
     """Build HiT-MAC's tanh-projected attention."""
     width, heads = config.weight_dim, config.num_heads
@@ -203,32 +175,72 @@ class AgentTargetEncoder(nn.Module):
         self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))
 
     def forward(
-        self, pairs: Tensor, mask: Tensor | None = None, *, need_weights: bool = False
+        self,
+        pairs: Tensor,
+        mask: Tensor | None = None,
+        *,
+        targets: Tensor | None = None,
+        neighbours: Tensor | None = None,
+        need_weights: bool = False,
+        need_pairs: bool = True,
     ) -> Features | tuple[Features, Weights]:
         """Encode a batch of scenes.
+
+        With `targets`, an agent's pairs are a list of k targets, such as the nearest, and not all m. The result is that
+        of all pairs with a mask that is 1 for the listed ones. With `neighbours`, ``"agents"`` attends from each agent
+        to those of its list, which should hold itself, and not to all. The cost then grows with the lists.
 
         Args:
             pairs: (..., n, m, feature_dim) with any number of leading axes, or none; n and m are 0 or more.
             mask: (..., n, m), 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32); 1 marks a
                 valid pair. None: all are valid. An agent without any valid pair counts as absent.
+            targets: (..., n, k), whole numbers: the target of every place of `pairs` and `mask`, which are then
+                (..., n, k, feature_dim) and (..., n, k). No agent lists a target twice; -1 in an empty place. None:
+                place j is target j.
+            neighbours: (..., n, l), whole numbers: the agents near each agent, -1 in an empty place. None: all.
             need_weights: also return the attention weights.
+            need_pairs: False: with `targets`, leave out the features per target, (..., n, 0, f), which saves time.
 
         Returns:
             :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`, those of
             the last block.
 
         Raises:
-            ValueError: the last axis is not feature_dim, or the mask's shape is not (..., n, m).
-            TypeError: the mask is not a tensor.
+            ValueError: the last axis is not feature_dim, the mask's shape is not (..., n, m), that of `targets` or
+                `neighbours` does not fit it, or `targets` is given to an encoder that attends over ``"pairs"``.
+            TypeError: the mask, `targets` or `neighbours` is not a tensor of the right kind.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
-        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         way = ATTEND_OVER[self.attend_over]
+        if targets is not None or (neighbours is not None and self.attend_over == "agents"):
+            if way.listed is None:
+                raise ValueError(
+                    f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
+                    f"of a scene; with targets it must be {one_of((k for k, v in ATTEND_OVER.items() if v.listed), '')}"
+                )
+            columns = way.columns
+            listed = list_pairs(pairs, mask, targets, neighbours, columns=columns, every_place=need_weights)
+            features, weights = self._over_lists(pairs, listed, way, need_weights, need_pairs)
+            return (features, weights) if need_weights else features
+        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
         layers = [getattr(self, name) for name in way.layers]
         features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
         for block in self.later_blocks:
-            features, weights = way.attend(block.layers, block(features), mask, self.pooling, need_weights)  # type: ignore[arg-type]
+            tokens = block(features.per_target, features.per_agent.unsqueeze(-2))
+            features, weights = way.attend(block.layers, tokens, mask, self.pooling, need_weights)  # type: ignore[arg-type]
         return (features, weights) if need_weights else features
+
+    def _over_lists(
+        self, pairs: Tensor, listed: Listed, way: Attending, need_weights: bool, need_pairs: bool
+    ) -> tuple[Features, Weights]:
+        """Encode listed pairs."""
+        assert way.listed is not None
+        layers = [getattr(self, name) for name in way.layers]
+        found, weights = way.listed(layers, listed, self.embed(listed.take(pairs)), self.pooling, need_weights)
+        for block in self.later_blocks:
+            tokens = block(found.per_target, found.per_agent.index_select(0, listed.agent))
+            found, weights = way.listed(block.layers, listed, tokens, self.pooling, need_weights)  # type: ignore[arg-type]
+        return listed.features(found, need_pairs), listed.weights(weights)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
@@ -244,9 +256,9 @@ class _Block(nn.Module):
         self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
-    def forward(self, features: Features) -> Tensor:
-        """Return the tokens (..., n, m, f) of this block, from the features of the block before."""
-        return features.per_target + self.feed_forward(features.per_target + features.per_agent.unsqueeze(-2))
+    def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
+        """Return the tokens of this block, from the pairs' features of the block before and those of their agents."""
+        return per_target + self.feed_forward(per_target + of_agent)
 
 
 def _linear(inputs: int, outputs: int) -> nn.Linear:

@@ -111,6 +111,14 @@ def masked_softmax(scores: Tensor, mask: Tensor | None, *, allow_empty_rows: boo
     return weights * mask if allow_empty_rows else weights
 
 
+def bounded_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
+    """Compute :func:`masked_softmax` for scores with a finite ``exp``, in place; each row has a key."""
+    weights = scores.exp_()
+    if mask is not None:
+        weights.mul_(mask)
+    return weights.div_(weights.sum(-1, keepdim=True))
+
+
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     """Return the causal mask (length, length) bool: query i attends to the keys up to i."""
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import _has_any_global_hook
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
+from hitmac.perception.chunks import attend_in_chunks
 from hitmac.perception.functional import (
     attend_finite,
     is_long,
@@ -21,11 +22,15 @@ from hitmac.perception.functional import (
     weights_by_head,
     zero_masked,
 )
+from hitmac.perception.groups import Groups
 from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, count_tokens
 
 # From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
 # function costs more than it saves.
 _ONE_FUNCTION_FROM = 2**16
+
+# Up to this score, sums of exp() and their inverses are finite in single precision; tanh bounds a score by the width.
+_MOST_SCORE = 64
 
 
 class _TanhMap(torch.autograd.Function):
@@ -191,8 +196,75 @@ class AttentionLayer(nn.Module):
         total = join_heads(product(pooled, value), self.num_heads).squeeze(-2)
         return total if self.pooling == "sum" else total / count_tokens(x, mask)
 
+    def within(self, x: Tensor, groups: Groups, *, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
+        """Attend within each group of tokens, as :meth:`forward` does over a sequence.
+
+        Args:
+            x: (T, feature_dim).
+            groups: division of the tokens; the output of a token that is in no group has no meaning.
+            need_weights: also return the weights of the last bucket.
+
+        Returns:
+            ``z`` (T, weight_dim), and the weights (G, num_heads, c, c) or None.
+        """
+        linear = (self.Q, self.K, self.V)
+        plain = self.num_heads == 1 and not need_weights and not (self.training and self.dropout > 0.0)
+        if plain and not torch.is_grad_enabled() and self.weight_dim <= _MOST_SCORE and _in_one_function(x, linear):
+            scale = self.weight_dim**-0.5 if self.scaled else 1.0
+            return self._finish(attend_in_chunks(x, groups, linear, scale), x, None), None
+        maps = self._map(x)
+        outputs, weights = [], None
+        for bucket, *parts in zip(groups.buckets, *map(groups.apart, maps), strict=True):
+            z, weights = attend_finite(
+                *(split_heads(one, self.num_heads) for one in parts),
+                mask=_over_keys(bucket.mask, self.num_heads),
+                dropout=self.dropout if self.training else 0.0,
+                need_weights=need_weights,
+                allow_empty_rows=False,
+            )
+            outputs.append(join_heads(z, self.num_heads))
+            if weights is not None:
+                weights = weights_by_head(weights, self.num_heads)
+                weights = weights if bucket.mask is None else weights * bucket.mask[:, None, :, None]
+        return self._finish(groups.together(outputs, maps[2]), x, None), weights
+
+    def between(
+        self, x: Tensor, others: Tensor, mask: Tensor, *, need_weights: bool = False
+    ) -> tuple[Tensor, Tensor | None]:
+        """Attend from each token to some others.
+
+        Args:
+            x: (T, feature_dim).
+            others: (T, l) int64, the tokens that each attends to.
+            mask: (T, l) bool, those that count.
+            need_weights: also return the weights.
+
+        Returns:
+            ``z`` (T, weight_dim), and the weights (T, num_heads, l) or None.
+        """
+        query, key, value = self._map(x)
+        heads = self.num_heads
+        key, value = (split_heads(one[others], heads) for one in (key, value))  # (T, l, f), or with heads
+        z, weights = attend_finite(
+            split_heads(query.unsqueeze(-2), heads),
+            key,
+            value,
+            mask=_over_keys(mask, heads),
+            dropout=self.dropout if self.training else 0.0,
+            need_weights=need_weights,
+        )
+        z = self._finish(join_heads(z, heads).squeeze(-2), x, None)
+        return z, None if weights is None else weights_by_head(weights, heads).squeeze(-2)
+
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Return q, k, v (..., L, weight_dim), or with several heads (..., num_heads, L, weight_dim / num_heads)."""
+        query, key, value = self._map(x)
+        if self.num_heads > 1:
+            query, key, value = (split_heads(one, self.num_heads) for one in (query, key, value))
+        return query, key, value
+
+    def _map(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return q, k, v (..., L, weight_dim), whose heads are side by side."""
         maps = (self.Q, self.K, self.V)
         if _in_one_function(x, maps):
             flat = x.reshape(-1, self.feature_dim)
@@ -202,10 +274,8 @@ class AttentionLayer(nn.Module):
             )
         else:
             query, key, value = maps[0](x).tanh(), maps[1](x).tanh(), maps[2](x).tanh()
-        if self.num_heads > 1:
-            query, key, value = (split_heads(one, self.num_heads) for one in (query, key, value))
         if self.scaled:
-            query = query / query.shape[-1] ** 0.5
+            query = query / (self.weight_dim // self.num_heads) ** 0.5
         return query, key, value
 
     def _finish(self, z: Tensor, x: Tensor, mask: Tensor | None) -> Tensor:

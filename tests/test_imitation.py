@@ -165,7 +165,7 @@ def test_a_gradient_is_that_of_the_whole_batch_on_any_number_of_threads(num_envs
         model.learn(12 * num_envs)
         chosen = model._chosen(12 * num_envs)
         monkeypatch.setattr(model, "_chosen", lambda _, chosen=chosen: chosen)
-        scenes = (torch.from_numpy(array[chosen]) for array in model.buffer)
+        scenes = (torch.from_numpy(array[chosen]) for array in list(model.buffer.arrays.values()))
         loss, decisions = model.lesson.loss(model.policy, *scenes)
         expected = torch.autograd.grad(loss / decisions, list(model.policy.parameters()), allow_unused=True)
         with ThreadPoolExecutor(workers) as threads:
@@ -214,7 +214,7 @@ def test_scenes_of_like_size_are_learned_together_without_padding():
     results = []
     for crop in (False, True):
         scenes = part(model.buffer, rows, crop=crop)
-        pairs, mask, answers = (torch.from_numpy(array) for array in scenes)
+        pairs, mask, answers = (torch.from_numpy(array) for array in scenes.arrays.values())
         loss, _ = model.lesson.loss(model.policy, pairs, mask, answers)
         gradient = torch.autograd.grad(loss, list(model.policy.parameters()), allow_unused=True)
         logits = model.policy.logits({"pairs": pairs, "mask": mask}).detach()

@@ -112,9 +112,7 @@ def test_scenes_are_large_from_many_pairs_on():
 
 def test_a_scene_that_does_not_fit_into_the_memory_is_an_error():
     scenario = spread_out(1_000_000, 1_000_000)
-    with pytest.raises(
-        ValueError, match=r"with 1000000 sensors and 1000000 targets, which takes 931\.. GiB"
-    ):
+    with pytest.raises(ValueError, match=r"with 1000000 sensors and 1000000 targets, which takes 931\.. GiB"):
         Simulator(scenario)
     with pytest.raises(ValueError, match="targets and the knowledge 'own', which takes"):
         Simulator(scenario.replace(num_sensors=200_000, knowledge="own"))

@@ -136,9 +136,10 @@ IMITATION = {
     "planner_turn_cost": NOT_NEGATIVE,
     "temperature": POSITIVE,
 }
+NEAREST = {"nearest": ([None, *COUNT[0]], COUNT[1]), "radius": ([None], [0, -1]), "neighbours": ([None], [0, 1.5])}
 OF_JOB = {
-    CoverageOptions: IMITATION | {"turn_cost": NOT_NEGATIVE},
-    CoverageRewardOptions: IMITATION | {"turn_cost": NOT_NEGATIVE},
+    CoverageOptions: IMITATION | NEAREST | {"turn_cost": NOT_NEGATIVE},
+    CoverageRewardOptions: IMITATION | NEAREST | {"turn_cost": NOT_NEGATIVE},
     ExecutorOptions: IMITATION
     | {
         "turn_cost": NOT_NEGATIVE,

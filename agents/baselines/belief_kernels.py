@@ -144,7 +144,8 @@ def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, 
                 sensors, motion, along[r], i, views[r, i], futures, middle, last, farthest[i], moved, sides, sees[i]
             )  # fmt: skip
         ascend(
-            sees, weight, search, farthest, limits, reach, time[r], kept[r], kept_ways[r], nothing, room, values[r]
+            sees, weight, search, farthest, limits, reach, None, time[r], kept[r], kept_ways[r], nothing, room,
+            values[r],
         )  # fmt: skip
 
 

@@ -83,6 +83,7 @@ class ExactAgent(RulePolicy):
 
         The state holds the turns left (B, n) and the plans' ages (B,).
         """
+        self.lists_of(observation)  # refuses them
         pairs, mask = self.checked(observation["pairs"], observation["mask"])
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)

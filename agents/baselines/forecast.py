@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.baselines.links import farthest_link
 from hitmac.envs.kernels.compiled import allocating, inlined
 from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Rails
@@ -61,35 +62,42 @@ def gone_on_rail(motion, features, i, steps):
 
 
 @allocating
-def moved_twice(pairs, mask, old_pairs, old_mask, walk):
+def moved_twice(pairs, mask, old_pairs, old_mask, links, walk):
     """Return True if targets moved twice since the last observation: they were not there before their last move."""
     for i in range(mask.shape[0]):
         for j in range(mask.shape[1]):
-            if mask[i, j] and old_mask[i, j]:
+            before = j if links is None else links.before[i, j]
+            if mask[i, j] and before >= 0 and old_mask[i, before]:
                 now = pairs[i, j]
                 along = now[DISTANCE] - now[RADIAL] * walk.step
                 across = now[TANGENTIAL] * walk.step
-                error = abs(math.sqrt(along * along + across * across) - old_pairs[i, j, DISTANCE])
+                error = abs(math.sqrt(along * along + across * across) - old_pairs[i, before, DISTANCE])
                 if 1e-5 < error < 1.5 * walk.step:
                     return True
     return False
 
 
 @allocating
-def remember(pairs, mask, old_pairs, old_mask, walk, motion, moves, memory):
-    """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation."""
-    for j in range(mask.shape[1]):
-        best = -1  # farthest sensor: there the line of sight changes least
-        for i in range(mask.shape[0]):
-            if mask[i, j] and (best < 0 or pairs[i, j, DISTANCE] > pairs[best, j, DISTANCE]):
-                best = i
+def remember(pairs, mask, old_pairs, old_mask, links, walk, motion, moves, memory):
+    """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation.
+
+    `links` are the :class:`~hitmac.agents.baselines.links.Links` of pairs that are listed; None: all are there.
+    """
+    for j in range(memory.shape[0]):
+        best, place, old_place = -1, j, j  # farthest sensor: there the line of sight changes least
+        if links is None:
+            for i in range(mask.shape[0]):
+                if mask[i, j] and (best < 0 or pairs[i, j, DISTANCE] > pairs[best, j, DISTANCE]):
+                    best = i
+        else:
+            best, place, old_place = farthest_link(pairs, links, j)
         if best < 0:
             memory[j, SEEN] = 0.0
             continue
-        now, old = pairs[best, j], old_pairs[best, j]
+        now, old = pairs[best, place], old_pairs[best, max(old_place, 0)]
         speed = math.hypot(now[RADIAL], now[TANGENTIAL])
         memory[j, SHOWN] = speed
-        known = old_mask[best, j] != 0 and memory[j, SEEN] > 0.0
+        known = old_place >= 0 and old_mask[best, old_place] != 0 and memory[j, SEEN] > 0.0
         # Place before the moves, along and across the line of sight, and the velocity now with respect to that place.
         along = now[DISTANCE] - moves * now[RADIAL] * walk.step
         across = -moves * now[TANGENTIAL] * walk.step
@@ -120,13 +128,17 @@ def remember(pairs, mask, old_pairs, old_mask, walk, motion, moves, memory):
 
 
 @allocating
-def middle(pairs, mask, j):
-    """Return the mean place of all sensors and targets, ahead and to the left of target j on its course."""
+def middle(pairs, mask, links, j):
+    """Return the mean place of all sensors and targets, ahead and to the left of target j on its course.
+
+    Of pairs that are listed by `links`, it is that of the sensors that list target j and of the targets of the first.
+    """
     x, y, number = 0.0, 0.0, 0
-    for i in range(mask.shape[0]):
-        own = pairs[i, j]
+    for e in range(mask.shape[0] if links is None else links.first[j + 1] - links.first[j]):
+        i, place = (e, j) if links is None else (links.sensor[links.first[j] + e], links.place[links.first[j] + e])
+        own = pairs[i, place]
         speed = math.hypot(own[RADIAL], own[TANGENTIAL])
-        if mask[i, j] and speed > 0.0:
+        if mask[i, place] and speed > 0.0:
             x -= own[DISTANCE] * own[RADIAL] / speed
             y += own[DISTANCE] * own[TANGENTIAL] / speed
             if number == 0:

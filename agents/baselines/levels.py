@@ -144,7 +144,7 @@ class PlannerExecutor(PlanningPolicy):
         mask: np.ndarray,
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
         values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
         return values[:, 0], new

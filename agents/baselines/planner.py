@@ -10,6 +10,7 @@ import numpy as np
 from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.agents.baselines.planning import HeadingPlanner
+from hitmac.agents.nearness import farthest_reach
 from hitmac.agents.observed import check_finite, check_range, checked_observation, checked_starts, copied_state
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
@@ -28,6 +29,7 @@ class PlannerState(NamedTuple):
     steps: np.ndarray  # (B,) int64: calls since the start
     plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, n) int64: ways to move of these plans, 0 without rails
+    listed: np.ndarray = np.zeros(0, np.int32)  # (B, n, k): the targets that `pairs` list; empty: all, in order
 
 
 class PlannerAgent(HeadingPlanner):
@@ -110,12 +112,23 @@ class PlannerAgent(HeadingPlanner):
         wandering = _wander(rng, self.samples, 2 * self.horizon, _swerve(self.scenario))
         self._futures = first, later, wandering
 
+    def near(self) -> dict[str, Any]:
+        """Return the targets that can come into range within the horizon, the nearest 16 at most."""
+        every = self.scenario.extra_move_interval
+        moves = self.horizon * (1.0 + (1.0 / every if every else 0.0))
+        way = moves * self.scenario.top_speed * self.scenario.time_step * (1.0 + self.scenario.speed_noise)
+        if self._motion is not None:
+            way += self.horizon * self.scenario.rail_step
+        return {"nearest": 16, "radius": farthest_reach(self.scenario) + way}
+
     def plan(
         self,
         pairs: np.ndarray,
         mask: np.ndarray,
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
+        *,
+        targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, PlannerState]:
         """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
 
@@ -124,8 +137,10 @@ class PlannerAgent(HeadingPlanner):
             mask: (B, n, m) bool, the valid pairs.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
+            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, -1 in an
+                empty place. The others are not planned for. None: place j is target j.
         """
-        return self._planned(pairs, mask, state, episode_start)
+        return self._planned(pairs, mask, state, episode_start, targets=targets)
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
@@ -143,48 +158,53 @@ class PlannerAgent(HeadingPlanner):
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
+        targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, PlannerState]:
         """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
         pairs, mask = self.checked(pairs, mask)
         pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all
-        new = self._nothing(pairs) if state is None else self._kept(pairs, state)
+        new = self._nothing(pairs, targets) if state is None else self._kept(pairs, state, targets)
         if (starts := checked_starts(episode_start, len(pairs))) is not None:
             new.mask[starts] = False
             new.clock[starts] = 0 if self._walk.every else -1
             new.steps[starts] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
+        history = (*new[:-1], None if targets is None else new.listed)
         Threads(len(pairs), cores(), block=8).run(
-            plan, pairs, mask, tuple(new), self._walk, self._motion, self._limits, self._search, self._weight,
+            plan, pairs, mask, targets, history, self._walk, self._motion, self._limits, self._search, self._weight,
             self._futures, values, own,
         )  # fmt: skip
-        return values, new._replace(pairs=pairs.copy(), mask=mask.copy())
+        new = new._replace(pairs=pairs.copy(), mask=mask.copy())
+        return values, new if targets is None else new._replace(listed=targets.copy())
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation; see :class:`RulePolicy`."""
         size = None if self._motion is None and self._limits is None else self._size
         return checked_observation(pairs, mask, self.features, size)
 
-    def _kept(self, pairs: np.ndarray, state: tuple[Any, ...]) -> PlannerState:
+    def _kept(self, pairs: np.ndarray, state: tuple[Any, ...], targets: np.ndarray | None) -> PlannerState:
         """Return a copy of the state of the last call; raise ValueError unless it is one of such observations."""
-        kept = copied_state(state, self._nothing(pairs))
+        kept = copied_state(state, self._nothing(pairs, targets))
         for name, numbers in (("pairs", kept.pairs), ("targets", kept.targets)):
             check_finite(f"state {name}", numbers)
+        check_range("state listed", kept.listed, -1, self.scenario.num_targets - 1)
         check_range("state clock", kept.clock, -1, _LATEST)
         check_range("state steps", kept.steps, 0, _LATEST)
         check_range("state ways", kept.ways, 0, 0 if self._motion is None else 2)
         return kept
 
-    def _nothing(self, pairs: np.ndarray) -> PlannerState:
+    def _nothing(self, pairs: np.ndarray, targets: np.ndarray | None) -> PlannerState:
         """Return the state before the first call."""
-        b, n, m, _ = pairs.shape
+        b, n, k, _ = pairs.shape
         return PlannerState(
             np.zeros_like(pairs),
-            np.zeros((b, n, m), np.bool_),
-            np.zeros((b, m, 4)),
+            np.zeros((b, n, k), np.bool_),
+            np.zeros((b, k if targets is None else self.scenario.num_targets, 4)),
             np.full(b, -1),
             np.zeros(b, np.int64),
             np.zeros((b, n, self.horizon + 1), np.int64),
             np.zeros((b, n), np.int64),
+            np.zeros((b, n, 0), np.int32) if targets is None else np.full((b, n, k), -1, np.int32),
         )
 
 

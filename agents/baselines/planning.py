@@ -41,7 +41,8 @@ class PlanningPolicy(RulePolicy):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
-        values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start)
+        lists = self.lists_of(observation)
+        values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
         return self.completed(values.argmax(-1)), new
 
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.observed import checked_observation
+from hitmac.agents.nearness import is_large, refuse_lists
+from hitmac.agents.observed import checked_lists, checked_observation
 from hitmac.agents.policy import completed
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
@@ -67,6 +68,35 @@ class RulePolicy:
         assert self._scenario is not None
         return self._scenario
 
+    def near(self) -> dict[str, Any] | None:
+        """Return the options of the environment for the nearest targets that suffice to decide in a large scene.
+
+        None: the policy needs the observations of all targets. Else :meth:`act` also takes the argument `targets`
+        (B, n, k), the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in an empty place.
+        """
+        return None
+
+    def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of the environment for the nearest targets: those given, or in a large scene :meth:`near`.
+
+        Raises ``ValueError`` if options are given and the policy needs the observations of all targets.
+        """
+        own = self.near()
+        if nearness and own is None:
+            raise ValueError(f"{', '.join(nearness)} is given; {type(self).__name__} needs observations of all targets")
+        return nearness or (own if own and is_large(self.scenario) else {})
+
+    def lists_of(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the argument `targets` of :meth:`act`, if an observation lists targets.
+
+        Raises ``ValueError`` if the policy needs the observations of all targets.
+        """
+        if self.near() is None:
+            refuse_lists(observation, type(self).__name__)
+        if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:
+            return {}  # a list of all targets has each in its place
+        return {"targets": checked_lists(observation["targets"], observation["mask"], self.scenario.num_targets)}
+
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Decide for features (B, n, m, d) and mask (B, n, m) bool of a batch, or (R, m, d) and (R, m) of rows.
 
@@ -83,7 +113,8 @@ class RulePolicy:
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
-        return self.completed(self.act(*self.checked(observation["pairs"], observation["mask"]))), None
+        lists = self.lists_of(observation)
+        return self.completed(self.act(*self.checked(observation["pairs"], observation["mask"]), **lists)), None
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation, the mask bool.
@@ -134,6 +165,7 @@ class RandomPolicy(RulePolicy):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, BatchRandom]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
+        self.lists_of(observation)
         mask = observation["mask"]
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.baselines.links import covered_by_all, covered_by_others
 from hitmac.agents.baselines.views import CHUNK
 from hitmac.agents.baselines.words import alone, size
 from hitmac.envs.kernels.compiled import allocating, inlined
@@ -77,7 +78,9 @@ def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, p
 
 
 @allocating
-def improve(sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch, limits, reach):
+def improve(
+    sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch, limits, reach, links, samples
+):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
@@ -96,6 +99,9 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
         scratch: arrays of undefined content.
         limits: (n, 2) pan limits; None: there are none. A turn beyond them is worth what staying is.
         reach: (n, 2) most turns to the right and to the left within them.
+        links: :class:`~hitmac.agents.baselines.links.Links`, where the words of each sensor are those of the targets
+            that it lists; None: those of all targets.
+        samples: number of samples of a target, read with links only.
     """
     n, horizon = plans.shape[0], plans.shape[1] - 1
     covered, value, gain, trial = scratch
@@ -106,10 +112,13 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
         changed = False
         for q in range(n):
             i = (order + q if order // n % 2 == 0 else order - q) % n
-            covered[:] = 0
-            for other in range(n):
-                if other != i:
-                    covered |= covers[other]
+            if links is None:
+                covered[:] = 0
+                for other in range(n):
+                    if other != i:
+                        covered |= covers[other]
+            else:
+                covered_by_others(links, i, samples, covers, covered)
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
                 _best_plan(
@@ -133,11 +142,14 @@ def improve(sees, weight, search, farthest, order, planned, ways, plans, covers,
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        for w in range(covers.shape[2]):
-            members = np.uint64(0)
-            for i in range(n):
-                members |= covers[i, search.looks[h], w]
-            total += weight[h] * size(members)
+        if links is None:
+            for w in range(covers.shape[2]):
+                members = np.uint64(0)
+                for i in range(n):
+                    members |= covers[i, search.looks[h], w]
+                total += weight[h] * size(members)
+        else:
+            total += weight[h] * covered_by_all(links, samples, covers, search.looks[h])
         for i in range(n):
             total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
     return total
@@ -160,7 +172,7 @@ def room_for(n, horizon, looks, words, farthest, number):
 
 
 @allocating
-def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways, own, room, values):
+def ascend(sees, weight, search, farthest, limits, reach, links, step, kept, kept_ways, own, room, values):
     """Write the values of the best of several ascents, see :func:`improve`, and keep its plans for the next sub-step.
 
     The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
@@ -172,6 +184,7 @@ def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways,
         farthest: the same.
         limits: the same.
         reach: the same.
+        links: the same.
         step: sub-steps since the start.
         kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.
         kept_ways: (n,) their ways to move, changed in place.
@@ -192,7 +205,8 @@ def ascend(sees, weight, search, farthest, limits, reach, step, kept, kept_ways,
                 plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
         order = step * search.restarts + candidate
         total = improve(
-            sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch, limits, reach
+            sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch, limits, reach,
+            links, samples,
         )  # fmt: skip
         if total > highest:
             highest = total

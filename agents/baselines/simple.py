@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,6 +16,10 @@ class RandomAgent(RandomPolicy):
     Without a scenario it is an executor, for rows of single sensors.
     """
 
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone: the agent reads none."""
+        return {"nearest": 1}
+
     def decisions(self, mask: np.ndarray) -> int:
         """Return d n, d decisions for every sensor; 1 without a scenario."""
         if self._scenario is None:
@@ -26,7 +30,11 @@ class RandomAgent(RandomPolicy):
 class StillAgent(RulePolicy):
     """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
 
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone: the agent reads none."""
+        return {"nearest": 1}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return stay for every sensor."""
         return np.full(mask.shape[:-1], STAY)
 
@@ -40,7 +48,11 @@ class NearestAgent(RulePolicy):
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
 
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone."""
+        return {"nearest": 1}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return left or right, towards the nearest target; stay without any target."""
         bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
         distance = np.where(mask, pairs[..., 1], np.inf)

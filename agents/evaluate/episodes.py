@@ -46,8 +46,8 @@ def play(
         now, assigned = simulator.coverage, episodes.assigned
         coverage += now
         rotation += simulator.rotation
-        seen = live.visible if assigned is None else live.visible & assigned
-        reward += np.where(seen.any((1, 2)), now, UNSEEN_PENALTY)
+        seen = live.covered.any(1) if assigned is None else (live.visible & assigned).any((1, 2))
+        reward += np.where(seen, now, UNSEEN_PENALTY)
         covered += live.covered
         present += live.present
         over_time[:, part[step - 1]] += now

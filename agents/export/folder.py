@@ -137,6 +137,7 @@ def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: t
                 "every": part.every,
                 "state_width": part.state_width,
             }
+            | ({"nearness": dict(part.nearness)} if part.nearness else {})
             for file, part in parts.items()
         ],
         "decisions": {name: MEANINGS[name] for name in decisions},

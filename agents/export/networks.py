@@ -39,6 +39,22 @@ class SceneTurns(nn.Module):
         return logits.argmax(-1), logits
 
 
+class ListedTurns(SceneTurns):
+    """Decisions of a policy that is shown the nearest targets, see :class:`hitmac.envs.observation.Observer`.
+
+    ``pairs`` and ``mask`` are then (B, n, k, d) and (B, n, k), with any k.
+    """
+
+    def forward(  # type: ignore[override]
+        self, pairs: Tensor, mask: Tensor, targets: Tensor, neighbours: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Return the decisions and their logits (B, k, n, 3); `targets` is (B, n, k), `neighbours` (B, n, l)."""
+        lists = {"targets": targets} | ({} if neighbours is None else {"neighbours": neighbours})
+        features, some = self.extractor.encode({"pairs": pairs, "mask": mask, **lists})
+        logits = self.head(features, some).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
+        return logits.argmax(-1), logits
+
+
 class RecurrentTurns(SceneTurns):
     """Decisions of a policy with a recurrent state, which is 0 when an episode begins."""
 
@@ -145,4 +161,6 @@ class Assignment(nn.Module):
 
 def scene_turns(policy: AttentionPolicy, kept: Sequence[int]) -> SceneTurns:
     """Return the module of a policy of scenes."""
+    if policy.listed:
+        return ListedTurns(policy, kept)
     return (RecurrentTurns if isinstance(policy, RecurrentPolicy) else SceneTurns)(policy, kept)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -34,6 +35,8 @@ class Part(NamedTuple):
     """Sub-steps between two runs."""
     state_width: int = 0
     """Width of a pair's recurrent state; 0: none."""
+    nearness: Mapping[str, Any] = MappingProxyType({})
+    """Options for the nearest targets that it is shown; none: it is shown all."""
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -55,8 +58,12 @@ class Part(NamedTuple):
             "mask": torch.ones(2, n, m, dtype=torch.int8),
             "assigned": torch.ones(2, n, m, dtype=torch.int8),
             "state": torch.zeros(2, n, m, self.state_width),
+            "targets": torch.arange(m, dtype=torch.int32).repeat(2, n, 1),
+            "neighbours": torch.arange(2, dtype=torch.int32).repeat(2, n, 1),
         }
-        return tuple(inputs[name] for name in self.inputs), (free,) * len(self.inputs)
+        of_lists = {0: axes[0], 1: axes[1], 2: torch.export.Dim("l", min=1)}
+        shapes = tuple(of_lists if name == "neighbours" else free for name in self.inputs)
+        return tuple(inputs[name] for name in self.inputs), shapes
 
 
 def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[str, ...]]:
@@ -76,7 +83,10 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
             network = scene_turns(inner, kept)
             return (Part("policy", network, agent.features, inputs, state_width=width),), decisions
         if isinstance(inner, AttentionPolicy):
-            return (Part("policy", scene_turns(inner, kept), agent.features),), decisions
+            lists = ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
+            network = scene_turns(inner, kept)
+            part = Part("policy", network, agent.features, ("pairs", "mask", *lists), nearness=agent.nearness)
+            return (part,), decisions
         raise ValueError(f"{agent.name} cannot be exported: {_reason(inner)}")
     coordinator = _network(agent, policy.coordinator, "coordinator")
     inner, kept, decisions = _decisions(policy.executor.policy, scenario)

@@ -12,8 +12,9 @@ from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor
 
 from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
-from hitmac.agents.learned.extractor import AttentionExtractor, shape_of
+from hitmac.agents.learned.extractor import LISTS, AttentionExtractor, shape_of
 from hitmac.agents.learned.heads import CRITICS, AssignmentHead, TurnHead
+from hitmac.agents.learned.sensor_categorical import SensorCategorical
 from hitmac.perception import Features
 from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import take_encoder_config
@@ -35,7 +36,8 @@ class AttentionPolicy(ActorCriticPolicy):
     have likelihood 1 and entropy 0, and count for nothing in the learning.
 
     Args:
-        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,).
+        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,); for
+            turns also ``targets`` and ``neighbours``, see :class:`~hitmac.agents.learned.extractor.AttentionExtractor`.
         action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
@@ -72,6 +74,9 @@ class AttentionPolicy(ActorCriticPolicy):
         self.critic_kind = critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
         n, m, _ = shape_of(observation_space)
+        self.listed = "targets" in observation_space.spaces  # type: ignore[attr-defined]
+        if self.listed and self.assigns:
+            raise ValueError("the observation lists the nearest targets; an assignment needs those of all targets")
         self.num_actions, self.decisions = sensor_choices(action_space, n, m)
         kwargs.setdefault("features_extractor_class", AttentionExtractor)
         kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})
@@ -86,11 +91,14 @@ class AttentionPolicy(ActorCriticPolicy):
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
         # Of a sensor by itself the mask tells its goals, and a sensor without any may still turn.
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
+        self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
         # Stable-Baselines3 names these for its own kinds of network.
         self.action_net = AssignmentHead(width) if self.assigns else TurnHead(width, *choices, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
         if per_sensor:
             self.action_dist = SensorBernoulli(n, m)
+        elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
+            self.action_dist = SensorCategorical(self.num_actions)  # Stable-Baselines3's has an object for each sensor
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -142,7 +150,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.to(torch.int8) if self.assigns else actions
 
     def _encode(self, obs: Any) -> tuple[Features, Tensor | None]:
-        return self.features_extractor.encode({key: value.float() for key, value in obs.items()})
+        return self.features_extractor.encode({key: obs[key] if key in LISTS else obs[key].float() for key in obs})
 
     def _distribution(self, features: Features, mask: Tensor | None) -> Distribution:
         return self.action_dist.proba_distribution(action_logits=self.action_net(features, mask))

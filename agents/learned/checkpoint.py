@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,96 +17,27 @@ from torch import nn
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.groups import check_single
-from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.learned.policy_config import POLICY_DEFAULTS, PolicyConfig
 from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensors_of
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
-from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import parse_json, read_text, whole_file, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
-from hitmac.perception import EncoderConfig
-from hitmac.perception.checks import check_choice
-from hitmac.perception.encoder import ENCODERS, take_encoder_config
+from hitmac.envs.tasks import own_observation_space, own_turning_space
+from hitmac.perception.encoder import ENCODERS
 
 FORMAT = "hitmac-policy"
 VERSION = 3
 EXECUTOR = "executor"
 """The folder of an executor in that of the coordinator that was trained with it."""
 _KEYS = {"format", "version", "task", "policy", "features", "scenario", "training_seeds", "options"}
-_POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}  # options other than those of the encoder
-
-
-@dataclass(frozen=True, kw_only=True)
-class PolicyConfig:
-    """Policy metadata: all that a checkpoint holds but tensors."""
-
-    policy: dict[str, Any]
-    """Keyword arguments of :class:`hitmac.agents.learned.attention_policy.AttentionPolicy`: the encoder's options, as
-    ``encoder_config`` or each by its name, ``critic`` and ``credit``; and ``memory``, which is ``"none"``, or
-    ``"recurrent"`` for a :class:`hitmac.agents.learned.recurrent_policy.RecurrentPolicy`."""
-    features: tuple[str, ...]
-    """The observation features that it was trained on, in order, or
-    :data:`hitmac.agents.tracking.belief_observer.BELIEFS`."""
-    scenario: Scenario
-    """The scenario that it was trained on."""
-    training_seeds: tuple[int, int]
-    """First and last seed of the scenes that it was trained on."""
-    task: str = "Coverage"
-    """Task that it was trained for, a name in :data:`hitmac.envs.TASKS`."""
-    options: dict[str, Any] = field(default_factory=dict)
-    """Options of the task that its :class:`hitmac.envs.tasks.TaskSpec` lists; those left out have their defaults."""
-
-    def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ValueError(
-                f"task is {self.task!r}; it must be one of {', '.join(TASKS)}{did_you_mean(self.task, TASKS)}"
-            )
-        known = TASKS[self.task].spec.options
-        if not isinstance(self.options, dict) or not set(self.options) <= set(known):
-            raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
-        object.__setattr__(self, "options", {**known, **self.options})
-        rest = dict(self.policy) if isinstance(self.policy, dict) else {}
-        encoder = take_encoder_config(rest)
-        if not isinstance(self.policy, dict) or not set(rest) <= set(_POLICY_DEFAULTS):
-            allowed = [field.name for field in dataclasses.fields(encoder)] + list(_POLICY_DEFAULTS)
-            raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
-        memory = rest.get("memory", "none")
-        check_choice("memory", memory, MEMORIES)
-        if memory == "recurrent" and (self.role != "agent" or self.options.get("per_sensor")):
-            raise ValueError("memory is 'recurrent'; it is for a policy that turns all sensors directly")
-        if memory == "recurrent" and self.features != RECURRENT_FEATURES:
-            raise ValueError(
-                f"features is {self.features!r}; with the memory 'recurrent' it must be {RECURRENT_FEATURES}"
-            )
-        object.__setattr__(self, "policy", {"encoder_config": encoder} | _POLICY_DEFAULTS | rest)
-
-    @property
-    def encoder(self) -> EncoderConfig:
-        """Options of the policy's encoder."""
-        return self.policy["encoder_config"]
-
-    @property
-    def kind(self) -> type[AttentionPolicy]:
-        """Class of the policy."""
-        return RecurrentPolicy if self.policy["memory"] == "recurrent" else AttentionPolicy
-
-    @property
-    def arguments(self) -> dict[str, Any]:
-        """Keyword arguments of the policy."""
-        return {name: value for name, value in self.policy.items() if name != "memory"}
-
-    @property
-    def role(self) -> str:
-        """Role of the policy; see :class:`hitmac.envs.tasks.TaskSpec`."""
-        return TASKS[self.task].spec.role
 
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
     """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
-    space = space_of(scenario, config.features)
+    space = space_of(scenario, config.features, **config.nearness)
     # What a policy decides on, its own scenario says.
     actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * len(config.scenario.decisions))
     if config.role == "executor" or config.options.get("per_sensor"):
@@ -126,12 +56,12 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         "format": FORMAT,
         "version": VERSION,
         "task": config.task,
-        "policy": dataclasses.asdict(config.encoder) | {name: config.policy[name] for name in _POLICY_DEFAULTS},
+        "policy": dataclasses.asdict(config.encoder) | {name: config.policy[name] for name in POLICY_DEFAULTS},
         "features": list(config.features),
         "scenario": portable(config.scenario, folder),
         "training_seeds": list(config.training_seeds),
         "options": config.options,
-    }
+    } | ({"nearness": config.nearness} if config.nearness else {})
     write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
     with whole_file(folder / "policy.safetensors") as temporary:
         safetensors.torch.save_file(tensors_of(policy), temporary)
@@ -184,13 +114,17 @@ def executor_folder(folder: str | Path) -> Path:
     return folder / EXECUTOR if (folder / EXECUTOR).is_dir() else folder
 
 
-def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> tuple[AttentionPolicy, PolicyConfig]:
+def load_policy(
+    folder: str | Path, scenario: Scenario | str | None = None, **nearness: Any
+) -> tuple[AttentionPolicy, PolicyConfig]:
     """Load a policy onto PyTorch's default device, which ``with torch.device("cuda"):`` sets.
 
     Args:
         folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as
             ``coordinator/checkpoint/``).
         scenario: the scenario to use it on; None: the one that it was trained on.
+        **nearness: options of :class:`hitmac.envs.observation.Observer` for the nearest targets; without any, see
+            :meth:`PolicyConfig.shown`. The metadata returned hold them.
 
     Raises:
         FileNotFoundError: there is no checkpoint.
@@ -203,7 +137,10 @@ def load_policy(folder: str | Path, scenario: Scenario | str | None = None) -> t
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
     config = _read_config(folder / "config.json")
-    scenario = config.scenario if scenario is None else load_scenario(scenario)
+    if scenario is not None or nearness:
+        scenario = config.scenario if scenario is None else load_scenario(scenario)
+        config = config.shown(scenario, nearness)
+    scenario = config.scenario if scenario is None else scenario
     _check_fits(folder, config, scenario)
     path = folder / "policy.safetensors"
     tensors = read_tensors(path)
@@ -234,7 +171,7 @@ def _read_config(path: Path) -> PolicyConfig:
         raise ValueError(f"{path} has version {version!r}; this program reads versions 1 to {VERSION}")
     if version != VERSION:
         plain = _upgraded(plain)
-    if set(plain) != _KEYS:
+    if set(plain) - {"nearness"} != _KEYS:
         raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
     try:
         seeds = plain["training_seeds"]
@@ -251,6 +188,7 @@ def _read_config(path: Path) -> PolicyConfig:
             training_seeds=(seeds[0], seeds[1]),
             task=plain["task"],
             options=current_options(plain["options"]),
+            nearness=plain.get("nearness", {}),
         )
     except (TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None

@@ -53,7 +53,9 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         attention = {level: [np.zeros((n, m), np.float32)] for level in watch.levels}
         for _ in episode.steps(sub_steps):
             frames.append(_frame(episode, n, m))
-            for level, shares in watch.shares(episode.observation, episode.state).items():
+            for level, shares in watch.shares(
+                episode.observation, episode.state, num_targets=scenario.num_targets
+            ).items():
                 now = shares[0, :n, :m]  # NaN where a level has not decided: its last decision holds
                 attention[level].append(np.where(np.isnan(now), attention[level][-1], now))
     frames[0] = frames[1] | frames[0]  # nothing is believed before the first decision

@@ -151,6 +151,6 @@ def observed(features: tuple[str, ...]) -> tuple[str, ...] | Callable[[Scenario]
     return BeliefObserver if features == BELIEFS else features
 
 
-def space_of(scenario: Scenario, features: tuple[str, ...]) -> spaces.Dict:
-    """Return the space of an observation of `features`."""
-    return BeliefFeatures(scenario).space if features == BELIEFS else Observer(scenario, features).space
+def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:
+    """Return the space of an observation of `features`; `nearness` are options of the observer."""
+    return BeliefFeatures(scenario).space if features == BELIEFS else Observer(scenario, features, **nearness).space

@@ -130,11 +130,7 @@ class Imitation(BaseAlgorithm):
             self.n_envs, min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // scene_bytes)
         )
         size = -(-size // self.n_envs) * self.n_envs
-        self.buffer: Any = Scenes(
-            np.zeros((size, *pairs), np.float32),
-            np.zeros((size, *mask), np.int8),
-            np.zeros((size, *answer), np.float32),
-        )
+        self.buffer: Any = Scenes.empty(size, self.observation_space, answer)
 
     def _shapes(self) -> tuple[tuple[int, ...], ...]:
         """Return the shapes of a scene's pairs, mask and answer."""
@@ -199,7 +195,7 @@ class Imitation(BaseAlgorithm):
         step = self.num_timesteps // self.n_envs
         losses = [self._update(learning) for _ in range(self._updates_after(step))]
         values = taught.result()
-        self._remember(Scenes(observation["pairs"], observation["mask"], values), step)
+        self._remember(Scenes.of(observation, values), step)
         if step < _MIXED_STEPS:
             taken = torch.rand(self.n_envs, device="cpu").numpy() < 1 - step / _MIXED_STEPS
             actions[taken] = self.lesson.best(values)[taken].reshape(actions[taken].shape)
@@ -216,18 +212,18 @@ class Imitation(BaseAlgorithm):
     def _remember(self, scenes: Scenes, step: int) -> None:
         """Put the scenes of a step into the buffer, in place of the oldest."""
         first = step * self.n_envs % len(self.buffer.pairs)
-        for array, new in zip(self.buffer, scenes, strict=True):
-            array[first : first + self.n_envs] = new
+        for name, array in self.buffer.arrays.items():
+            array[first : first + self.n_envs] = scenes.arrays[name]
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution."""
         answers = np.broadcast_to(np.float32(0.0), (self.n_envs, *self.lesson.shape))  # unknown yet
-        scenes = Scenes(observation["pairs"], observation["mask"], answers)
+        scenes = Scenes.of(observation, answers)
 
         def logits_of(rows: np.ndarray) -> Tensor:
-            pairs, mask, _ = self._tensors(part(scenes, rows, crop=self.varies))
+            tensors = self._tensors(part(scenes, rows, crop=self.varies))
             with torch.no_grad():
-                return self.policy.logits({"pairs": pairs, "mask": mask}).cpu()
+                return self.policy.logits({name: x for name, x in tensors.items() if name != "values"}).cpu()
 
         parts = self.divide(scenes.mask)
         found = spread(threads, logits_of, parts)
@@ -274,23 +270,27 @@ class Imitation(BaseAlgorithm):
 
     def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered scenes and its gradient, summed over decisions."""
-        pairs, mask, answers = self._tensors(part(self.buffer, rows, crop=self.varies))
-        loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers)
+        tensors = self._tensors(part(self.buffer, rows, crop=self.varies))
+        pairs, mask, answers = (tensors.pop(name) for name in ("pairs", "mask", "values"))
+        loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers, **tensors)
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
         return PartGradient(gradient, loss.item(), decisions)
 
-    def _tensors(self, scenes: Iterable[np.ndarray]) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(array).to(self.device) for array in scenes)
+    def _tensors(self, scenes: Scenes) -> dict[str, Tensor]:
+        return dict(zip(scenes.arrays, self._on_device(scenes.arrays.values()), strict=True))
+
+    def _on_device(self, arrays: Iterable[np.ndarray]) -> list[Tensor]:
+        return [torch.from_numpy(array).to(self.device) for array in arrays]
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return what is remembered, by name: scenes, the teacher's state and the average of the weights."""
-        state = {name: array[: self._filled] for name, array in self.buffer._asdict().items()}
+        state = {name: array[: self._filled] for name, array in self.buffer.arrays.items()}
         state |= {f"teacher/{number}": array for number, array in enumerate(self.lesson.memory or ())}
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Remember what :meth:`get_state` returned."""
-        for name, array in self.buffer._asdict().items():
+        for name, array in self.buffer.arrays.items():
             array[: len(state[name])] = state[name]
         number = sum(name.startswith("teacher/") for name in state)
         self.lesson.memory = tuple(state[f"teacher/{one}"] for one in range(number)) or None

@@ -12,6 +12,7 @@ from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
 from hitmac.agents.device import checked_device
 from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.registry import load_executor
+from hitmac.agents.training.nearest import NearestOptions
 from hitmac.agents.training.roles import AgentJob, CoordinatorJob, ExecutorJob, Job
 from hitmac.agents.training.start import network_of
 from hitmac.agents.training.teaching import ImitationOptions
@@ -39,7 +40,7 @@ GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seein
 
 
 @dataclass(frozen=True)
-class CoverageOptions(ImitationOptions, AgentJob):
+class CoverageOptions(ImitationOptions, NearestOptions, AgentJob):
     """Train a policy that turns all sensors directly, to imitate a planner's values of its actions."""
 
     job = "coverage"

@@ -34,6 +34,7 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         training_seeds=(first_seed, first_seed + options.num_envs - 1),
         task=options.task.spec.name,
         options=options.task_options(),
+        nearness=options.nearness,
     )
     venv, per_sensor = options.make(scenario), options.credit == "difference_rewards"
     shared: dict[str, Any] = {

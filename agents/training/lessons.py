@@ -34,7 +34,8 @@ class Teacher(Protocol):
         """Return the values (B, k n, 3) of the actions of each decision, and the state for the next call.
 
         The teacher's k decisions, its attribute ``decides`` (without one, turns only), follow each other. Of an
-        executor the observation is that of rows (R, m, d), and the values are (R, 3).
+        executor the observation is that of rows (R, m, d), and the values are (R, 3). A teacher of large scenes has a
+        method ``shown`` as :class:`~hitmac.agents.baselines.rule.RulePolicy` has, and the keyword `targets` (B, n, k).
         """
         ...
 
@@ -52,7 +53,8 @@ class Lesson:
 
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv) -> None:
         self.teacher, self.env = teacher, env
-        self.observer = Observer(env.scenario, teacher.features)
+        shown = getattr(teacher, "shown", None)
+        self.observer = Observer(env.scenario, teacher.features, **({} if shown is None else shown({})))
         self.memory: tuple[np.ndarray, ...] | None = None
 
     @property
@@ -89,8 +91,13 @@ class Lesson:
         """Return the teacher's best actions of rows."""
         raise NotImplementedError
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
-        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
+    def loss(
+        self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor, **lists: Tensor
+    ) -> tuple[Tensor, int]:
+        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions.
+
+        `lists` are the ``targets`` and ``neighbours`` of the rows, where they list the nearest.
+        """
         raise NotImplementedError
 
 
@@ -124,7 +131,8 @@ class TurnLesson(Lesson):
     def answer(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`Lesson.answer`."""
         starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
-        values, self.memory = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.memory, starts)
+        lists = {"targets": seen["targets"]} if "targets" in seen else {}
+        values, self.memory = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.memory, starts, **lists)
         if len(self.decides) > 1:  # every sensor's values together
             values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
         return values.reshape(self.env.num_envs, *self.shape)
@@ -135,10 +143,12 @@ class TurnLesson(Lesson):
         actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
         return completed(actions, self.decides, self.env.scenario.decisions)
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
+    def loss(
+        self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor, **lists: Tensor
+    ) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
         acting = mask.bool().any(-1).reshape(answers.shape[:2])  # (S, n)
-        return self.loss_of(policy.logits({"pairs": pairs, "mask": mask}), acting, answers)
+        return self.loss_of(policy.logits({"pairs": pairs, "mask": mask, **lists}), acting, answers)
 
     def loss_of(self, logits: Tensor, acting: Tensor, answers: Tensor) -> tuple[Tensor, int]:
         """Return the sum of the losses over the decisions of sensors that act, and their number.
@@ -194,7 +204,9 @@ class AssignmentLesson(Lesson):
         """See :meth:`Lesson.best`."""
         return answers.astype(np.int8)
 
-    def loss(self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor) -> tuple[Tensor, int]:
+    def loss(
+        self, policy: AttentionPolicy, pairs: Tensor, mask: Tensor, answers: Tensor, **lists: Tensor
+    ) -> tuple[Tensor, int]:
         """See :meth:`Lesson.loss`."""
         there = mask.flatten(1).bool()
         logits = policy.logits({"pairs": pairs, "mask": mask}).flatten(1)[there]  # of S * n * m

@@ -28,7 +28,7 @@ def check_memory(options: Options, scenario: Scenario) -> None:
 def memory_needed(options: Options, scenario: Scenario) -> dict[str, float]:
     """Return a lower estimate of the bytes that a training needs, by what for, with the options that it depends on."""
     width, blocks, layers = options.weight_dim, options.num_blocks, options.embed_layers
-    pairs = scenario.num_sensors * scenario.num_targets
+    pairs = scenario.num_sensors * min(options.nearness.get("nearest", scenario.num_targets), scenario.num_targets)
     features = len(check_features(options.features))
     weights = features * (1 + 2 * options.num_frequencies) * width + (layers - 1 + 4 * blocks) * width**2
     steps = options.rollout_steps * options.num_envs

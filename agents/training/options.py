@@ -141,12 +141,17 @@ class Options(EncoderConfig, TrainingOptions):
         return "team"
 
     @property
+    def nearness(self) -> dict[str, Any]:
+        """Options of the environments for the nearest targets that the policy is shown; {}: all."""
+        return {}
+
+    @property
     def sub_steps(self) -> int:
         """Length of an episode, sub-steps."""
         return self.episode_steps
 
     def task_options(self) -> dict[str, Any]:
-        """Return the task's entry in a checkpoint; see :class:`hitmac.agents.learned.checkpoint.PolicyConfig`."""
+        """Return the task's entry in a checkpoint; see :class:`hitmac.agents.learned.policy_config.PolicyConfig`."""
         return {name: getattr(self, name) for name in self.task.spec.options}
 
     def environment_options(self, scenario: Scenario) -> dict[str, Any]:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple, TypeVar
 
 import numpy as np
+from gymnasium import spaces
 from torch import Tensor
+
+from hitmac.agents.learned.extractor import LISTS
 
 _Result = TypeVar("_Result")
 
@@ -18,6 +21,30 @@ class Scenes(NamedTuple):
     pairs: np.ndarray  # (K, n, m, d) float32, of one sensor (K, m, d)
     mask: np.ndarray  # (K, n, m) int8
     values: np.ndarray  # (K, ...) float32, see the lesson
+    lists: dict[str, np.ndarray] = {}
+
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        return {"pairs": self.pairs, "mask": self.mask, "values": self.values, **self.lists}
+
+    @classmethod
+    def of(cls, observation: Mapping[str, np.ndarray], values: np.ndarray) -> Scenes:
+        """Return the rows of an observation with the teacher's answers."""
+        lists = {name: observation[name] for name in LISTS if name in observation}
+        return cls(observation["pairs"], observation["mask"], values, lists)
+
+    @classmethod
+    def empty(cls, size: int, space: spaces.Space, answer: tuple[int, ...]) -> Scenes:
+        """Return `size` rows for observations of a space, with answers of a shape."""
+        assert isinstance(space, spaces.Dict)
+        shapes = {name: (size, *(one.shape or ())) for name, one in space.items()}
+        return cls(
+            np.zeros(shapes["pairs"], np.float32),
+            np.zeros(shapes["mask"], np.int8),
+            np.zeros((size, *answer), np.float32),
+            {name: np.full(shapes[name], -1, np.int32) for name in LISTS if name in shapes},
+        )
 
 
 class PartGradient(NamedTuple):
@@ -37,9 +64,15 @@ def sizes(mask: np.ndarray) -> np.ndarray:
 def part(scenes: Scenes, rows: np.ndarray, *, crop: bool) -> Scenes:
     """Return some rows, with `crop` without the last sensors and targets that have no valid pair in any of them."""
     if not crop:
-        return Scenes(*(array[rows] for array in scenes))
+        lists = {name: array[rows] for name, array in scenes.lists.items()}
+        return Scenes(scenes.pairs[rows], scenes.mask[rows], scenes.values[rows], lists)
     n, m = np.maximum(sizes(scenes.mask[rows]).max(0, initial=0), 1)
-    return Scenes(scenes.pairs[rows, :n, :m], scenes.mask[rows, :n, :m], scenes.values[rows, :n])
+    lists = {name: array[rows, :n] for name, array in scenes.lists.items()}
+    if "targets" in lists:
+        lists["targets"] = lists["targets"][:, :, :m]
+    if "neighbours" in lists:  # those that are cropped have no pair, and so are not attended to
+        lists["neighbours"] = np.where(lists["neighbours"] < n, lists["neighbours"], -1)
+    return Scenes(scenes.pairs[rows, :n, :m], scenes.mask[rows, :n, :m], scenes.values[rows, :n], lists)
 
 
 def halves(mask: np.ndarray) -> list[np.ndarray]:

@@ -26,6 +26,11 @@ class Sequences(NamedTuple):
     starts: np.ndarray  # (K, T) bool: steps with which an episode begins
     states: np.ndarray  # (K, n, m, f) float32: the policy's state before the first step
 
+    @property
+    def arrays(self) -> dict[str, np.ndarray]:
+        """All arrays by name."""
+        return self._asdict()
+
 
 class RecurrentImitation(Imitation):
     """Imitation by a policy with a recurrent state, by truncated backpropagation through time.
@@ -74,7 +79,7 @@ class RecurrentImitation(Imitation):
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution, and let the policy remember."""
-        pairs, starts = self._tensors((observation["pairs"], self._starts))
+        pairs, starts = self._on_device((observation["pairs"], self._starts))
         self._state_before = self._state
         with torch.no_grad():
             logits, _, self._state = self.policy.unroll(pairs[None], self._state, starts[None])
@@ -115,7 +120,8 @@ class RecurrentImitation(Imitation):
 
     def _gradient(self, rows: np.ndarray) -> PartGradient:
         """Return the loss in remembered sequences and its gradient, summed over decisions."""
-        pairs, values, starts, states = self._tensors(array[rows] for array in self.buffer)
+        arrays = self.buffer.arrays.values()
+        pairs, values, starts, states = self._on_device(array[rows] for array in arrays)
         logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
         values = values.transpose(0, 1).flatten(0, 1)
         acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known

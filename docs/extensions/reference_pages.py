@@ -41,6 +41,8 @@ MODULES: dict[str, Groups] = {
     "hitmac.perception": {
         "hitmac.perception.scores": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
         "hitmac.perception.attending": ("ATTEND_OVER", "Attending"),
+        "hitmac.perception.listed": ("Listed", "list_pairs"),
+        "hitmac.perception.groups": ("Groups", "Bucket"),
         "hitmac.perception.recurrent": ("Recurrence",),
         "hitmac.perception.pair_memory": ("PairMemory",),
         "hitmac.perception.amc": ("CRITICS", "CriticKind"),

@@ -1,0 +1,39 @@
+"""Tanh-projected attention within groups of tokens, in chunks that stay in a core's cache, without gradients."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from hitmac.perception.functional import bounded_softmax
+from hitmac.perception.groups import Groups
+
+_TOKENS = 4096
+"""Tokens of a chunk."""
+
+
+def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], scale: float) -> Tensor:
+    """Return ``softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v.
+
+    Scores must be small enough for ``exp``.
+    """
+    width = maps[0].out_features
+    # tanh(u) = 2 sigmoid(2 u) - 1, which PyTorch computes faster on a CPU.
+    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f)
+    bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
+    outputs = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width)
+    done = 0
+    for tokens, mask, first in groups.buckets:
+        size = tokens.shape[1]
+        for rows in range(0, len(tokens), step := max(_TOKENS // size, 1)):
+            some = tokens[rows : rows + step]
+            own = x.index_select(0, some.flatten()) if first is None else x.narrow(0, first + rows * size, some.numel())
+            projected = torch.addmm(bias, own, weight).sigmoid_().mul_(2.0).sub_(1.0)
+            query, key, value = projected.unflatten(0, some.shape).split(width, -1)  # (G, c, f)
+            scores = torch.bmm(query, key.mT)
+            if scale != 1.0:
+                scores.mul_(scale)
+            weights = bounded_softmax(scores, None if mask is None else mask[rows : rows + step].unsqueeze(-2))
+            torch.bmm(weights, value, out=outputs[done : done + some.numel()].view(*some.shape, width))
+            done += some.numel()
+    return outputs if groups.place is None else outputs.index_select(0, groups.place)

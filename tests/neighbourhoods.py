@@ -1,0 +1,28 @@
+"""Observations of the nearest targets, made of those of all by a plain loop: the reference of other tests."""
+
+import numpy as np
+
+
+def nearest_of(pairs, mask, distance, k, radius=np.inf):
+    """Return pairs (B, n, k', d), mask and targets (B, n, k') of the k nearest valid targets, of those of all.
+
+    Args:
+        pairs: (B, n, m, d).
+        mask: (B, n, m).
+        distance: (B, n, m).
+        k: most targets of a sensor.
+        radius: farthest distance of a target.
+    """
+    b, n, m, d = pairs.shape
+    k = min(k, m)
+    if k == m and radius == np.inf:
+        return pairs, mask, np.broadcast_to(np.arange(m, dtype=np.int32), mask.shape).copy()
+    near = np.zeros((b, n, k, d), pairs.dtype), np.zeros((b, n, k), mask.dtype), np.full((b, n, k), -1, np.int32)
+    for scene in range(b):
+        for i in range(n):
+            valid = [j for j in range(m) if mask[scene, i, j] and distance[scene, i, j] <= radius]
+            chosen = sorted(sorted(valid, key=lambda j, at=(scene, i): distance[at][j])[:k])
+            for place, j in enumerate(chosen):
+                near[0][scene, i, place], near[1][scene, i, place] = pairs[scene, i, j], 1
+                near[2][scene, i, place] = j
+    return near
