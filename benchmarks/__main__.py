@@ -13,6 +13,7 @@ import numpy as np
 
 from benchmarks.attention import attention, critic
 from benchmarks.busy import busy
+from benchmarks.city import city
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
@@ -266,22 +267,13 @@ def hierarchy() -> None:
     print(f"200 episodes of both, evaluated: {seconds:.1f} s, the start of Python included")
 
 
-BENCHMARKS = {
-    "simulator": simulator,
-    "busy": busy,
-    "memory": memory,
-    "pictures": pictures,
-    "coordinator": coordinator,
-    "planner": planner,
-    "courts": courts,
-    "export": export,
-    "attention": attention,
-    "critic": critic,
-    "gymnasium": gymnasium,
-    "start": start,
-    "training": training,
-    "hierarchy": hierarchy,
-}
+BENCHMARKS: dict[str, Callable[[], None]] = {
+    benchmark.__name__: benchmark
+    for benchmark in (
+        simulator, busy, city, memory, pictures, coordinator, planner, courts, export, attention, critic, gymnasium,
+        start, training, hierarchy,
+    )
+}  # fmt: skip
 
 
 def main(names: list[str]) -> None:

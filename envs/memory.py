@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 
 import numpy as np
 
 from hitmac.envs.kernels.cells import make_cells, sort_walls
+from hitmac.envs.kernels.grid import Grid
 from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
@@ -19,7 +21,6 @@ from hitmac.envs.kernels.state import (
     START_VIEW,
     TURN,
     VIEW_AREA,
-    Grid,
     KernelState,
     Knowledge,
     Tracks,
@@ -40,6 +41,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
     large = n * m >= GRID_FROM
+    _check_memory(scenario, num_envs)
     # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
     # cache sets. Large scenes are computed one by one, and only need the space.
     b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
@@ -77,6 +79,21 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         rows.sensor[:, RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
+
+
+def _check_memory(scenario: Scenario, num_envs: int) -> None:
+    """Raise MemoryError if the arrays of all pairs need more memory than the machine has."""
+    n, m, of_pair = scenario.num_sensors, scenario.num_targets, 1.0
+    if scenario.knowledge != "full":
+        of_pair += 1.0 + 43.0 / (n if scenario.knowledge == "shared" else 1)
+    if scenario.knowledge == "neighbours":
+        of_pair += 32.0 * scenario.message_delay
+    needed = of_pair * n * m * num_envs
+    if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+        raise MemoryError(
+            f"{num_envs} scenes of {n} sensors and {m} targets with knowledge {scenario.knowledge!r} need "
+            f"{needed / 2**30:.1f} GB, more than this machine has"
+        )
 
 
 def _grid(scenario: Scenario, walls: np.ndarray, discs: int, b: int) -> Grid:

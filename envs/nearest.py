@@ -8,8 +8,9 @@ import numpy as np
 
 from hitmac.envs.kernels.cells import make_cells
 from hitmac.envs.kernels.observe_near import Index, Shown, index_scenes, observe_near
+from hitmac.envs.ranges import positive
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import Simulator, positive
+from hitmac.envs.simulator import Simulator
 
 
 def check_nearness(
@@ -64,7 +65,7 @@ class Nearest:
 
     def observe(self, simulator: Simulator, scales: np.ndarray) -> dict[str, np.ndarray]:
         """Return new arrays ``pairs``, ``mask``, ``targets`` and, if they are asked for, ``neighbours``."""
-        rows, scenes, grid = simulator.rows, simulator.num_envs, simulator.rows.grid
+        scenes, grid = simulator.num_envs, simulator.rows.grid
         n, slots, d = self._shape
         shown = Shown(
             pairs=np.empty((scenes, n, slots, d), np.float32),
@@ -90,8 +91,7 @@ class Nearest:
             reach=np.empty((scenes, listed)),
             longest=np.empty(scenes),
         )
-        # Without what the kernels do not read, they are compiled once for all kinds of sensors and paths of targets.
-        state = rows._replace(tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None)
+        state = simulator.observed
         simulator.threads.run(index_scenes, state._replace(knowledge=None), simulator.scenario.missed_detections, index)
         simulator.sensor_threads.run(
             observe_near, state, scales, self._codes, self._of_sensor, index, self._limit, shown

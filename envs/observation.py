@@ -137,12 +137,10 @@ class Observer:
         scales = self._scales[int(simulator.absences)]
         if self._near is not None:
             return self._near.observe(simulator, scales)
-        # Without what the kernel does not read, it is compiled once for all kinds of sensors and paths of targets.
-        state = simulator.rows._replace(tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None)
         pairs = np.empty((simulator.num_envs, *self._shape), np.float32)
         mask = np.empty((simulator.num_envs, *self._shape[:2]), np.int8)
         mask.fill(1)
-        simulator.threads.run(observe, state, scales, self._codes, self._of_sensor, pairs, mask)
+        simulator.threads.run(observe, simulator.observed, scales, self._codes, self._of_sensor, pairs, mask)
         return {"pairs": pairs, "mask": mask}
 
 

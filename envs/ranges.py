@@ -9,13 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from types import NoneType, UnionType
 from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import collect, did_you_mean, raise_together
+from hitmac.envs.renames import current_parameters
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +143,26 @@ def invalid_fields(
         except (TypeError, ValueError) as error:
             errors[name] = error
     return converted, errors
+
+
+def from_known(make: Callable[..., Any], kind: type, parameters: Mapping[str, Any]) -> Any:
+    """Call `make` with the scenario's parameters `kind`, a dataclass; unknown names and wrong values are one error."""
+    known = [field.name for field in dataclasses.fields(kind)]
+    errors: list[Exception] = []
+    parameters = current_parameters(parameters)
+    if unknown := [f"{name}{did_you_mean(name, known)}" for name in parameters if name not in known]:
+        errors.append(ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}"))
+    with collect(errors):
+        made = make(**{name: value for name, value in parameters.items() if name in known})
+    raise_together(errors)
+    return made
+
+
+def positive(name: str, value: int) -> int:
+    """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 or more")
+    return int(value)
 
 
 def plain(value: Any) -> Any:

@@ -31,9 +31,10 @@ _SEEN = (34, 139, 74)
 _UNSEEN = (208, 57, 43)
 _RAIL = (200, 198, 190)
 _OBSTACLE = (112, 106, 98)
+_BLOCK = (232, 229, 221)
 _ASSIGNED = (120, 70, 150, 150)
 _KNOWN = (120, 70, 150)
-_MOST_NUMBERED = 200  # sensors or targets of a scene in which numbers can be read
+_MOST_NUMBERED = 80  # sensors or targets of a scene in which numbers can be read
 _FINE = 8  # pixels: shortest view in which obstacles show
 _FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 _TEXT = (40, 40, 40)
@@ -44,9 +45,10 @@ class Picture:
     """Renderer of scenes as RGB pictures.
 
     Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
-    targets green discs, unseen targets red rings, obstacles grey, assignments purple lines. With partial knowledge,
-    purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with their age.
-    The scenario's background lies under all of them, stretched over the arena.
+    targets green discs, unseen targets red rings, obstacles and blocks grey, assignments purple lines. With partial
+    knowledge, purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with
+    their age. The scenario's background lies under all of them, stretched over the arena. In crowded scenes, sensors
+    have no numbers.
 
     Args:
         scenario: scenario of the scenes.
@@ -82,6 +84,8 @@ class Picture:
         inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
         self._background = _read_background(scenario.background, inside) if scenario.background else None
         self._walls = scenario.all_walls
+        sides = self._walls[len(scenario.walls) :].reshape(-1, 4, 4)  # of each block: south, east, north, west
+        self._blocks = np.stack((sides[:, 0, :2], sides[:, 1, 2:]), 1)  # lower left and upper right corners
         self._rails = [np.array(rail) for rail in scenario.rails]
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
@@ -173,7 +177,9 @@ class Picture:
     def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
         for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
-        for start, end in self._places(self._walls.reshape(-1, 2, 2)):
+        for (left, bottom), (right, top) in self._places(self._blocks):
+            draw.rectangle((left, top, right, bottom), fill=_BLOCK, outline=_OBSTACLE, width=self._wall_width)
+        for start, end in self._places(self._walls[: len(self.scenario.walls)].reshape(-1, 2, 2)):
             draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
 
     def _views(self, draw: Draw, state: State, b: int, sensors: np.ndarray) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -14,7 +14,7 @@ import yaml
 
 from hitmac.envs.arena_defaults import in_arena, left_out, scaled
 from hitmac.envs.contradictions import contradictions
-from hitmac.envs.errors import collect, did_you_mean, raise_together
+from hitmac.envs.errors import raise_together
 from hitmac.envs.field_docs import parameter_table
 from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
@@ -29,11 +29,11 @@ from hitmac.envs.ranges import (
     Positive,
     Range,
     Row,
+    from_known,
     invalid_fields,
     over,
     plain,
 )  # fmt: skip
-from hitmac.envs.renames import current_parameters
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
@@ -274,7 +274,7 @@ class Scenario:
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
-        return _from_known(lambda **known: dataclasses.replace(self, **known), changes)
+        return from_known(lambda **known: dataclasses.replace(self, **known), Scenario, changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
@@ -287,7 +287,7 @@ class Scenario:
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
         """Make a scenario from its parameters; an unknown one raises a ``ValueError`` that lists the known."""
-        return _from_known(cls, parameters)
+        return from_known(cls, Scenario, parameters)
 
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
@@ -295,16 +295,3 @@ class Scenario:
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
-
-
-def _from_known(make: Callable[..., Scenario], parameters: Mapping[str, Any]) -> Scenario:
-    """Call `make` with the parameters; unknown names and wrong values are one error."""
-    known = [field.name for field in dataclasses.fields(Scenario)]
-    errors: list[Exception] = []
-    parameters = current_parameters(parameters)
-    if unknown := [f"{name}{did_you_mean(name, known)}" for name in parameters if name not in known]:
-        errors.append(ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}"))
-    with collect(errors):
-        scenario = make(**{name: value for name, value in parameters.items() if name in known})
-    raise_together(errors)
-    return scenario

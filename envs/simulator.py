@@ -12,20 +12,12 @@ from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels import simulate
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, default_threads
+from hitmac.envs.kernels.threads import divide
 from hitmac.envs.load import load_scenario
 from hitmac.envs.memory import allocate, check_state, checked_places, no_tracks, with_tracks
+from hitmac.envs.ranges import positive
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.seeds import random_seed, scene_seeds
-
-SCENES_PER_BLOCK = (128, 512)
-"""Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
-
-SENSORS_PER_BLOCK = 64
-"""Sensors that a thread takes at a time where the sensors of a scene are divided between threads."""
-
-PAIRS_PER_BLOCK = 5120
-"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
 
 TRACKS = ("target_tracks", "target_moves")
 """Names of recorded positions: after every sub-step, and after every move, extra moves included."""
@@ -53,6 +45,7 @@ class Simulator:
             None in a scenario with full knowledge.
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
             scenes along the last axis.
+        observed: the part of `rows` that observers read, for which their kernels are compiled once.
         num_threads: number of threads that compute a step.
         large: the sensors look only at what is near (see :data:`hitmac.envs.memory.GRID_FROM`), and those of one scene
             are divided between the threads. The results are the same, bit for bit.
@@ -73,17 +66,16 @@ class Simulator:
         self.scenario = load_scenario(scenario)
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
+        self.observed = self.rows._replace(
+            tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None
+        )
         self.state = scenes_first(self.rows, self.num_envs)
         knowledge = self.rows.knowledge
         self.known = None if knowledge is None else known_scenes_first(knowledge, self.num_envs)
         self.large = self.rows.grid is not None
-        scenes, sensors = self.num_envs, self.num_envs * self.scenario.num_sensors
-        threads = default_threads(scenes, sensors if self.large else 0)
-        threads = threads if num_threads is None else positive("num_threads", num_threads)
-        self.num_threads = min(threads, sensors if self.large else scenes)
-        block = 8 if self.large else _block(self.scenario, scenes, self.num_threads)
-        self.threads = Threads(scenes, min(self.num_threads, scenes), block)
-        self.sensor_threads = Threads(sensors, self.num_threads, SENSORS_PER_BLOCK)
+        n, m = self.scenario.num_sensors, self.scenario.num_targets
+        given = None if num_threads is None else positive("num_threads", num_threads)
+        self.num_threads, self.threads, self.sensor_threads = divide(self.num_envs, n, m, given, self.large)
         self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
         n, decisions = self.scenario.num_sensors, len(self.scenario.decisions)
@@ -120,20 +112,17 @@ class Simulator:
 
         A sensor is shown nothing if it does not work, and a target is known until the sensor is told that it left.
         """
-        if self.known is None:
-            return self.valid_pairs
-        return self.state.working[:, :, None] & self._known_targets()
+        return self.state.working[:, :, None] & self._known_targets
 
     @property
     def acting(self) -> np.ndarray:
         """(B, n) bool: the sensor works, and knows of a target that is present."""
-        if self.known is None:
-            return self.state.working & self.state.present.any(-1, keepdims=True)
-        return self.state.working & self._known_targets().any(-1)
+        return self.state.working & self._known_targets.any(-1)
 
-    def _known_targets(self) -> np.ndarray:
-        """(B, r, m) bool: the row of what sensors know has the target."""
-        assert self.known is not None
+    @property
+    def _known_targets(self) -> np.ndarray:  # (B, r, m)
+        if self.known is None:
+            return self.state.present[:, None]
         return np.isfinite(self.known.known_age) & ~self.known.known_left
 
     def reset(
@@ -177,12 +166,12 @@ class Simulator:
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
         action, chosen = action.astype(np.int64, copy=False), self.chosen(mask)
-        if not self.large:
+        if self.large:
+            self.run(simulate.move, action, chosen)
+            self.sensor_threads.run(simulate.look_near, self.rows, chosen)
+            self.run(simulate.end, chosen)
+        else:
             self.run(simulate.sub_step, action, chosen)
-            return
-        self.run(simulate.move, action, chosen)
-        self.sensor_threads.run(simulate.look_near, self.rows, chosen)
-        self.run(simulate.end, chosen)
 
     def run(self, kernel: Callable, *arguments: Any) -> None:
         """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
@@ -309,17 +298,3 @@ def _restored(scenario: Scenario, num_envs: int, num_threads: int, state: Mappin
     simulator = Simulator(scenario, num_envs, seed=0, num_threads=num_threads)
     simulator.set_state(state)
     return simulator
-
-
-def _block(scenario: Scenario, num_envs: int, num_threads: int) -> int:
-    """Return the number of scenes that a thread takes at a time: its share of the batch, within limits."""
-    fewest, most = SCENES_PER_BLOCK
-    fewest = max(fewest, PAIRS_PER_BLOCK // (scenario.num_sensors * scenario.num_targets))
-    return -(-max(min(-(-num_envs // num_threads), most), fewest) // 8) * 8
-
-
-def positive(name: str, value: int) -> int:
-    """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number, 1 or more")
-    return int(value)

@@ -39,7 +39,7 @@ ROOMS = {
     "envs": [
         {"files", "errors", "renames", "measured", "seeds"}, {"ranges", "arena_defaults"}, {"field_docs"}, {"kernels"},
         {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
-        {"simulator"}, {"observation", "assigned_observation"}, {"tasks"},
+        {"simulator"}, {"nearest"}, {"observation", "assigned_observation"}, {"tasks"},
         {"render"}, {"film"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [

@@ -29,6 +29,15 @@ SCENES = {
 }
 
 
+def spread_out(num_sensors, num_targets):
+    """The preset `large` with other sizes, as dense."""
+    half = 100 * (num_sensors / 50) ** 0.5
+    area = (-half, half, -half, half)
+    return load_scenario("large").replace(
+        num_sensors=num_sensors, num_targets=num_targets, arena=half, target_area=area, grid=int(half / 5)
+    )
+
+
 def pair(scenario, monkeypatch, scenes=3, threads=1):
     """The same scenes with a look at everything, and with a look at what is near."""
     monkeypatch.setattr(memory, "GRID_FROM", np.inf)
@@ -46,7 +55,12 @@ def assert_same(one, other):
         np.testing.assert_array_equal(array, of_other[name], err_msg=name)
 
 
-@pytest.mark.parametrize("name", SCENES)
+COMPILED_APART = ("all kinds", "shared")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in COMPILED_APART)) for name in SCENES]
+)
 def test_a_look_at_what_is_near_changes_nothing(name, monkeypatch):
     scenario = SCENES[name]
     small, large = pair(scenario, monkeypatch)
@@ -77,7 +91,7 @@ def test_a_look_at_what_is_near_changes_nothing(name, monkeypatch):
 
 
 def test_threads_share_the_sensors_of_a_scene(monkeypatch):
-    scenario = load_scenario("large-300x200").replace(arena=250, target_area=(-250, 250, -250, 250), grid=20)
+    scenario = spread_out(300, 200)
     small, large = pair(scenario, monkeypatch, scenes=1, threads=2)
     assert large.num_threads == 2
     observer = Observer(scenario, nearest=5, neighbours=4)
@@ -96,6 +110,14 @@ def test_scenes_are_large_from_many_pairs_on():
     assert Simulator("large-100x100", 1, 0).large
 
 
+def test_a_scene_that_does_not_fit_into_the_memory_is_an_error():
+    scenario = spread_out(1_000_000, 1_000_000)
+    with pytest.raises(MemoryError, match=r"1 scenes of 1000000 sensors and 1000000 targets .* need 931.3 GB"):
+        Simulator(scenario)
+    with pytest.raises(MemoryError, match="knowledge 'own' need"):
+        Simulator(scenario.replace(num_sensors=200_000, knowledge="own"))
+
+
 def test_walls_are_found_in_every_cell_that_they_touch():
     scenario = load_scenario("large")
     cells = make_cells(scenario, 200)  # 10 x 10
@@ -106,7 +128,7 @@ def test_walls_are_found_in_every_cell_that_they_touch():
 
 
 def test_a_scene_of_many_thousands_is_made_and_advances():
-    scenario = load_scenario("large-2500x2500").replace(grid=100)
+    scenario = spread_out(2500, 2500)
     simulator = Simulator(scenario, 1, 0)
     observer = Observer(scenario, nearest=8, neighbours=8)
     simulator.step(np.zeros((1, 2500), int))

@@ -8,7 +8,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hitmac.envs.simulator import positive
+from hitmac.envs.ranges import positive
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.window import RENDER_MODES, Viewer
 

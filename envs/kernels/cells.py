@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.kernels.compiled import compiled, inlined
-from hitmac.envs.kernels.state import Cells, X, Y
+from hitmac.envs.kernels.grid import Cells
+from hitmac.envs.kernels.state import X, Y
 
 PER_CELL = 2.0
 """Things in a cell, on average."""

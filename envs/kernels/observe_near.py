@@ -12,6 +12,7 @@ from hitmac.envs.kernels.cells import sort_into_cells
 from hitmac.envs.kernels.compiled import compiled, inlined, kernel
 from hitmac.envs.kernels.feature_table import Pair, Scales
 from hitmac.envs.kernels.features import write_feature
+from hitmac.envs.kernels.grid import Cells
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.nearest import BINS, choose_nearest, collect_near, write_sorted
 from hitmac.envs.kernels.noise import noise_key, pair_number, position_error, seen_and_noticed, velocity_error
@@ -23,7 +24,6 @@ from hitmac.envs.kernels.state import (
     TIME_BEFORE,
     VELOCITY_X,
     VELOCITY_Y,
-    Cells,
     X,
     Y,
 )  # fmt: skip
@@ -35,7 +35,7 @@ from hitmac.envs.kernels.threads import blocks
 
 
 class Index(NamedTuple):
-    """Targets and sensors by place, for one observation; see :class:`hitmac.envs.kernels.state.Grid`."""
+    """Targets and sensors by place, for one observation; see :class:`hitmac.envs.kernels.grid.Grid`."""
 
     cells: Cells
     start: np.ndarray  # (B, C + 2) int32

@@ -33,6 +33,15 @@ SCENES_PER_THREAD = 128
 SENSORS_PER_THREAD = 256
 """Fewest sensors for each thread of large scenes."""
 
+SCENES_PER_BLOCK = (128, 512)
+"""Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
+
+PAIRS_PER_BLOCK = 5120
+"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
+
+SENSORS_PER_BLOCK = 64
+"""Sensors that a thread takes at a time where the sensors of a scene are divided between threads."""
+
 _LOOKS = 300_000  # at a counter before a thread sleeps, some 100 us: a few times as long as it takes to wake one
 
 
@@ -221,3 +230,22 @@ class Threads:
             call.end()
         if call.error is not None:
             raise call.error
+
+
+def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
+    """Return the number of threads for scenes of n sensors and m targets, and how scenes and their sensors are divided.
+
+    Args:
+        scenes: number of scenes.
+        n: sensors of a scene.
+        m: targets of a scene.
+        num_threads: number of threads, 1 or more; None: that of the cores, and fewer for small batches.
+        large: threads share the sensors of a scene.
+    """
+    sensors = scenes * n
+    number = default_threads(scenes, sensors if large else 0) if num_threads is None else num_threads
+    number = min(number, sensors if large else scenes)
+    fewest, most = SCENES_PER_BLOCK
+    fewest = max(fewest, PAIRS_PER_BLOCK // (n * m))
+    block = 8 if large else -(-max(min(-(-scenes // number), most), fewest) // 8) * 8
+    return number, Threads(scenes, number, block), Threads(sensors, number, SENSORS_PER_BLOCK)

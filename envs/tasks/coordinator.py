@@ -12,8 +12,8 @@ from gymnasium import spaces
 from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES, Observer
+from hitmac.envs.ranges import positive
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,

@@ -83,6 +83,13 @@ class CoverageTask(Task):
     the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
     range is wider by ``18 * position_noise / (time_step * top speed)``.
 
+    ## The nearest targets
+
+    With the option `nearest` (k) a sensor is shown only the k' = min(k, m) targets that are nearest to it: `pairs`
+    (n, k', d), `mask` (n, k'), `targets` (n, k') int32, the index of the target in every slot, -1 where the mask is 0,
+    and with `neighbours` (l) also `neighbours` (n, l') int32, the sensors nearby. See
+    :class:`hitmac.envs.observation.Observer`.
+
     ## Partial knowledge
 
     By default every sensor is shown where every target is, also behind a wall, as in HiT-MAC. With another `knowledge`

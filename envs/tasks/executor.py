@@ -10,9 +10,8 @@ import numpy as np
 from hitmac.envs.assigned_observation import check_padding, goals_space, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.ranges import Range
+from hitmac.envs.ranges import Range, positive
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,
