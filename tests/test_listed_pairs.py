@@ -149,9 +149,10 @@ def test_nothing_listed_gives_finite_zeros(over, shape):
     net = encoder(over)
     targets, pairs = torch.full(shape, -1), torch.full((*shape, D), torch.nan, dtype=torch.float64)
     neighbours = torch.arange(shape[1]).unsqueeze(-1).expand(*shape[:2], 1)
-    features = net(pairs, torch.zeros(shape), targets=targets, neighbours=neighbours)
-    assert [tuple(one.shape) for one in features] == [(*shape, 8), (*shape[:2], 8), (shape[0], 8)]
-    assert all((feature == 0).all() for feature in features)
+    for mask in (torch.zeros(shape), None):
+        features = net(pairs, mask, targets=targets, neighbours=neighbours)
+        assert [tuple(one.shape) for one in features] == [(*shape, 8), (*shape[:2], 8), (shape[0], 8)]
+        assert all((feature == 0).all() for feature in features)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

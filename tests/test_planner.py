@@ -214,8 +214,8 @@ def test_targets_turn_as_often_as_foreseen():
     for b, j in np.ndindex(200, 5):
         where = np.empty((2, 60 * 65), np.float32)
         called(
-            state.targets[b, j], middle.py_func(shown["pairs"][b], mask[b], j), agent._walk, moves, *agent._futures,
-            when, who, where,
+            state.targets[b, j], middle.py_func(shown["pairs"][b], mask[b], None, j), agent._walk, moves,
+            *agent._futures, when, who, where,
         )  # fmt: skip
         foreseen[b, j] = [int(members).bit_count() / 64 for members in who[:60]]  # that have not turned yet
     before, straight = live.moves.copy(), np.ones((200, 5), bool)
@@ -296,11 +296,11 @@ def test_threads_and_batches_change_nothing(scene):
         task.step(together)
     shown, results = task.observe(), []
     for threads, block in ((1, 60), (2, 8), (2, 24)):
-        history = tuple(array.copy() for array in state)
+        history = tuple(array.copy() for array in state[:-1])  # the last is of lists
         values = np.empty((60, agent.scenario.num_sensors * len(agent.decides), 3), np.float32)
         options = (agent._walk, agent._motion, agent._limits, agent._search, agent._weight, agent._futures)
         shares = np.empty(shown["mask"].shape, np.float32)
-        arguments = (shown["pairs"], shown["mask"] != 0, history, *options, values, (30, shares))
+        arguments = (shown["pairs"], shown["mask"] != 0, None, (*history, None), *options, values, (30, shares))
         Threads(60, threads, block).run(plan, *arguments)
         results.append((values, shares, *history))
     for first, *others in zip(*results, strict=True):

@@ -9,7 +9,7 @@ from typing import Any
 from hitmac.agents.learned.extractor import check_lists
 from hitmac.agents.nearness import OPTIONS, checked
 from hitmac.agents.tracking.belief_observer import BELIEFS
-from hitmac.agents.training.options import Options
+from hitmac.agents.training.options import Options, invalid_options
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.ranges import Count, Positive
 from hitmac.envs.scenario import Scenario
@@ -36,9 +36,10 @@ class NearestOptions(Options):
         raise_together(errors)
 
     def _nearness_problems(self) -> Iterator[str]:
+        invalid = invalid_options(self)
         if self.nearest is None:
             for name in ("radius", "neighbours"):
-                if getattr(self, name) is not None:
+                if getattr(self, name) is not None and name not in invalid:
                     yield f"--{name} is {getattr(self, name)}; it needs --nearest"
             return
         if getattr(self, "memory", "none") != "none" or tuple(self.features) == BELIEFS:
