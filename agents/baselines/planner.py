@@ -11,7 +11,14 @@ from hitmac.agents.baselines.forecast import Walk
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.agents.baselines.planning import HeadingPlanner
 from hitmac.agents.nearness import farthest_reach
-from hitmac.agents.observed import check_finite, check_range, checked_observation, checked_starts, copied_state
+from hitmac.agents.observed import (
+    check_finite,
+    check_range,
+    checked_lists,
+    checked_observation,
+    checked_starts,
+    copied_state,
+)
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 
@@ -162,6 +169,8 @@ class PlannerAgent(HeadingPlanner):
     ) -> tuple[np.ndarray, PlannerState]:
         """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
         pairs, mask = self.checked(pairs, mask)
+        if targets is not None:
+            targets = checked_lists(targets, mask, self.scenario.num_targets)
         pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all
         new = self._nothing(pairs, targets) if state is None else self._kept(pairs, state, targets)
         if (starts := checked_starts(episode_start, len(pairs))) is not None:
@@ -179,7 +188,9 @@ class PlannerAgent(HeadingPlanner):
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation; see :class:`RulePolicy`."""
-        size = None if self._motion is None and self._limits is None else self._size
+        size = (
+            None if self._motion is None and self._limits is None else (self.scenario.num_sensors, np.shape(mask)[-1])
+        )
         return checked_observation(pairs, mask, self.features, size)
 
     def _kept(self, pairs: np.ndarray, state: tuple[Any, ...], targets: np.ndarray | None) -> PlannerState:
