@@ -95,7 +95,8 @@ def run_job(kind: type[Job | HitMacOptions], arguments: Sequence[str]) -> Path:
         )  # fmt: skip
         if not asked.resume:
             with contextlib.suppress(ValueError, TypeError, OSError):  # prepare() says what is wrong with the scenario
-                defaults = scaled(defaults, load_scenario(asked.scenario), getattr(asked, "per_sensor", False))
+                scene, per_sensor = load_scenario(asked.scenario), getattr(asked, "per_sensor", False)
+                defaults = scaled(defaults, scene, per_sensor, getattr(asked, "nearest", None))
     asked = parse(kind, program, arguments, default=defaults)
     with stop_on_bad_input(PROGRAM):
         asked.check()

@@ -1,8 +1,11 @@
 """Hostile files, places that are no files, and arguments that must not reach a kernel."""
 
 import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,6 +20,8 @@ from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.apis.gym_env import CoverageEnv
 from hitmac.envs.files import parse_yaml, whole_file, write_text
 from hitmac.envs.tasks import CoverageTask
+
+ROOT = Path(__file__).resolve().parents[1]
 
 BOMB = "a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1]\n" + "".join(
     f"{new}: &{new} [{', '.join([f'*{old}'] * 9)}]\n" for old, new in zip("abcdefgh", "bcdefghi", strict=True)
@@ -48,6 +53,14 @@ def test_a_hostile_scenario_is_refused_in_one_line_and_at_once(text, says, tmp_p
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
     assert time.process_time() - began < 5  # written out, the first two would take minutes
+
+
+@pytest.mark.slow
+def test_killed_and_resumed_in_short(tmp_path):
+    table = [sys.executable, "-m", "tests.faults", "--trials", "2", "--bare", "coverage-ppo", "evaluation", "export"]
+    ended = subprocess.run(table, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert len(ended.stdout.splitlines()) >= 3 * 4
 
 
 def test_references_may_be_used():

@@ -23,7 +23,9 @@ _MULTIPLE = 8  # of every size
 _SHORTEST = 4  # steps of a rollout by imitation, which learns after every step
 
 
-def scaled(options: AnyOptions, scenario: Scenario | None, per_sensor: bool = False) -> AnyOptions:
+def scaled(
+    options: AnyOptions, scenario: Scenario | None, per_sensor: bool = False, nearest: int | None = None
+) -> AnyOptions:
     """Return default options with sizes for a scenario: the more pairs its scenes have, the fewer scenes.
 
     The pairs in a step of all scenes and those in a gradient step do not grow beyond those of scenes with :data:`PAIRS`
@@ -33,11 +35,12 @@ def scaled(options: AnyOptions, scenario: Scenario | None, per_sensor: bool = Fa
         options: the defaults of a job.
         scenario: the scene to train on; None leaves the options as they are.
         per_sensor: rows of a gradient step are sensors also where the job does not say so.
+        nearest: targets that a sensor is shown; None: all.
     """
     if scenario is None:
         return options
     given: Any = options
-    sensors, targets = scenario.num_sensors, scenario.num_targets
+    sensors, targets = scenario.num_sensors, min(nearest or scenario.num_targets, scenario.num_targets)
     most = PAIRS[given.algorithm]
     share = most / (sensors * targets)
     sizes = {"num_envs": _part(given.num_envs, share)}
