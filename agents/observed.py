@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from hitmac.envs.errors import as_array, shortly
 from hitmac.envs.magnitudes import MOST
 
 AnyState = TypeVar("AnyState", bound=tuple)
@@ -85,8 +86,17 @@ def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:
     return type(fresh)(*copies) if hasattr(fresh, "_fields") else type(fresh)(copies)
 
 
-def check_range(name: str, numbers: np.ndarray, low: float, high: float) -> None:
-    """Raise ValueError unless all numbers are from `low` to `high`."""
+def as_numbers(name: str, value: Any) -> np.ndarray:
+    """Return `value` as an array; raise ValueError, with `name`, unless it holds numbers, of at most 64 bits."""
+    array = as_array(name, value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{name} is {shortly(value)}; it must be numbers")
+    return array
+
+
+def check_range(name: str, value: Any, low: float, high: float) -> None:
+    """Raise ValueError unless `value`, an array or a number, holds numbers from `low` to `high` only."""
+    numbers = as_numbers(name, value)
     if numbers.size and not (numbers.min() >= low and numbers.max() <= high):
         raise ValueError(f"{name} holds {numbers.min()} to {numbers.max()}; it must be from {low} to {high}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -38,6 +37,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         return
     path = Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
+    for other in _left_over(path.parent, path.stem, path.suffix):
+        other.unlink(missing_ok=True)
     try:
         temporary.touch()
         mode = stat.S_IMODE((path if path.exists() else temporary).stat().st_mode)  # some writers choose another
@@ -63,14 +64,20 @@ def delete_left_over(folder: Path) -> None:
 def working_folder(path: Path) -> Path:
     """Make and return an empty folder beside `path`, to become it; delete those of processes that were killed."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if os.name == "posix":
-        for other in path.parent.glob(f".{glob.escape(path.name)}.*"):
-            process = other.name.rpartition(".")[2]
-            if re.fullmatch(r"\d{1,9}", process) and other.is_dir() and not _runs(int(process)):
-                shutil.rmtree(other, ignore_errors=True)
+    for other in _left_over(path.parent, path.name):
+        shutil.rmtree(other, ignore_errors=True)
     folder = path.with_name(f".{path.name}.{os.getpid()}")
     folder.mkdir()
     return folder
+
+
+def _left_over(folder: Path, name: str, suffix: str = "") -> list[Path]:
+    """Return what processes that are no more have left of this name: ``.NAME.PROCESS`` and the suffix."""
+    if os.name != "posix" or not folder.is_dir():
+        return []
+    pattern = re.compile(rf"\.{re.escape(name)}\.(\d{{1,9}}){re.escape(suffix)}")
+    found = [(pattern.fullmatch(path.name), path) for path in folder.glob(".*")]
+    return [path for match, path in found if match and not _runs(int(match[1]))]
 
 
 def _runs(process: int) -> bool:

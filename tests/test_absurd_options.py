@@ -27,6 +27,7 @@ NUMBERS = [
 WITHOUT_LIMIT = {
     "total_steps", "executor_steps", "coordinator_steps", "epochs", "curve_points", "processes", "goals_every",
     "batch_size",  # at most a rollout, or the scenes side by side
+    "nearest",  # all targets
 }  # fmt: skip
 """Whole numbers of which any is allowed: they cost time only, or nothing."""
 

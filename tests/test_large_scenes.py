@@ -115,7 +115,7 @@ def test_a_scene_that_does_not_fit_into_the_memory_is_an_error():
     with pytest.raises(ValueError, match=r"with 1000000 sensors and 1000000 targets, which takes 931\.. GiB"):
         Simulator(scenario)
     with pytest.raises(ValueError, match="targets and the knowledge 'own', which takes"):
-        Simulator(scenario.replace(num_sensors=200_000, knowledge="own"))
+        Simulator(scenario.replace(num_sensors=30_000, knowledge="own"))
 
 
 def test_walls_are_found_in_every_cell_that_they_touch():

@@ -178,6 +178,7 @@ UNCHECKED = {
     "features",
     "per_sensor",
     "row_id",
+    "device",
     "executor",
     "scaled",
     "difference_rewards",

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.observed import check_finite, check_range
+from hitmac.agents.observed import as_numbers, check_finite, check_range
 from hitmac.agents.tracking.particle_kernels import COURSE, Belief, look_all, map_all, move_all, scatter_all, see_all
 from hitmac.agents.tracking.walk_models import MODELS, ROWS, X, Y, walk_model
 from hitmac.envs.errors import did_you_mean
@@ -133,7 +133,7 @@ class ParticleTracker:
         seen = self._shaped("seen", np.asarray(seen, np.bool_), None)
         for name, array in zip(("position", "velocity"), arrays, strict=True):
             check_finite(name, array[seen])
-        check_range("deviation", np.array(deviation, np.float64), 0.0, MOST)
+        check_range("deviation", deviation, 0.0, MOST)
         self._run(see_all, self._walk, self.belief, seen, *arrays, float(deviation))
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
@@ -144,7 +144,7 @@ class ParticleTracker:
                 view (-2: all round), range squared, probability of a detection of a target in view (0: no look).
             unseen: (B, m) bool.
         """
-        views = np.ascontiguousarray(views, np.float64)
+        views = np.ascontiguousarray(as_numbers("views", views), np.float64)
         if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
         check_finite("views", views)
@@ -154,8 +154,9 @@ class ParticleTracker:
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
         b, m, _ = self.belief.weight.shape
-        check_range("cells", np.array(cells), 1, _MOST_CELLS)
-        found = np.zeros((b, m, positive("cells", cells), cells))
+        cells = positive("cells", cells)
+        check_range("cells", cells, 1, _MOST_CELLS)
+        found = np.zeros((b, m, cells, cells))
         self._run(map_all, self._walk, self.belief, found)
         return found
 
@@ -165,7 +166,8 @@ class ParticleTracker:
         shape = (b,) if last == () else (b, m, *(last or ()))
         if np.shape(array) != shape:
             raise ValueError(f"{name} has shape {np.shape(array)}; it must be {shape}")
-        return np.ascontiguousarray(array if last in (None, ()) else np.asarray(array, np.float64))
+        array = as_numbers(name, array)
+        return np.ascontiguousarray(array if last in (None, ()) else array.astype(np.float64))
 
     def _run(self, kernel: Callable, *arguments: Any) -> None:
         self._threads.run(kernel, *arguments)
