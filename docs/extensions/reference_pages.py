@@ -64,6 +64,8 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.kernels.state": (
             "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Mounts",
         ),
+        "hitmac.envs.kernels.grid": ("Grid", "Cells", "Streets"),
+        "hitmac.envs.memory": ("GRID_FROM",),
         "hitmac.envs.kernels.streams": (),
         "hitmac.envs.kernels.threads": (),
     },
