@@ -18,7 +18,7 @@ LARGE = 2**14
 
 
 def is_large(scenario: Scenario) -> bool:
-    """Return True if the scenario has so many pairs that agents should be shown the nearest targets only."""
+    """Return True if the scenario has :data:`LARGE` pairs or more: agents should be shown the nearest targets only."""
     return scenario.num_sensors * scenario.num_targets >= LARGE
 
 

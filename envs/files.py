@@ -53,11 +53,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 def delete_left_over(folder: Path) -> None:
     """Delete the temporary files of :func:`whole_file` in a directory whose processes are no more: they were killed."""
-    if os.name != "posix":
-        return
     for path in folder.rglob(".*"):
-        found = re.fullmatch(r"\..+\.(\d{1,9})(\.\w+)?", path.name)
-        if found and path.is_file() and not _runs(int(found[1])):
+        if path.is_file() and _is_left_over(path, r".+", r"(\.\w+)?"):
             path.unlink(missing_ok=True)
 
 
@@ -73,11 +70,15 @@ def working_folder(path: Path) -> Path:
 
 def _left_over(folder: Path, name: str, suffix: str = "") -> list[Path]:
     """Return what processes that are no more have left of this name: ``.NAME.PROCESS`` and the suffix."""
-    if os.name != "posix" or not folder.is_dir():
+    if not folder.is_dir():
         return []
-    pattern = re.compile(rf"\.{re.escape(name)}\.(\d{{1,9}}){re.escape(suffix)}")
-    found = [(pattern.fullmatch(path.name), path) for path in folder.glob(".*")]
-    return [path for match, path in found if match and not _runs(int(match[1]))]
+    return [path for path in folder.glob(".*") if _is_left_over(path, re.escape(name), re.escape(suffix))]
+
+
+def _is_left_over(path: Path, name: str, suffix: str) -> bool:
+    """Return True if a path is ``.NAME.PROCESS`` and the suffix, both patterns, of a process that is no more."""
+    found = re.fullmatch(rf"\.{name}\.(\d{{1,9}}){suffix}", path.name)
+    return os.name == "posix" and found is not None and not _runs(int(found[1]))
 
 
 def _runs(process: int) -> bool:

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.kernels.cells import make_cells, sort_walls
-from hitmac.envs.kernels.grid import Grid
+from hitmac.envs.kernels.cells import make_grid
 from hitmac.envs.kernels.mounts import make_mounts, outside, within
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.rails import make_rails
@@ -34,9 +33,6 @@ from hitmac.envs.scenario import Scenario
 
 GRID_FROM = 10_000
 """Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
-
-SEEN_LISTED = 32
-"""Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
@@ -69,7 +65,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         mounts=make_mounts(scenario, num_envs),
         streets=make_streets(scenario),
-        grid=_grid(scenario, walls, k, num_envs) if large else None,
+        grid=make_grid(scenario, walls, k, num_envs) if large else None,
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
     rows.sensor[:, START_VIEW] = view[:, None]
@@ -84,7 +80,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
 
 
 def _check_size(scenario: Scenario, num_envs: int) -> None:
-    """Raise ValueError if the state of so many scenes does not fit into the memory."""
+    """Raise ValueError if the state of the scenes does not fit into the memory."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
     needed = 8.0 * (17 * n + 13 * m + 3 * k) + n * m
     if scenario.knowledge != "full":
@@ -100,29 +96,6 @@ def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
     if scenario.knowledge != "neighbours":
         return rows, 0, 0
     return rows, scenario.message_delay, (scenario.num_sensors - 1) // 64 + 1
-
-
-def _grid(scenario: Scenario, walls: np.ndarray, discs: int, b: int) -> Grid:
-    n, m = scenario.num_sensors, scenario.num_targets
-    cells = make_cells(scenario, max(n, m))
-    starts = b, cells.columns * cells.rows + 2
-    wall_start, wall = sort_walls(cells, walls)
-    return Grid(
-        cells=cells,
-        start=np.zeros(starts, np.int32),
-        target=np.zeros((b, m), np.int32),
-        target_x=np.zeros((b, m)),
-        target_y=np.zeros((b, m)),
-        disc_start=np.zeros(starts, np.int32),
-        disc=np.zeros((b, discs), np.int32),
-        disc_x=np.zeros((b, discs)),
-        disc_y=np.zeros((b, discs)),
-        wall_start=wall_start,
-        wall=wall,
-        seen=np.zeros((b, n, SEEN_LISTED), np.int32),
-        num_seen=np.zeros((b, n), np.int32),
-        seer=np.full((b, m), -1, np.int32),
-    )
 
 
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:

@@ -144,7 +144,7 @@ class Beliefs:
         return scene, new
 
     def copied(self, state: tuple[Any, ...], scenes: int) -> BeliefState:
-        """Return a copy of a state of :meth:`take_in`; raise ValueError unless it is one of so many scenes."""
+        """Return a copy of a state of :meth:`take_in`; raise ValueError unless it is one of this number of scenes."""
         new = copied_state(state, self._nothing(scenes, self.scenario.num_targets))
         check_finite("state body", new.body[..., [row for row in range(ROWS) if row != STEP], :])
         if np.isnan(new.body[..., STEP, :]).any() or np.isnan(new.last_age).any():

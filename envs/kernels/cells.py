@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.kernels.compiled import compiled, inlined
-from hitmac.envs.kernels.grid import Cells
+from hitmac.envs.kernels.grid import Cells, Grid
 from hitmac.envs.kernels.state import X, Y
 
 PER_CELL = 2.0
 """Things in a cell, on average."""
+
+SEEN_LISTED = 32
+"""Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
 
 PAD = 1e-9
 """Share of the arena by which a search is wider than needed: far more than all rounding."""
@@ -110,3 +113,27 @@ def sort_walls(cells: Cells, walls: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     order = np.argsort(cell, kind="stable")
     start = np.searchsorted(cell[order], np.arange(cells.columns * cells.rows + 1))
     return start.astype(np.int32), number[order].astype(np.int32)
+
+
+def make_grid(scenario: Any, walls: np.ndarray, discs: int, b: int) -> Grid:
+    """Return the empty index of b large scenes with walls (w, 4), which it holds already, and a number of discs."""
+    n, m = scenario.num_sensors, scenario.num_targets
+    cells = make_cells(scenario, max(n, m))
+    starts = b, cells.columns * cells.rows + 2
+    wall_start, wall = sort_walls(cells, walls)
+    return Grid(
+        cells=cells,
+        start=np.zeros(starts, np.int32),
+        target=np.zeros((b, m), np.int32),
+        target_x=np.zeros((b, m)),
+        target_y=np.zeros((b, m)),
+        disc_start=np.zeros(starts, np.int32),
+        disc=np.zeros((b, discs), np.int32),
+        disc_x=np.zeros((b, discs)),
+        disc_y=np.zeros((b, discs)),
+        wall_start=wall_start,
+        wall=wall,
+        seen=np.zeros((b, n, SEEN_LISTED), np.int32),
+        num_seen=np.zeros((b, n), np.int32),
+        seer=np.full((b, m), -1, np.int32),
+    )
