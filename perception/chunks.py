@@ -1,6 +1,8 @@
-"""Tanh-projected attention within groups of tokens, in chunks that stay in a core's cache, without gradients."""
+"""Many tokens without gradients, in chunks that stay in a core's cache: their temporaries take no new memory."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +12,18 @@ from hitmac.perception.groups import Groups
 
 _TOKENS = 4096
 """Tokens of a chunk."""
+
+
+def in_chunks(function: Callable[..., Tensor], *inputs: Tensor, at_once: bool = False) -> Tensor:
+    """Return ``function(*inputs)`` (T, f), each row of which depends on the same rows of the inputs (T, ...) alone."""
+    if at_once or (length := len(inputs[0])) <= _TOKENS:
+        return function(*inputs)
+    first = function(*(one[:_TOKENS] for one in inputs))
+    outputs = first.new_empty(length, *first.shape[1:])
+    outputs[:_TOKENS] = first
+    for done in range(_TOKENS, length, _TOKENS):
+        outputs[done : done + _TOKENS] = function(*(one[done : done + _TOKENS] for one in inputs))
+    return outputs
 
 
 def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], scale: float) -> Tensor:

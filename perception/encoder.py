@@ -5,18 +5,22 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
+import torch
 from torch import Tensor, nn
 
 from hitmac.perception.ablations import RecurrentLayer
 from hitmac.perception.attending import ATTEND_OVER, Attending
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
+from hitmac.perception.chunks import in_chunks
 from hitmac.perception.features import Features, Weights
 from hitmac.perception.flat import FlatEncoder
 from hitmac.perception.fourier import FourierFeatures
 from hitmac.perception.functional import zero_masked
 from hitmac.perception.listed import Listed, list_pairs
+from hitmac.perception.plain import is_plain
 from hitmac.perception.pooling import FIXED_POOLINGS
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -236,9 +240,12 @@ class AgentTargetEncoder(nn.Module):
         """Encode listed pairs."""
         assert way.listed is not None
         layers = [getattr(self, name) for name in way.layers]
-        found, weights = way.listed(layers, listed, self.embed(listed.take(pairs)), self.pooling, need_weights)
+        at_once = torch.is_grad_enabled() or not is_plain(pairs, self)
+        tokens = in_chunks(self.embed, listed.take(pairs), at_once=at_once)
+        found, weights = way.listed(layers, listed, tokens, self.pooling, need_weights)
         for block in self.later_blocks:
-            tokens = block(found.per_target, found.per_agent.index_select(0, listed.agent))
+            following = partial(block, per_agent=found.per_agent)
+            tokens = in_chunks(following, found.per_target, listed.agent, at_once=at_once)
             found, weights = way.listed(block.layers, listed, tokens, self.pooling, need_weights)  # type: ignore[arg-type]
         return listed.features(found, need_pairs), listed.weights(weights)
 
@@ -256,8 +263,9 @@ class _Block(nn.Module):
         self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
-    def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
-        """Return the tokens of this block, from the pairs' features of the block before and those of their agents."""
+    def forward(self, per_target: Tensor, of_agent: Tensor, per_agent: Tensor | None = None) -> Tensor:
+        """Return the tokens of this block, from the pairs' features of the block before and their agents' (or rows)."""
+        of_agent = of_agent if per_agent is None else per_agent.index_select(0, of_agent)
         return per_target + self.feed_forward(per_target + of_agent)
 
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
 from hitmac.perception.chunks import attend_in_chunks
@@ -23,6 +22,7 @@ from hitmac.perception.functional import (
     zero_masked,
 )
 from hitmac.perception.groups import Groups
+from hitmac.perception.plain import are_plain_maps
 from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, count_tokens
 
 # From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
@@ -60,32 +60,13 @@ class _TanhMap(torch.autograd.Function):
         )
 
 
-def _is_plain_linear(module: nn.Linear, dtype: torch.dtype) -> bool:
-    """Return True if the module computes only ``x W^T + b``: no subclass, no hook, plain tensors of `dtype`."""
-    return (
-        type(module) is nn.Linear  # a parametrised module has another class
-        and "forward" not in vars(module)
-        and not module._forward_hooks
-        and not module._forward_pre_hooks
-        and not module._backward_hooks
-        and not module._backward_pre_hooks
-        and all(type(x) in (Tensor, nn.Parameter) and x.dtype == dtype for x in (module.weight, module.bias))
-    )
-
-
 def _in_one_function(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
-    """Return True if each projection of x can be one function: eager, on a CPU, from plain linear layers."""
+    """Return True if each projection of x can be one function."""
     return (
-        not is_recorded()  # first: the size of an example must not decide for all sizes
+        not is_recorded()
         and x.numel() >= _ONE_FUNCTION_FROM
-        and type(x) in (Tensor, nn.Parameter)
-        and x.device.type == "cpu"
-        # In half precision, 2 sigmoid - 1 is too inaccurate near 0.
-        and x.dtype in (torch.float32, torch.float64)
-        and not torch.is_autocast_enabled("cpu")
-        and not _has_any_global_hook()
-        and all(_is_plain_linear(module, x.dtype) for module in maps)
-        and not is_transformed(x, *(parameter for module in maps for parameter in (module.weight, module.bias)))
+        and x.dtype in (torch.float32, torch.float64)  # in half precision, 2 sigmoid - 1 is too inaccurate near 0
+        and are_plain_maps(x, maps)
     )
 
 

@@ -7,6 +7,7 @@ from torch.export import Dim, export
 
 from hitmac.perception import AgentTargetEncoder
 from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.chunks import _TOKENS
 from hitmac.perception.groups import group
 from hitmac.perception.pooling import FIXED_POOLINGS
 from tests.neighbourhoods import nearest_of
@@ -237,3 +238,29 @@ def test_groups_keep_the_order_of_their_tokens():
 def test_bad_lists(over, lists, error, says):
     with pytest.raises(error, match=says):
         encoder(over)(*scene(), **lists)
+
+
+@pytest.mark.parametrize("over", LISTABLE)
+@pytest.mark.parametrize("tokens", [_TOKENS - 1, _TOKENS, _TOKENS + 1, 2 * _TOKENS + 3])
+def test_many_pairs_without_gradients_are_those_with_gradients(over, tokens):
+    net = encoder(over, num_frequencies=1, embed_layers=2)
+    pairs, targets = torch.randn(-(-tokens // 4), 4, D, dtype=torch.float64), torch.arange(4)
+    mask = torch.arange(len(pairs) * 4).reshape(-1, 4) < tokens
+    lists = {
+        "targets": (targets + 3 * torch.arange(len(pairs))[:, None]),
+        "neighbours": torch.arange(len(pairs))[:, None],
+    }
+    with torch.no_grad():
+        found = net(pairs, mask, **lists)
+    same(found, net(pairs, mask, **lists))
+
+
+@pytest.mark.parametrize("tokens", [_TOKENS, _TOKENS + 1])
+def test_hooks_are_called_once_with_all_pairs(tokens):
+    net, seen = encoder("targets"), []
+    pairs, targets = torch.randn(tokens, 1, D, dtype=torch.float64), torch.arange(tokens)[:, None]
+    for module in (net.embed, net.later_blocks[0].feed_forward[0]):
+        module.register_forward_hook(lambda module, given, output: seen.append(len(given[0])))
+    with torch.no_grad():
+        net(pairs, targets=targets)
+    assert seen == [tokens] * 2
