@@ -14,6 +14,7 @@ import numpy as np
 from benchmarks.attention import attention, critic
 from benchmarks.busy import busy
 from benchmarks.city import city
+from benchmarks.devices import devices
 
 ROOT = Path(__file__).parents[1]
 REPEATS = 5
@@ -270,8 +271,8 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, busy, city, memory, pictures, coordinator, planner, courts, export, attention, critic, gymnasium,
-        start, training, hierarchy,
+        simulator, busy, city, memory, pictures, coordinator, planner, courts, export, attention, critic, devices,
+        gymnasium, start, training, hierarchy,
     )
 }  # fmt: skip
 

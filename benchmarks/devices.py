@@ -1,0 +1,86 @@
+"""Speed of the networks and of trainings on every device of the machine, in float32 and in bfloat16."""
+
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from hitmac.agents.device import checked_device
+from hitmac.perception import AgentTargetEncoder, AMCCritic
+
+ROOT = Path(__file__).parents[1]
+ROUNDS, SECONDS = 5, 0.4
+MINUTES = 0.2  # of a training
+FEATURES = 8
+
+
+def _devices() -> list[str]:
+    """Return the CPU, and the accelerator if there is one."""
+    return list(dict.fromkeys(("cpu", checked_device("auto").type)))
+
+
+def _networks(width: int) -> dict[str, tuple[nn.Module, tuple[int, ...]]]:
+    """Return the networks, each with the shape of what it takes of a scene of 4 sensors and 5 targets."""
+    options = {"attend_over": "axes", "pooling": "mean", "num_blocks": 2}
+    return {
+        "encoder": (AgentTargetEncoder(FEATURES, width, **options), (4, 5, FEATURES)),
+        "AMC critic": (AMCCritic(width), (20, width)),
+    }
+
+
+def _rate(network: nn.Module, shape: tuple[int, ...], batch: int, device: str, dtype: torch.dtype) -> float:
+    """Return the scenes/s of forward and backward passes of a batch."""
+    network, x = network.to(device, dtype), torch.randn(batch, *shape, device=device, dtype=dtype)
+
+    def run(seconds: float) -> float:
+        began, passes = time.perf_counter(), 0
+        while passes == 0 or time.perf_counter() - began < seconds:
+            found = network(x)
+            (found if isinstance(found, torch.Tensor) else found.global_feature).float().square().mean().backward()
+            passes += 1
+            if device != "cpu":
+                torch.accelerator.synchronize()
+        return passes * batch / (time.perf_counter() - began)
+
+    run(0.0)
+    return statistics.median(run(SECONDS) for _ in range(ROUNDS))
+
+
+def _training(device: str, width: int, batch: int) -> float:
+    """Return the steps/s of a short training of coverage-ppo, without its start and its evaluation."""
+    from hitmac.agents.training.resume import saved_progress
+
+    with tempfile.TemporaryDirectory() as folder:
+        limits = ["--minutes", str(MINUTES), "--episodes", "1", "--curve-points", "0", "--save-every", "5"]
+        sizes = ["--device", device, "--weight-dim", str(width), "--batch-size", str(batch)]
+        run_dir = Path(folder, "run")
+        command = [sys.executable, "train.py", "coverage-ppo", *sizes, *limits, "--run-dir", str(run_dir)]
+        subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
+        steps, seconds = saved_progress(run_dir / "checkpoint" / "training.safetensors")
+    return steps / seconds
+
+
+def devices() -> None:
+    """Print the figures of every device."""
+    torch.manual_seed(0)
+    print(f"\nscenes/s of 4 x 5, forward and backward, {torch.get_num_threads()} threads; medians of {ROUNDS}")
+    kinds = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+    print(f"  {'network':<11} {'width':>5} {'batch':>6} {'device':<7}" + "".join(f"{kind:>12}" for kind in kinds))
+    for width in (64, 256):
+        for name, (network, shape) in _networks(width).items():
+            for batch in (64, 1024, 8192):
+                for device in _devices():
+                    rates = [_rate(network, shape, batch, device, dtype) for dtype in kinds.values()]
+                    found = "".join(f"{rate:>12,.0f}" for rate in rates)
+                    print(f"  {name:<11} {width:>5} {batch:>6} {device:<7}{found}", flush=True)
+    print("\nsteps/s of coverage-ppo, end to end")
+    print(f"  {'width':>5} {'batch':>6} {'device':<7}{'steps/s':>12}")
+    for width in (64, 256):
+        for batch in (512, 4096):
+            for device in _devices():
+                print(f"  {width:>5} {batch:>6} {device:<7}{_training(device, width, batch):>12,.0f}", flush=True)
