@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from typing import Any
 
-from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
@@ -32,7 +31,7 @@ def _load(typing_context, array, index):
 
     def generate(context, builder, signature, arguments):
         element = _element(context, builder, signature, arguments)
-        return builder.load_atomic(element, "seq_cst", 8, typ=ir.IntType(64))
+        return builder.load_atomic(element, "seq_cst", 8)
 
     return types.int64(*_INDEX_AND_NUMBER[:2]), generate
 
