@@ -14,6 +14,7 @@ from hitmac.agents import pretrained as home
 from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy
 from hitmac.agents.learned.groups import trainings_in
 from hitmac.envs.files import parse_yaml, write_text
+from hitmac.signals import end_on_signal
 
 LARGEST = 1_000_000
 """Most bytes of a pretrained policy."""
@@ -33,10 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limits", default="", help="what the policy cannot do, added to what it was trained on")
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
-    try:
-        folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        parser.exit(2, f"python -m agents.pretrained: error: {error}\n")
+    with end_on_signal(parser.prog):
+        try:
+            folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
+        except (ValueError, TypeError, OSError, KeyError) as error:
+            parser.exit(2, f"{parser.prog}: error: {error}\n")
     print((folder / "card.md").read_text(encoding="utf-8"))
     print(f"in {folder}/, as {home.PREFIX}{options.name}")
 
