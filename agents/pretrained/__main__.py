@@ -13,7 +13,7 @@ from typing import Any
 from hitmac.agents import pretrained as home
 from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy
 from hitmac.agents.learned.groups import trainings_in
-from hitmac.envs.files import parse_yaml, write_text
+from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.signals import end_on_signal
 
 LARGEST = 1_000_000
@@ -86,7 +86,7 @@ def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace:
 
 def card(name: str, run: Path, note: str, limits: str, together: Path | None) -> str:
     """Return the card of the policy of a run, which may be one of several trainings in the directory `together`."""
-    config: dict[str, Any] = parse_yaml((run / "config.yaml").read_text(encoding="utf-8"))
+    config: dict[str, Any] = parse_yaml(read_text(run / "config.yaml"))
     scene = config["scenario"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
     trained = f"on `{scene['name']}` with {scene['num_sensors']} sensors and {scene['num_targets']} targets"
@@ -112,7 +112,7 @@ def _evaluation(run: Path) -> dict[str, Any]:
     path = run / "evaluation.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_text(path))
 
 
 def _figures(evaluation: Mapping[str, Any]) -> str:
@@ -125,7 +125,7 @@ def _figures(evaluation: Mapping[str, Any]) -> str:
 
 def _amount(run: Path) -> str:
     """Return the steps and minutes of a training."""
-    last = json.loads((run / "curve.json").read_text(encoding="utf-8"))["exploring"][-1]
+    last = json.loads(read_text(run / "curve.json"))["exploring"][-1]
     return f"{last['steps']:,.0f} steps in {last['seconds'] / 60:.1f} minutes"
 
 
