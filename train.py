@@ -19,7 +19,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.training.child import TrainingFailedError, available_cores, end_with_parent
@@ -40,6 +40,7 @@ from hitmac.agents.training.variations import trainings, with_seed_range
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
+from hitmac.signals import end_on_signal
 
 PROGRAM = "train.py"
 COMMANDS: dict[str, type[Job | HitMacOptions]] = {**JOBS, HitMacOptions.job: HitMacOptions}

@@ -6,9 +6,7 @@ import contextlib
 import dataclasses
 import io
 import re
-import signal
 import sys
-import threading
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, takewhile
 from typing import Annotated, Any, TypeVar
@@ -20,21 +18,6 @@ from hitmac.envs.field_docs import help_texts
 from hitmac.envs.ranges import field_types
 
 Options = TypeVar("Options")
-
-SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-"""Signals that end a program, other than Ctrl-C."""
-
-
-class Interrupted(KeyboardInterrupt):
-    """End of a program by a signal.
-
-    Args:
-        number: number of the signal.
-    """
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
 
 
 def parse(
@@ -99,32 +82,3 @@ def stop_on_bad_input(program: str) -> Iterator[None]:
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         print(f"{program}: error: {error}", file=sys.stderr)
         sys.exit(2)
-
-
-@contextlib.contextmanager
-def end_on_signal(program: str, kept: str = "") -> Iterator[None]:
-    """End the program on Ctrl-C, SIGTERM or SIGHUP with one line, and exit status 128 + the signal.
-
-    Args:
-        program: name of the program in the message.
-        kept: rest of the message.
-    """
-
-    def end(number: int, frame: object) -> None:
-        raise Interrupted(number)
-
-    main = threading.current_thread() is threading.main_thread()  # which alone receives signals
-    before = {number: signal.getsignal(number) for number in SIGNALS if main}
-    for number, handler in before.items():
-        if handler is not signal.SIG_IGN:  # as nohup wants it
-            signal.signal(number, end)
-    try:
-        yield
-    except KeyboardInterrupt as interrupt:
-        number = interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT
-        with contextlib.suppress(OSError):  # the terminal may be gone
-            print(f"\n{program}: aborted{kept}", file=sys.stderr)
-        sys.exit(128 + number)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import tyro
 
-from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.evaluate.intervals import probability_of_improvement
 from hitmac.agents.evaluate.selection import each_training
@@ -29,6 +29,7 @@ from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import write_text
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.signals import end_on_signal
 
 SCENARIO = "hit-mac"
 COMPARED = "hit-mac"

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
-from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.playing import Episodes
 from hitmac.agents.registry import Agent, load_agent
@@ -20,6 +20,7 @@ from hitmac.envs.ranges import Count
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 from hitmac.perception import plots
+from hitmac.signals import end_on_signal
 
 PROGRAM = "hitmac attention"
 _SIZE = 600  # longer side of the scene, pixels

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import tyro
 
-from hitmac.agents.command_line import Interrupted, end_on_signal, parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.selection import named_agents
 from hitmac.agents.registry import Agent
 from hitmac.agents.replay.page import save_replay
@@ -23,6 +23,7 @@ from hitmac.envs.load import load_scenario
 from hitmac.envs.ranges import Count, over
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.signals import Interrupted, end_on_signal
 
 PROGRAM = "hitmac watch"
 

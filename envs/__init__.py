@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import hitmac  # noqa: F401 - before the libraries, whose import a signal may end
+
+# isort: split
 import gymnasium
 
 from hitmac.envs.load import load_scenario, presets

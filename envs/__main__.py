@@ -15,6 +15,7 @@ from hitmac.envs.film import check_film, save_pictures
 from hitmac.envs.render import Picture, save_png
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.window import check_display
+from hitmac.signals import end_on_signal
 
 _STEPS_SHOWN = 200
 
@@ -70,10 +71,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.scenario is None and not (options.film or options.picture):
         print(_listing())
         return
-    try:
-        _show(options)
-    except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        parser.exit(2, f"error: {error}\n")
+    with end_on_signal("python -m envs"):
+        try:
+            _show(options)
+        except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
+            parser.exit(2, f"error: {error}\n")
 
 
 def _show(options: argparse.Namespace) -> None:

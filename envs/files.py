@@ -153,9 +153,28 @@ def parse_json(text: str) -> Any:
         raise ValueError("it is nested too deeply") from None
 
 
+def regular_file(path: str | Path) -> Path:
+    """Return the path of a file to read, or raise a ``ValueError`` if it is a directory, a pipe or a device.
+
+    To open a pipe may last for ever, and a device may have no end. A pipe could not be read again either, as files of a
+    scenario are by every environment and every run that goes on.
+    """
+    path = Path(path)
+    if path.exists() and not path.is_file():
+        kinds = {"a directory": path.is_dir, "a pipe": path.is_fifo, "a socket": path.is_socket}
+        kind = next((kind for kind, holds in kinds.items() if holds()), "a device")
+        raise ValueError(f"{path} is {kind}; it must be a regular file")
+    return path
+
+
 def read_text(path: str | Path) -> str:
-    """Read a text file that is no longer than any that the project writes; a longer one raises a ``ValueError``."""
-    with Path(path).open(encoding="utf-8") as file:
+    """Read a text file that is no longer than any that the project writes.
+
+    Raises:
+        ValueError: a longer one, or what is no regular file.
+        OSError: a file that cannot be read.
+    """
+    with regular_file(path).open(encoding="utf-8") as file:
         text = file.read(_MOST_BYTES + 1)
     if len(text) > _MOST_BYTES:
         raise ValueError(f"{path} is longer than {_MOST_BYTES} characters")

@@ -7,11 +7,11 @@ import functools
 import math
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from hitmac.envs.files import regular_file
 from hitmac.envs.kernels.state import Recordings
 
 COLUMNS = ("time", "id", "x", "y")
@@ -117,9 +117,9 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
     """Return the rows (time, x, y) of every id of a file; a position that is not there is NaN."""
     tracks: dict[str, list[tuple[float, float, float]]] = {}
     times: set[tuple[str, float]] = set()
-    if Path(path).exists() and (not Path(path).is_file() or os.path.getsize(path) > MOST_BYTES):
-        raise ValueError(f"{path} is no file of tracks: it must be a file of at most {MOST_BYTES:,} bytes")
-    with Path(path).open(encoding="utf-8-sig", newline="") as file:
+    with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
+        if os.fstat(file.fileno()).st_size > MOST_BYTES:
+            raise ValueError(f"{path} is too long; a file of tracks may have {MOST_BYTES:,} bytes")
         lines = csv.reader(file)
         try:
             header = [name.strip().lower() for name in next(lines, [])]

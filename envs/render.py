@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitmac.envs.files import check_ending, whole_file
+from hitmac.envs.files import check_ending, regular_file, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 
@@ -213,11 +213,11 @@ def _read_background(path: str, size: list[int]) -> Image:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(path) as picture:
+        with Image.open(regular_file(path)) as picture:
             return picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
-    except (UnidentifiedImageError, IsADirectoryError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
+    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
         raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
 
 

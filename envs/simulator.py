@@ -40,7 +40,9 @@ class Simulator:
 
     Attributes:
         state: the :class:`~hitmac.envs.kernels.state.State`, the live arrays with the scenes along the first axis:
-            ``heading`` (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step).
+            ``heading`` (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step). What is
+            written into them is not checked: :meth:`place` and :meth:`set_state` check. NaN or numbers out of range end
+            in wrong results, never in memory outside the arrays or in a step that does not end.
         known: the :class:`~hitmac.envs.kernels.state.Known`, what the sensors know of the targets, in the same form;
             None in a scenario with full knowledge.
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the

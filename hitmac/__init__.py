@@ -6,8 +6,12 @@ evaluation). Source: Xu, Zhong, Wang, "Learning Multi-Agent Coordination for Enh
 Sensor Networks", NeurIPS 2020.
 """
 
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from hitmac.signals import end_while_imported
+
+end_while_imported()
+
+from importlib.metadata import PackageNotFoundError, version  # noqa: E402
+from pathlib import Path  # noqa: E402
 
 _folder = Path(__file__).parent
 if not (_folder / "envs").is_dir():  # a checkout on a file system without symbolic links

@@ -7,6 +7,7 @@ import sys
 
 from hitmac import __version__
 from hitmac.envs.errors import did_you_mean
+from hitmac.signals import end_on_signal
 
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
@@ -38,10 +39,9 @@ def main() -> None:
         )
         sys.exit(2)
     sys.argv = [f"hitmac {name}", *rest]
-    try:
-        importlib.import_module(COMMANDS[name][0]).main()
-    except KeyboardInterrupt:  # while it is imported, or in a command that keeps nothing
-        sys.exit(130)
+    command = importlib.import_module(COMMANDS[name][0])
+    with end_on_signal(f"hitmac {name}"):
+        command.main()
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ PICTURE = bytes.fromhex(
 
 def background(content: bytes) -> None:
     """Draw a scene over a picture."""
-    _in_folder("floor.png", content, lambda path: Picture(_HIT_MAC.replace(background=str(path)), 32))
+    _in_folder("floor.png", content, lambda path: Picture(_HIT_MAC.replace(background=str(path)), 64))
 
 
 _TRAIN = {

@@ -10,7 +10,6 @@ import pytest
 import safetensors.numpy
 
 from hitmac import train
-from hitmac.agents.command_line import end_on_signal
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training import callback, sizes, stopping
 from hitmac.agents.training.callback import TrainingProgress
@@ -20,6 +19,7 @@ from hitmac.agents.training.memory import check_memory
 from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.stopping import stop_on_signal
 from hitmac.envs import load_scenario, presets
+from hitmac.signals import end_on_signal
 
 SMALL = ["--num-envs", 8, "--rollout-steps", 8, "--batch-size", 8, "--weight-dim", 8, "--episode-steps", 20]
 SMALL += ["--curve-points", 0, "--save-every", 0]

@@ -1,5 +1,7 @@
 """The batch: equal to single scenes, on any number of threads; states that go on the same."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -156,3 +158,28 @@ def test_rounded_places_of_sensors_are_inside_the_arena(placement):
     )  # fmt: skip
     simulator = Simulator(small, 200, seed=0)
     assert (np.abs(simulator.state.sensor_position) <= small.extent).all()
+
+
+JUNK = """
+import numpy as np
+from hitmac.envs import FEATURES, Simulator, load_scenario
+from hitmac.envs.observation import Observer
+
+scenario = load_scenario("mixed").replace(failure_rate=0.1, recovery_rate=0.1, leave_rate=0.1, return_rate=0.1)
+observer, rng = Observer(scenario, tuple(FEATURES)), np.random.default_rng(0)
+for name in Simulator(scenario, 1, 0).state._fields:
+    simulator = Simulator(scenario, 8, 0)
+    array = getattr(simulator.state, name)
+    for junk in (np.nan, np.inf, -np.inf, 1e300, -1e9, 2**40, -(2**62)):
+        if array.dtype == np.float64:
+            array[...] = junk
+        elif array.dtype != bool and np.isfinite(junk) and abs(junk) < 2**63:
+            array[...] = np.array(int(junk)).astype(array.dtype)
+        simulator.step(rng.integers(0, 3, (8, scenario.num_sensors * len(scenario.decisions))))
+        observer.observe(simulator)
+"""
+
+
+def test_what_is_written_into_the_state_never_leads_outside_its_arrays():
+    """In a process of its own, which would end."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", JUNK], cwd=Path(__file__).parents[1], check=True, timeout=600)

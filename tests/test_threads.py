@@ -1,8 +1,12 @@
 """Calls of kernels that several threads share: the same numbers on any of them, errors, forks."""
 
 import multiprocessing
+import os
+import subprocess
+import sys
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +17,8 @@ from hitmac.envs.kernels import threads
 from hitmac.envs.kernels.compiled import kernel
 from hitmac.envs.kernels.threads import Share, Threads, blocks
 from hitmac.envs.observation import Observer
+
+ROOT = Path(__file__).resolve().parents[1]
 
 take = njit(lambda share: threads._take(share))
 
@@ -143,6 +149,53 @@ def test_a_fork_has_helpers_of_its_own():
     child.join(60)
     assert (child.exitcode, helpers) == (0, 2)
     assert positions == simulator.get_state()["target_position"].tobytes()
+
+
+FORKS = """
+import multiprocessing, threading
+import gymnasium, numpy as np
+from stable_baselines3.common.vec_env import SubprocVecEnv
+import hitmac
+from hitmac.envs import Simulator
+from hitmac.envs.kernels import threads
+
+threads.cores = lambda: 3
+make = [lambda: gymnasium.make("dsn/Coverage-v0")] * 2
+
+def use(*_):
+    simulator = Simulator("hit-mac", 600, 3, num_threads=3)
+    simulator.step(np.ones((600, 4), np.int64))
+    return simulator.get_state()["target_position"].sum()
+
+expected = use()
+make[0]().reset(seed=0)
+assert threads._helpers
+several = gymnasium.vector.AsyncVectorEnv(make, context="fork")
+several.reset(seed=0)
+several.step(several.action_space.sample())
+use()
+several.close()
+of_sb3 = SubprocVecEnv(make, start_method="fork")
+of_sb3.reset()
+of_sb3.step(np.stack([of_sb3.action_space.sample() for _ in range(2)]))
+of_sb3.close()
+fork, over = multiprocessing.get_context("fork"), threading.Event()
+others = [threading.Thread(target=lambda: [use() for _ in iter(over.is_set, True)]) for _ in range(2)]
+for other in others:
+    other.start()  # a fork copies only the thread that forks, whatever the others do at that moment
+for _ in range(5):
+    with fork.Pool(2) as pool:
+        assert pool.map(use, range(4)) == [expected] * 4
+over.set()
+for other in others:
+    other.join()
+"""
+
+
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
+def test_environments_in_forks_step_and_end():
+    environment = {**os.environ, "NUMBA_NUM_THREADS": "3"}
+    subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=400)
 
 
 def test_helpers_sleep_between_calls():

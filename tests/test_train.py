@@ -309,6 +309,24 @@ def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
     assert reported["trained"]["coverage"]["mean"] != reported["nearest"]["coverage"]["mean"]
 
 
+def test_the_executor_of_a_coordinator_that_was_killed_stays_as_it_is(here):
+    """Ctrl-C in the executor, which then goes on; killed in the coordinator, which then goes on alone."""
+    small = ["--num-envs", 64, "--weight-dim", 8, "--episodes", 2, "--scenario", "hit-mac-2x2"]
+    steps = ["--executor-steps", 2 * 4096, "--coordinator-steps", 10**6]
+    folder = here("hit-mac", "--run-dir", "both", *small, *steps, interrupt_at=3)
+    executor, coordinator = folder / "both" / "executor", folder / "both" / "coordinator"
+    assert training(executor)["progress/steps"].tolist() == [2048]
+    process = start(folder, "hit-mac", "--run-dir", "both", "--resume")
+    wait_for(coordinator / "config.yaml", process, 500)
+    process.kill()
+    process.communicate()
+    assert training(executor)["progress/steps"].tolist() == [8192]
+    used = {path: path.read_bytes() for path in executor.rglob("*") if path.is_file()}
+    here("hit-mac", "--run-dir", "both", "--resume", "--executor-steps", 10**6, "--coordinator-steps", 64)
+    assert training(coordinator)["progress/steps"].item() >= 64
+    assert {path: path.read_bytes() for path in executor.rglob("*") if path.is_file()} == used
+
+
 @pytest.mark.parametrize("name", ["scripted", "random", "a:b=c+d,e"])
 def test_an_executor_is_reported_whatever_the_name_of_its_run(name, here):
     """It is never taken for an agent of that name, nor cut apart at a ':'."""
@@ -397,10 +415,14 @@ def start(tmp_path, *arguments):
 
 def wait_for(path, process, seconds=120):
     deadline = time.monotonic() + seconds
-    while not path.exists():
-        assert time.monotonic() < deadline
-        assert process.poll() is None, process.stderr.read()
-        time.sleep(0.05)
+    try:
+        while not path.exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.stderr.read()
+            time.sleep(0.05)
+    except BaseException:
+        process.kill()
+        raise
 
 
 def test_kill_and_resume(tmp_path):

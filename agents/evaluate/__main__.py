@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from hitmac.agents.baselines.levels import COORDINATORS
-from hitmac.agents.command_line import end_on_signal, parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate.comparison import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.evaluate.figures import save_pareto
@@ -25,6 +25,7 @@ from hitmac.envs.film import check_film
 from hitmac.envs.load import with_settings
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.signals import end_on_signal
 
 
 @dataclass(frozen=True)

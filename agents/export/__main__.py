@@ -7,8 +7,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitmac.agents.command_line import end_on_signal, stop_on_bad_input
+from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.export.folder import export_agent
+from hitmac.signals import end_on_signal
 
 PROGRAM = "hitmac export"
 

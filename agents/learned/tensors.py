@@ -9,6 +9,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
+from hitmac.envs.files import regular_file
 from hitmac.perception import EncoderConfig
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -22,7 +23,7 @@ def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:
     """Return the tensors of a safetensors file, or raise ValueError."""
     try:
-        return safetensors.torch.load_file(path)
+        return safetensors.torch.load_file(regular_file(path))
     except safetensors.SafetensorError as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
 

@@ -13,7 +13,8 @@ from typing import Any
 from hitmac.agents import pretrained as home
 from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy
 from hitmac.agents.learned.groups import trainings_in
-from hitmac.envs.files import parse_yaml, write_text
+from hitmac.envs.files import parse_yaml, read_text, write_text
+from hitmac.signals import end_on_signal
 
 LARGEST = 1_000_000
 """Most bytes of a pretrained policy."""
@@ -33,10 +34,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limits", default="", help="what the policy cannot do, added to what it was trained on")
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
-    try:
-        folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
-    except (ValueError, TypeError, OSError, KeyError) as error:
-        parser.exit(2, f"python -m agents.pretrained: error: {error}\n")
+    with end_on_signal(parser.prog):
+        try:
+            folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
+        except (ValueError, TypeError, OSError, KeyError) as error:
+            parser.exit(2, f"{parser.prog}: error: {error}\n")
     print((folder / "card.md").read_text(encoding="utf-8"))
     print(f"in {folder}/, as {home.PREFIX}{options.name}")
 
@@ -84,7 +86,7 @@ def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace:
 
 def card(name: str, run: Path, note: str, limits: str, together: Path | None) -> str:
     """Return the card of the policy of a run, which may be one of several trainings in the directory `together`."""
-    config: dict[str, Any] = parse_yaml((run / "config.yaml").read_text(encoding="utf-8"))
+    config: dict[str, Any] = parse_yaml(read_text(run / "config.yaml"))
     scene = config["scenario"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
     trained = f"on `{scene['name']}` with {scene['num_sensors']} sensors and {scene['num_targets']} targets"
@@ -110,7 +112,7 @@ def _evaluation(run: Path) -> dict[str, Any]:
     path = run / "evaluation.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return json.loads(read_text(path))
 
 
 def _figures(evaluation: Mapping[str, Any]) -> str:
@@ -123,7 +125,7 @@ def _figures(evaluation: Mapping[str, Any]) -> str:
 
 def _amount(run: Path) -> str:
     """Return the steps and minutes of a training."""
-    last = json.loads((run / "curve.json").read_text(encoding="utf-8"))["exploring"][-1]
+    last = json.loads(read_text(run / "curve.json"))["exploring"][-1]
     return f"{last['steps']:,.0f} steps in {last['seconds'] / 60:.1f} minutes"
 
 

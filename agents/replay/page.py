@@ -15,7 +15,7 @@ from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record
-from hitmac.envs.files import check_ending, write_text
+from hitmac.envs.files import check_ending, regular_file, write_text
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -97,11 +97,11 @@ def _picture(path: str) -> str:
     except ModuleNotFoundError:
         raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
     try:
-        with Image.open(path) as picture:
+        with Image.open(regular_file(path)) as picture:
             shown = picture.convert("RGBA")
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
-    except OSError as error:
+    except (OSError, ValueError) as error:
         raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
     shown.thumbnail((_BACKGROUND, _BACKGROUND))
     written = io.BytesIO()

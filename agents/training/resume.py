@@ -19,7 +19,7 @@ from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
 from hitmac.agents.tracking.belief_observer import BeliefObserver
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.files import whole_file
+from hitmac.envs.files import regular_file, whole_file
 
 _DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 CURVE = 5
@@ -81,7 +81,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 def saved_progress(path: Path) -> tuple[int, float]:
     """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
     try:
-        with safetensors.safe_open(path, "numpy") as arrays:
+        with safetensors.safe_open(regular_file(path), "numpy") as arrays:
             return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
     except _DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state: {error}") from None
@@ -94,7 +94,7 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         ValueError: the file is damaged or belongs to another run; the message names file and reason.
     """
     try:
-        arrays = safetensors.numpy.load_file(path)
+        arrays = safetensors.numpy.load_file(regular_file(path))
         groups: dict[str, dict[str, np.ndarray]] = {}
         for name, array in arrays.items():
             group, _, rest = name.partition("/")

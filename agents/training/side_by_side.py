@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -14,6 +15,8 @@ from hitmac.agents.training.child import LOG, TrainingFailedError, available_cor
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.stopping import stop_on_signal
+
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
 
 
 def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> bool:
@@ -45,9 +48,10 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
                         continue
                     del running[folder]
                     bar.update()
-                    if process.returncode:
+                    ended = 0 if told and process.returncode in _STOPPED else process.returncode
+                    if ended:
                         failed[str(folder)] = last_line(folder / LOG)
-                    bar.write(f"{folder}: {'failed' if process.returncode else _result(folder)}")
+                    bar.write(f"{folder}: {'failed' if ended else _result(folder)}")
                 time.sleep(0.2)
             stopped = stop.is_set()
     finally:

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from hitmac.agents.command_line import SIGNALS, Interrupted
+from hitmac.signals import SIGNALS, Interrupted
 
 
 class Stop:

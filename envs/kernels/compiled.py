@@ -10,6 +10,7 @@ from typing import Any
 from numba import njit
 
 from hitmac.envs.kernels.cache import KernelCache
+from hitmac.envs.kernels.parts import PartCompiler
 
 # A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy"}
@@ -31,7 +32,9 @@ def _called(**options: Any) -> Callable[[Callable], Any]:
     """
 
     def decorate(function: Callable) -> Any:
-        dispatcher = njit(**_OPTIONS, **_NOT_FROM_C, **_NOT_FROM_PYTHON, **options)(function)
+        dispatcher = njit(pipeline_class=PartCompiler, **_OPTIONS, **_NOT_FROM_C, **_NOT_FROM_PYTHON, **options)(
+            function
+        )
 
         def refuse(*arguments: Any, **keywords: Any) -> None:
             name = function.__name__
@@ -57,9 +60,9 @@ inlined = _called(forceinline=True, **_NO_COUNTS)
 
 
 def _sources(folder: Path | None = None) -> str:
-    """Return a digest of every source file of a folder; None: of the package."""
+    """Return a digest of every source file of a folder; None: of this one."""
     digest = hashlib.sha256()
-    for path in sorted((folder or Path(__file__).parents[1]).rglob("*.py")):
+    for path in sorted((folder or Path(__file__).parent).rglob("*.py")):
         digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -70,7 +73,7 @@ SOURCES = _sources()
 def kernel(function: Callable) -> Callable:
     """Compile `function`, to run without the interpreter's lock, with a disk cache for every version of the sources.
 
-    They are those of this package, of the function's folder, and of the folders whose compiled functions its module
+    They are those of this folder, of the function's folder, and of the folders whose compiled functions its module
     imports.
 
     numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function

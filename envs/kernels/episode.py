@@ -151,12 +151,12 @@ def update_availability(state, p, first, last):
     """Let sensors fail and recover, and targets leave and return, with their probabilities per sub-step."""
     if p.failure_rate > 0.0:
         for b in range(first, last):
-            for i in range(state.scene[NUM_SENSORS, b]):
+            for i in range(min(state.scene[NUM_SENSORS, b], state.working.shape[0])):
                 u = draw_uniform(state.stream, b)
                 state.working[i, b] = u >= p.failure_rate if state.working[i, b] else u < p.recovery_rate
     if p.leave_rate > 0.0:
         for b in range(first, last):
-            for j in range(state.scene[NUM_TARGETS, b]):
+            for j in range(min(state.scene[NUM_TARGETS, b], state.present.shape[0])):
                 u = draw_uniform(state.stream, b)
                 if state.present[j, b]:
                     state.present[j, b] = u >= p.leave_rate

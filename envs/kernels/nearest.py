@@ -161,7 +161,7 @@ def choose_nearest(k, distance, index, count, bins, chosen):
 
 @inlined
 def _bin(squared, scale):
-    return max(int(squared * scale), 0)
+    return max(min(int(squared * scale), BINS - 1), 0)
 
 
 @compiled

@@ -1,0 +1,91 @@
+"""Ctrl-C, SIGTERM and SIGHUP: each ends a program of this package in one line, also while it is being imported."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+"""Signals that end a program, other than Ctrl-C."""
+
+_PACKAGES = ("hitmac", "envs", "agents")  # with programs, as in ``python -m hitmac.agents.evaluate``
+
+
+class Interrupted(KeyboardInterrupt):
+    """End of a program by a signal.
+
+    Args:
+        number: number of the signal.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self.number = number
+
+
+@contextlib.contextmanager
+def end_on_signal(program: str, kept: str = "") -> Iterator[None]:
+    """End the program on Ctrl-C, SIGTERM or SIGHUP with one line, and exit status 128 + the signal.
+
+    Args:
+        program: name of the program in the message.
+        kept: rest of the message.
+    """
+
+    def end(number: int, frame: object) -> None:
+        raise Interrupted(number)
+
+    handlers = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(SIGNALS, end)}
+    before = _set(handlers) if threading.current_thread() is threading.main_thread() else {}  # only it gets signals
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        number = interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT
+        with contextlib.suppress(OSError):  # the terminal may be gone
+            print(f"\n{program}: aborted{kept}", file=sys.stderr)
+        sys.exit(128 + number)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def end_while_imported() -> None:
+    """In a process that runs a program of this package, end at a signal that comes before :func:`end_on_signal`.
+
+    An exception would not do: some libraries turn one that is raised while they are imported into another.
+    """
+    if _is_program():
+        _set(dict.fromkeys((signal.SIGINT, *SIGNALS), _end_at_once))
+
+
+def _end_at_once(number: int, frame: object) -> None:
+    with contextlib.suppress(Exception):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        os.write(2, b"\nhitmac: aborted\n")
+    os._exit(128 + number)
+
+
+def _set(handlers: dict) -> dict:
+    """Handle signals, other than those that are ignored, as nohup wants it; return the handlers that there were."""
+    before = {number: signal.getsignal(number) for number in handlers}
+    before = {number: handler for number, handler in before.items() if handler is not signal.SIG_IGN}
+    for number in before:
+        signal.signal(number, handlers[number])
+    return before
+
+
+def _is_program() -> bool:
+    """Return True while Python imports the modules of a program of this package, False if another imports them."""
+    if not sys.argv:
+        return False
+    if sys.argv[0] == "-m":
+        name = sys.orig_argv[-len(sys.argv)]  # after the options of Python itself: "-m", "hitmac", or "-mhitmac"
+        return name.rpartition("-m")[2].split(".")[0] in _PACKAGES
+    script = Path(sys.argv[0])
+    return script.stem == "hitmac" or script.resolve() == Path(__file__).resolve().parents[1] / "train.py"

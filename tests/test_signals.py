@@ -1,0 +1,78 @@
+"""Signals that come while a program is being imported: it ends in one line, with the signal's status."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from hitmac.__main__ import COMMANDS
+
+ROOT = Path(__file__).resolve().parents[1]
+LONG = {
+    "train": ["--minutes", "60"],
+    "evaluate": ["--episodes", "1000000"],
+    "watch": ["planner", "--sub-steps", "1000000"],
+    "attention": [],
+    "export": ["pretrained:flat", "--to", "out"],
+    "scenarios": ["hit-mac", "--film", "out.gif", "--steps", "1000000"],
+    "reproduce": [],
+    "pretrained": ["name", "run", "--note", "none"],
+}
+PROGRAMS = {
+    **{f"hitmac {name}": ["-m", "hitmac", name, *LONG[name]] for name in COMMANDS},
+    "train.py": [str(ROOT / "train.py"), *LONG["train"]],
+    "python -m agents.evaluate": ["-m", "agents.evaluate", *LONG["evaluate"]],
+    "python -m envs": ["-menvs", *LONG["scenarios"]],
+}
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(ROOT)}
+MOMENTS = (0.0, 0.3, 0.7)  # seconds after the first module of the package is imported; torch alone takes longer
+SIGNALS = (signal.SIGINT, signal.SIGTERM, getattr(signal, "SIGHUP", signal.SIGTERM))
+
+
+def catches(process, number):
+    """Return True once a process handles a signal itself, False if it has ended."""
+    while process.poll() is None:
+        with contextlib.suppress(OSError):
+            status = Path(f"/proc/{process.pid}/status").read_text()
+            caught = next((line.split()[1] for line in status.splitlines() if line.startswith("SigCgt:")), "0")
+            if int(caught, 16) >> (number - 1) & 1:
+                return True
+        time.sleep(0.005)
+    return False
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process handles")
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_signal_ends_a_program_that_is_being_imported(program, tmp_path):
+    begun = []
+    for moment, number in zip(MOMENTS, SIGNALS, strict=True):
+        process = subprocess.Popen(
+            [sys.executable, *PROGRAMS[program]], cwd=tmp_path, text=True, env=ENVIRONMENT,
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert catches(process, signal.SIGTERM)
+        time.sleep(moment)
+        process.send_signal(number)
+        begun.append((process, number))
+    for process, number in begun:
+        _, said = process.communicate(timeout=60)
+        (line,) = [line for line in said.splitlines() if line]
+        assert line.endswith(": aborted"), said
+        assert process.returncode == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_program_that_imports_the_package_keeps_its_handlers(tmp_path):
+    script = tmp_path / "train.py"  # as many are named
+    script.write_text(
+        "import signal\nbefore = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)\nimport hitmac\n"
+        "assert before == (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT))\n"
+    )
+    (tmp_path / "my_program.py").write_text(script.read_text())
+    for arguments in ([str(script)], ["-m", "my_program"], ["-c", script.read_text()]):
+        subprocess.run([sys.executable, *arguments], cwd=tmp_path, env=ENVIRONMENT, check=True)
