@@ -102,11 +102,12 @@ class Scene {
     const [x, y] = [tracks["sensor x"].at(shown.frame, i), tracks["sensor y"].at(shown.frame, i)];
     const [reach, view] = [tracks.reach.at(shown.frame, i), tracks.view.at(shown.frame, i)];
     const rays = this.obstructed ? 121 : 1 + Math.ceil(view / 4);
+    const walls = this.obstructed ? this.wallsWithin(x, y, reach) : [];
     const rim = [];
     for (let k = 0; k < rays; k++) {
       const angle = ((tracks.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
       const [dx, dy] = [Math.cos(angle), Math.sin(angle)];
-      const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy)) : reach;
+      const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy, walls)) : reach;
       rim.push(this.place(x + free * dx, y + free * dy));
     }
     const strength = shown.sensor < 0 ? 1 : shown.sensor === i ? 1.5 : 0.45;
@@ -123,15 +124,21 @@ class Scene {
     context.restore();
   }
 
-  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or a wall.
-  free(x, y, dx, dy) {
+  // The walls whose bounding boxes are not beyond a square around (x, y).
+  wallsWithin(x, y, reach) {
+    const meets = (one, other, at) => Math.min(one, other) <= at + reach && Math.max(one, other) >= at - reach;
+    return this.world.walls.filter(([x1, y1, x2, y2]) => meets(x1, x2, x) && meets(y1, y2, y));
+  }
+
+  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or one of the walls.
+  free(x, y, dx, dy, walls) {
     let free = Infinity;
     for (const [discX, discY, radius] of this.episode.discs) {
       const along = (discX - x) * dx + (discY - y) * dy;
       const depth = radius ** 2 - ((discX - x) ** 2 + (discY - y) ** 2 - along ** 2);
       if (depth > 0 && along - Math.sqrt(depth) > 0) free = Math.min(free, along - Math.sqrt(depth));
     }
-    for (const [x1, y1, x2, y2] of this.world.walls) {
+    for (const [x1, y1, x2, y2] of walls) {
       const cross = dx * (y2 - y1) - dy * (x2 - x1);
       const meets = ((x1 - x) * (y2 - y1) - (y1 - y) * (x2 - x1)) / cross;
       const part = ((x1 - x) * dy - (y1 - y) * dx) / cross;
