@@ -180,5 +180,5 @@ def test_beliefs_that_do_not_fit_into_the_memory_are_an_error(monkeypatch):
     monkeypatch.setattr("hitmac.envs.machine.total_memory", lambda: 2**33)
     large = load_scenario("large").replace(num_sensors=1000, num_targets=1000, grid=40)
     Beliefs(large.replace(knowledge="shared"), 168)
-    with pytest.raises(ValueError, match=r"knowledge 'own', 1000 times a belief of 168 particles .* 10\.0 GiB"):
+    with pytest.raises(ValueError, match=r"knowledge 'own', 1000 times a belief of 168 particles .* 20\.0 GiB"):
         Beliefs(large.replace(knowledge="own"), 168)

@@ -1,6 +1,7 @@
 "use strict";
 
-const TRAIL = 40; // sub-steps
+const TRAIL = 40; // sub-steps, fewer where there are many targets
+const STROKES = 12000; // of all trails
 const FADED = 100; // sub-steps after which the mark of a last known place is faded to a third
 const MARGIN = 26; // pixels around the arena, for names of sensors on its border
 
@@ -85,8 +86,7 @@ class Scene {
   path(points, closed = false) {
     this.context.beginPath();
     for (const point of points) this.context.lineTo(...point);
-    if (closed) this.context.closePath();
-    else this.context.stroke();
+    this.context[closed ? "closePath" : "stroke"]();
   }
 
   disc([x, y], radius) {
@@ -101,7 +101,8 @@ class Scene {
     if (!tracks.working.whole(shown.frame, i)) return;
     const [x, y] = [tracks["sensor x"].at(shown.frame, i), tracks["sensor y"].at(shown.frame, i)];
     const [reach, view] = [tracks.reach.at(shown.frame, i), tracks.view.at(shown.frame, i)];
-    const rays = this.obstructed ? 121 : 1 + Math.ceil(view / 4);
+    const arc = (reach * this.scale * view * Math.PI) / 180; // pixels
+    const rays = this.obstructed ? Math.max(13, Math.min(121, Math.ceil(arc / 2))) : 1 + Math.ceil(view / 4);
     const walls = this.obstructed ? this.wallsWithin(x, y, reach) : [];
     const rim = [];
     for (let k = 0; k < rays; k++) {
@@ -165,9 +166,10 @@ class Scene {
     context.strokeStyle = this.colour("muted");
     context.lineWidth = Math.max(1, 0.28 * this.unit);
     context.lineCap = "butt"; // round ends would overlap, as dots
-    for (let frame = Math.max(1, shown.frame - TRAIL + 1); frame <= shown.frame; frame++) {
+    const length = Math.max(5, Math.min(TRAIL, Math.floor(STROKES / this.episode.targets)));
+    for (let frame = Math.max(1, shown.frame - length + 1); frame <= shown.frame; frame++) {
       if (!present.whole(frame, j) || !present.whole(frame - 1, j)) continue;
-      context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / TRAIL);
+      context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / length);
       this.path([this.placeOf("target", frame - 1, j), this.placeOf("target", frame, j)]);
     }
     context.globalAlpha = 1;

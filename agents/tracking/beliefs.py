@@ -95,8 +95,9 @@ class Beliefs:
             all_known=scenario.knowledge == "full",
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
+        # The state of the last call, and the new one.
         check_memory(
-            8.0 * (ROWS + 1) * self.particles * self.rows * scenario.num_targets,
+            16.0 * (ROWS + 1) * self.particles * self.rows * scenario.num_targets,
             f"with knowledge {scenario.knowledge!r}, {self.rows} times a belief of {self.particles} particles about "
             f"{scenario.num_targets} targets",
         )
