@@ -50,9 +50,11 @@ class BeliefPlannerAgent(HeadingPlanner):
     turn: nothing that a sensor does depends on what another one knows. Positions and headings of all sensors are known
     to all. Obstacles are not: where a scenario has some, a view is taken to miss one target in ten.
 
-    Of observations that list the k nearest targets, it keeps beliefs about all targets, see
-    :class:`~hitmac.agents.tracking.beliefs.Beliefs`, and plans for each sensor on the k whose futures come into its
-    range most. A list with an empty place must hold all that its sensor knows: the option `radius` is not allowed.
+    Of observations that list the k nearest targets, it keeps beliefs about all targets, and plans for each sensor on
+    the k whose futures come into its range most. A list with an empty place holds all that its sensor knows, and a full
+    one all up to its farthest target. Beyond that a target stays believed where it went when it was last listed, and a
+    view that does not see it says nothing. The option `radius` is not allowed: it would empty places. With full
+    knowledge a target that no sensor lists is taken to be absent.
 
     Args:
         scenario: the scenario to play.
