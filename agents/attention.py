@@ -64,6 +64,7 @@ class AttentionWatch:
         state: tuple[Any, ...] | None = None,
         *,
         num_targets: int | None = None,
+        listed: bool = False,
     ) -> dict[str, np.ndarray]:
         """Return the attention in the last decision, by level.
 
@@ -74,9 +75,10 @@ class AttentionWatch:
             observation: the observation (B, n, m) that the policy has acted on.
             state: the state that it has returned; needed of a hierarchy.
             num_targets: m, for an observation that lists the nearest targets; None: 1 + the highest that it lists.
+            listed: of such an observation, return the shares of its lists, without those of other targets, which are 0.
 
         Returns:
-            Arrays (B, n, m) by level; NaN in the scenes in which a level has not decided.
+            Arrays (B, n, m) by level, or (B, n, k) of lists; NaN in the scenes in which a level has not decided.
         """
         scenes, n, m = observation["mask"].shape
         calls, self._calls = self._calls, {}
@@ -94,7 +96,7 @@ class AttentionWatch:
                 assigned = HierarchyState(*(state or ())).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
         self._calls.clear()  # the same encoders have been called again
-        if "targets" not in observation:
+        if "targets" not in observation or listed:
             return found
         targets = observation["targets"]
         m = int(targets.max(initial=-1)) + 1 if num_targets is None else num_targets

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -56,8 +57,8 @@ class Moment(NamedTuple):
     picture: np.ndarray  # (height, width, 3)
 
 
-def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> list[Moment]:
-    """Play an episode; return the moments of all decisions.
+def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> Iterator[Moment]:
+    """Play an episode; yield the moments of all decisions.
 
     A level that has not decided in a sub-step attends to what it attended to in its last decision.
 
@@ -72,7 +73,7 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
     Raises:
         ValueError: the agent attends to nothing, or has no such level.
     """
-    episode, picture, found = Episodes(agent, scenario, [seed]), Picture(scenario, size), []
+    episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
     simulator = episode.task.simulator
     state = simulator.state
     with AttentionWatch(agent.policy) as watch:
@@ -81,15 +82,14 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
         level = level or watch.levels[0]
         if level not in watch.levels:
             raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
-        weights = np.zeros(state.visible.shape[1:])
+        weights = np.zeros(state.visible.shape[1:], np.float32)
         for step in range(1, sub_steps + 1):
             drawn = picture.draw(state, 0, f"{agent.name}   sub-step {step}", known=simulator.known)
             sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
             episode.step()
             now = watch.shares(episode.observation, episode.state, num_targets=scenario.num_targets)[level][0]
             weights = np.where(np.isnan(now), weights, now)
-            found.append(Moment(weights, sensors, targets, drawn))
-    return found
+            yield Moment(weights, sensors, targets, drawn)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -106,11 +106,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         found = moments(agent, scenario, options.seed, sub_steps, options.level, _SIZE)
         extent = Picture(scenario, _SIZE).extent
         if options.to.suffix.lower() == ".gif":
-            weights, sensors, targets, _ = (np.stack(parts) for parts in zip(*found, strict=True))
-            pictures = [moment.picture for moment in found]
-            plots.film(options.to, weights, sensors, targets, extent=extent, pictures=pictures)
+            weights, sensors, targets, pictures = (np.stack(parts) for parts in zip(*found, strict=True))
+            plots.film(options.to, weights, sensors, targets, extent=extent, pictures=list(pictures))
         else:
-            plots.save(plots.lines(*found[-1][:3], extent=extent, picture=found[-1].picture), options.to)
+            (last,) = deque(found, maxlen=1)
+            plots.save(plots.lines(*last[:3], extent=extent, picture=last.picture), options.to)
         print(options.to)
 
 

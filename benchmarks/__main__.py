@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.attention import attention, critic
+from benchmarks.beliefs import beliefs
 from benchmarks.busy import busy
 from benchmarks.city import city
 from benchmarks.devices import devices
@@ -271,8 +272,8 @@ def hierarchy() -> None:
 BENCHMARKS: dict[str, Callable[[], None]] = {
     benchmark.__name__: benchmark
     for benchmark in (
-        simulator, busy, city, memory, pictures, coordinator, planner, courts, export, attention, critic, devices,
-        gymnasium, start, training, hierarchy,
+        simulator, busy, city, memory, pictures, coordinator, planner, beliefs, courts, export, attention, critic,
+        devices, gymnasium, start, training, hierarchy,
     )
 }  # fmt: skip
 

@@ -22,6 +22,9 @@ def observe(
     seen: Any = None,
     field_of_view: Any = None,
     along: Any = None,
+    nearest: int | None = None,
+    radius: float | None = None,
+    neighbours: int | None = None,
 ) -> dict[str, np.ndarray]:
     """Return the observation of what was measured, as :class:`hitmac.envs.observation.Observer` does of a simulator.
 
@@ -43,18 +46,24 @@ def observe(
             range and view, with no disc or wall of the site in between.
         field_of_view: (..., n), the present ones of zooming lenses; None: those of the site.
         along: (..., n), distances of the sensors along the site's rails, from their first corners.
+        nearest: k, the number of targets shown to each sensor; None: all.
+        radius: largest distance of a target that is shown; None: any. Only with `nearest`.
+        neighbours: l, the number of sensors listed as near each; None: no list. Only with `nearest`.
 
     Returns:
         ``pairs`` (..., n, m, d) float32, and ``mask`` (..., n, m) int8: 1 where the sensor works and the target's
         position is known. Where the mask is 0, the features are 0, except those of a working sensor alone.
+        With `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an
+        empty one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
     Raises:
-        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing, or an array
-            of another shape; the message names it.
+        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing, an array of
+            another shape, or an option out of its range; the message names it.
     """
     names = (features,) if isinstance(features, str) else tuple(features)
     if unknown := [name for name in names if name not in FEATURES]:
         raise ValueError(f"unknown feature {', '.join(unknown)}: known are {', '.join(FEATURES)}")
+    nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
     pairs = _Pairs(
         _Site(site if isinstance(site, Mapping) else vars(site)), sensor_position, heading, target_position,
         target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
@@ -66,7 +75,33 @@ def observe(
         except KeyError as error:
             raise ValueError(f"the feature {name} needs {error.args[0]}, which is missing") from None
         observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, values, 0.0)
-    return {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
+    if nearest is None:
+        return {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
+    targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
+    observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
+    observed[(targets < 0)[..., None] & [name not in OF_SENSOR for name in names]] = 0.0
+    shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
+    return shown if neighbours is None else shown | {"neighbours": pairs.neighbours(neighbours)}
+
+
+def check_nearness(
+    nearest: int | None, radius: float | None, neighbours: int | None
+) -> tuple[int | None, float | None, int | None]:
+    """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
+    numbers = {"nearest": nearest, "neighbours": neighbours}
+    for name, number in numbers.items():
+        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
+        if number is not None and not (whole and number >= 1):
+            raise ValueError(f"{name} is {repr(number)[:200]}; it must be a whole number, 1 or more")
+    if radius is not None:
+        real = isinstance(radius, int | float | np.integer | np.floating) and not isinstance(radius, bool)
+        if not real or not 0 < radius < math.inf:
+            raise ValueError(f"radius is {repr(radius)[:200]}; it must be a finite number over 0")
+    for name, value in (("radius", radius), ("neighbours", neighbours)):
+        if nearest is None and value is not None:
+            raise ValueError(f"{name} is {value!r}; it needs nearest, the number of targets shown to each sensor")
+    k, most = (None if number is None else int(number) for number in numbers.values())
+    return k, None if radius is None else float(radius), most
 
 
 class Memory:
@@ -164,7 +199,7 @@ class _Pairs:
     def __init__(self, site: _Site, sensor: Any, heading: Any, target: Any, **others: Any) -> None:
         self.site, self._others = site, others
         sensor, target = _array("sensor_position", sensor, None, 2), _array("target_position", target, None, 2)
-        self.n, self.m = sensor.shape[-2], target.shape[-2]
+        self.n, self.m, self._sensor = sensor.shape[-2], target.shape[-2], sensor
         heading, age = _array("heading", heading, self.n), self._given("age", self.m)
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
         age = np.zeros(self.m) if age is None else age
@@ -192,6 +227,23 @@ class _Pairs:
     def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return cosine and sine of the angle from the heading to a unit vector."""
         return self.cos * east + self.sin * north, self.cos * north - self.sin * east
+
+    def nearest(self, most: int, limit: float) -> np.ndarray:
+        """Return the targets (..., n, k) of every sensor's slots, those up to a squared distance."""
+        squared = np.where(self.mask & (self.squared <= limit), self.squared, math.inf)
+        if most < self.m:
+            return _lowest(squared, most)
+        return np.where(np.isfinite(squared), np.arange(self.m), -1).astype(np.int32)
+
+    def neighbours(self, most: int) -> np.ndarray:
+        """Return itself and the nearest working sensors (..., n, l) whose ranges can touch each sensor's range."""
+        reach = np.sqrt(self.range_squared)[..., 0]
+        offset = self._sensor[..., None, :, :] - self._sensor[..., :, None, :]
+        squared = offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1]
+        together = reach[..., None, :] + reach[..., :, None]
+        near = (squared <= together * together) & self.works[..., None, :, 0]
+        listed = _lowest(np.where(np.eye(self.n, dtype=np.bool_), -1.0, np.where(near, squared, math.inf)), most)
+        return np.broadcast_to(listed, (*self.mask.shape[:-1], listed.shape[-1])).copy()
 
     @cached_property
     def view(self) -> np.ndarray:
@@ -275,6 +327,15 @@ def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
         words = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {array.shape}; it must be (..., {words})")
     return array
+
+
+def _lowest(values: np.ndarray, most: int) -> np.ndarray:
+    """Return the indices of the lowest values along the last axis, ascending, of two equal ones the first; -1: inf."""
+    number = values.shape[-1]
+    chosen = values.argsort(-1, kind="stable")[..., :most]
+    chosen = np.where(np.isfinite(np.take_along_axis(values, chosen, -1)), chosen, number)
+    chosen.sort(-1)
+    return np.where(chosen < number, chosen, -1).astype(np.int32)
 
 
 def _unit(dx: np.ndarray, dy: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -8,27 +8,8 @@ import numpy as np
 
 from hitmac.envs.kernels.cells import make_cells
 from hitmac.envs.kernels.observe_near import Index, Shown, index_scenes, observe_near
-from hitmac.envs.ranges import positive
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-
-
-def check_nearness(
-    nearest: int | None, radius: float | None, neighbours: int | None
-) -> tuple[int | None, float | None, int | None]:
-    """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
-    if nearest is None:
-        for name, value in (("radius", radius), ("neighbours", neighbours)):
-            if value is not None:
-                raise ValueError(f"{name} is {value!r}; it needs nearest, the number of targets shown to each sensor")
-        return None, None, None
-    nearest = positive("nearest", nearest)
-    if radius is not None:
-        number = isinstance(radius, int | float | np.integer | np.floating) and not isinstance(radius, bool)
-        if not number or not 0 < radius < math.inf:
-            raise ValueError(f"radius is {radius!r}; it must be a finite number over 0")
-        radius = float(radius)
-    return nearest, radius, None if neighbours is None else positive("neighbours", neighbours)
 
 
 class Nearest:

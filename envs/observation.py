@@ -12,7 +12,8 @@ from hitmac.envs.errors import did_you_mean
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
 from hitmac.envs.machine import check_memory
-from hitmac.envs.nearest import Nearest, check_nearness
+from hitmac.envs.measured import check_nearness
+from hitmac.envs.nearest import Nearest
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 

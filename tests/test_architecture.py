@@ -43,7 +43,7 @@ ROOMS = {
         {"render"}, {"film"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
     ],
     "agents": [
-        {"observed"}, {"policy", "provenance", "command_line", "tracking", "nearness", "device"}, {"custom"}, {"names"},
+        {"observed", "nearness"}, {"policy", "provenance", "command_line", "tracking", "device"}, {"custom"}, {"names"},
         {"baselines", "learned"}, {"pretrained"}, {"hierarchy"}, {"agent"}, {"registry"}, {"export"},
         {"playing", "attention"}, {"evaluate"}, {"replay"}, {"watch", "show_attention"}, {"training"}, {"reproduce"},
         {"__init__"},

@@ -32,8 +32,8 @@ def mark(x, y, who, angle, half_view, turn, reach, most, sides, row):
 def foresee(rules, sampling, body, weight, together, looks):
     """Return the lists of one target, move by move and course by course."""
     middle, _ = lists.spans(looks)
-    first = lists.empty_futures(looks[-1], 1, sampling.samples)
-    second = lists.empty_futures(looks[-1], 1, sampling.samples)
+    first = lists.empty_futures(looks[-1], 1, sampling.samples, sampling.per_word)
+    second = lists.empty_futures(looks[-1], 1, sampling.samples, sampling.per_word)
     shared = np.empty(looks[-1] + 1, np.int64)
     lists.foresee_moves(rules, sampling, body, weight, together, 0, 0, looks, middle, shared, first)
     lists.foresee_courses(rules.walk, sampling, body, weight, together, middle.astype(np.float64), 0, shared, second)
@@ -98,7 +98,7 @@ def test_courses_lead_where_moves_do(scene, together):
         body[AIM_X], body[AIM_Y] = aim[0], aim[1]
         body[SPEED] = rng.uniform(walk.min_speed, walk.max_speed)
         body[STEP], body[MOVES] = body[SPEED] * walk.time_step * 1.1, 3.0
-        sampling = Sampling(np.uint64(target), number, False)
+        sampling = Sampling(np.uint64(target), number, False, 1)
         for kind, futures in enumerate(foresee(rules, sampling, body, np.full(number, 1 / number), together, looks)):
             used = slice(futures.length[horizon, 0])
             place, members = np.stack((futures.x, futures.y), -1)[horizon, 0, used], futures.who[horizon, 0, used]

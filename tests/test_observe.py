@@ -16,6 +16,7 @@ from tests.scenes import scenarios
 
 ALL = tuple(FEATURES)
 ONE = {"arena": 10, "sensing_range": 5, "field_of_view": 90, "distance_scale": 20, "max_speed": 2, "time_step": 0.5}
+NEARNESS = [{"nearest": 3, "neighbours": 3}, {"nearest": 2, "radius": 600.0}, {"nearest": 99, "neighbours": 99}]
 SCENES = {
     "hit-mac": load_scenario("hit-mac"),
     "random": load_scenario("random"),
@@ -66,15 +67,18 @@ def measured_in(simulator, known=None):
     }
 
 
-def check(simulator, known=None, features=ALL):
-    expected = Observer(simulator.scenario, features).observe(simulator)
+def check(simulator, known=None, features=ALL, **nearness):
+    expected = Observer(simulator.scenario, features, **nearness).observe(simulator)
     arguments = measured_in(simulator, known)
     for b in range(simulator.num_envs):  # each has obstacles of its own
         site = vars(simulator.scenario) | {"discs": simulator.state.disc[b]}
-        got = observe(site, features, **{name: values[b] for name, values in arguments.items()})
+        got = observe(site, features, **{name: values[b] for name, values in arguments.items()}, **nearness)
+        assert set(got) == set(expected)
         assert got["pairs"].dtype == np.float32
         assert got["mask"].dtype == np.int8
-        np.testing.assert_array_equal(got["mask"], expected["mask"][b])
+        for name in set(got) - {"pairs"}:
+            assert got[name].dtype == expected[name].dtype
+            np.testing.assert_array_equal(got[name], expected[name][b], err_msg=name)
         for k, name in enumerate(features):
             np.testing.assert_allclose(got["pairs"][..., k], expected["pairs"][b, ..., k], atol=2e-6, err_msg=name)
     return expected
@@ -84,7 +88,10 @@ def check(simulator, known=None, features=ALL):
 def test_it_is_the_observer_for_every_feature(name):
     scenario = SCENES[name].replace(position_noise=0, missed_detections=0, knowledge="full")
     for seed, steps in ((0, 0), (1, 1), (2, 40)):
-        shown = check(played(scenario, steps=steps, seed=seed))
+        simulator = played(scenario, steps=steps, seed=seed)
+        shown = check(simulator)
+        for nearness in NEARNESS:
+            check(simulator, **nearness)
         if scenario.varies and steps:
             assert not shown["mask"].all()
 
@@ -92,7 +99,9 @@ def test_it_is_the_observer_for_every_feature(name):
 @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
 @given(scenario=scenarios(), seed=st.integers(0, 2**20))
 def test_it_is_the_observer_in_any_scenario(scenario, seed):
-    check(played(scenario.replace(position_noise=0, missed_detections=0), scenes=3, steps=8, seed=seed))
+    simulator = played(scenario.replace(position_noise=0, missed_detections=0), scenes=3, steps=8, seed=seed)
+    check(simulator)
+    check(simulator, nearest=1 + seed % 6, neighbours=1 + seed % 4)
 
 
 @pytest.mark.parametrize("name", ["hit-mac", "obstacles", "court", "absences"])
@@ -100,6 +109,7 @@ def test_with_shared_knowledge_it_is_the_observer_of_what_was_last_seen(name):
     scenario = SCENES[name].replace(position_noise=0, missed_detections=0.1, knowledge="shared")
     simulator = played(scenario, steps=60)
     shown = check(simulator, simulator.known)
+    check(simulator, simulator.known, nearest=2, radius=0.6 * scenario.distance_scale)
     assert shown["mask"].any()
     assert (simulator.known.known_age > 0).any()
 
@@ -167,6 +177,36 @@ def test_leading_axes_broadcast():
             alone = observe(ONE, features, sensors, headings[a, 0], targets[b], targets[b] - 0.1)
             np.testing.assert_array_equal(together["pairs"][a, b], alone["pairs"])
             np.testing.assert_array_equal(together["mask"][a, b], alone["mask"])
+
+
+def test_lists_have_leading_axes_too_and_a_sensor_without_a_place_is_near_itself_alone():
+    rng = np.random.default_rng(0)
+    sensors, targets = rng.uniform(-9, 9, (3, 2)), rng.uniform(-9, 9, (2, 5, 2))
+    sensors[1] = np.nan
+    options = {"nearest": 2, "neighbours": 2}
+    together = observe(ONE, ("distance", "sensor_x"), sensors, [0, 0, 0], targets, **options)
+    assert together["neighbours"].shape == (2, 3, 2)
+    assert together["neighbours"][0, 1].tolist() == [1, -1]
+    assert together["targets"][:, 1].tolist() == [[-1, -1]] * 2
+    for b in range(2):
+        alone = observe(ONE, ("distance", "sensor_x"), sensors, [0, 0, 0], targets[b], **options)
+        for name, array in alone.items():
+            np.testing.assert_array_equal(together[name][b], array)
+            assert together[name].flags.writeable
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"nearest": 0}, "nearest is 0; it must be a whole number, 1 or more"),
+        ({"nearest": 2, "neighbours": 1.5}, "neighbours is 1.5; it must be a whole number, 1 or more"),
+        ({"nearest": 2, "radius": -1}, "radius is -1; it must be a finite number over 0"),
+        ({"radius": 3.0}, "radius is 3.0; it needs nearest, the number of targets"),
+    ],
+)
+def test_wrong_options_of_the_nearest_are_named(options, says):
+    with pytest.raises(ValueError, match=says):
+        observe(ONE, ("distance",), [(0, 0)], [0], [(1, 1)], **options)
 
 
 def test_a_sensor_that_does_not_work_shows_nothing_and_one_that_does_shows_itself():

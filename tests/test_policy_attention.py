@@ -222,6 +222,6 @@ def test_the_command_draws_and_films(tmp_path, capsys):
 
 def test_between_decisions_the_last_attention_holds():
     scenario = load_scenario("hit-mac")
-    found = moments(load_agent("pretrained:hit-mac", scenario), scenario, 0, 12, "", 80)
+    found = list(moments(load_agent("pretrained:hit-mac", scenario), scenario, 0, 12, "", 80))
     assert all((one.weights == found[0].weights).all() for one in found[:10])
     assert (found[10].weights != found[0].weights).any()

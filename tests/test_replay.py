@@ -103,6 +103,50 @@ def test_a_record_holds_the_attention_and_the_assignments():
         np.testing.assert_array_equal(shown["assigned"][t], episode.assigned[0])
 
 
+def pairs_of(tracks, name, n, m):
+    """The table (F, n, m) that the lists of a record stand for."""
+    lists = tracks[f"{name} targets"]
+    frames = len(lists)
+    targets = lists.reshape(frames, n, -1).astype(int)
+    values = tracks[name].reshape(targets.shape) if name in tracks else np.ones(targets.shape)
+    table = np.zeros((frames, n, m + 1))
+    np.put_along_axis(table, np.minimum(targets, m), values, -1)
+    return table[..., :m]
+
+
+CITY = load_scenario("city-130x140")
+
+
+def test_a_record_of_a_large_scene_holds_lists():
+    agent = load_agent("pretrained:any-size:nearest=5", CITY)
+    made = record(agent, CITY, 0, 6)
+    tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
+    assert not {"visible", "assigned"} & set(tracks)
+    assert max(track.shape[1] for track in tracks.values()) <= 130 * max(5, tracks["visible targets"].shape[1] // 130)
+    shown, attended = pairs_of(tracks, "visible", 130, 140), pairs_of(tracks, "attention policy", 130, 140)
+    assert not attended[0].any()
+    for t, episode in enumerate(played(agent, CITY, 0, 6)):
+        np.testing.assert_array_equal(shown[t], episode.task.simulator.state.visible[0])
+        if t < 6:
+            found = attention_of(agent.policy, episode.task.observe())["policy"][0]
+            np.testing.assert_allclose(attended[t + 1, :, : found.shape[1]], found, atol=0.003)
+            assert not attended[t + 1, :, found.shape[1] :].any()
+    assert shown.any()
+    assert attended.any()
+
+
+def test_a_scene_in_which_nothing_is_seen_has_empty_lists():
+    scenario = CITY.replace(sensing_range=0.001)
+    made = record(load_agent("still", scenario), scenario, 0, 2)
+    assert unpacked(made["tracks"]["visible targets"]).size == 0
+
+
+def test_the_page_of_a_city_is_small(tmp_path):
+    path = tmp_path / "watch.html"
+    save_replay(path, ["pretrained:any-size"], "city-200x240", seed=0, sub_steps=20)
+    assert path.stat().st_size < 700_000
+
+
 def test_beliefs_are_where_the_particles_are():
     scenario = load_scenario("hit-mac").replace(knowledge="shared")
     agent = load_agent("belief-planner-fast", scenario)
@@ -242,6 +286,26 @@ def test_a_click_on_a_sensor_shows_what_it_attends_to(tab, tmp_path):
     np.testing.assert_allclose(shares, expected, atol=0.003)
     tab.click(x, y)
     assert tab.run("document.getElementById('sensor').value") == "-1"
+
+
+def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, tmp_path):
+    path = tmp_path / "watch.html"
+    agent = load_agent("pretrained:any-size:nearest=5", CITY)
+    save_replay(path, [agent], CITY, seed=0, sub_steps=8)
+    load(tab, path)
+    tab.press("End", 35)
+    *_, episode = played(agent, CITY, 0, 7)
+    found = attention_of(agent.policy, episode.task.observe())["policy"][0]
+    sensor = int(found.max(-1).argmax())
+    tab.run(f"player.then((one) => one.choose({sensor}))")
+    attended = int(found[sensor].argmax())
+    share = tab.run(f"player.then(({{ episodes: [one] }}) => one.pair('attention policy', 8, {sensor}, {attended}))")
+    assert abs(share - found[sensor, attended]) < 0.003
+    rows = tab.run("player.then(({ cards: [card] }) => card.strip.targets)")
+    assert attended in rows
+    assert rows == sorted(rows)
+    assert len(rows) < 30
+    assert tab.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
 
 
 @pytest.mark.parametrize("name", ["volleyball-4", "obstacles", "random", "large"])

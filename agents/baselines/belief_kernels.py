@@ -5,11 +5,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.futures import close, empty_futures, foresee_courses, foresee_moves, spans
+from hitmac.agents.baselines.futures import clear, close, empty_futures, foresee_courses, foresee_moves, spans
+from hitmac.agents.baselines.nearest_futures import gather, link_likeliest
 from hitmac.agents.baselines.search import ascend, farthest_turn, room_for, turns_within
 from hitmac.agents.baselines.views import CHUNK, mark_entries
-from hitmac.agents.tracking.belief_kernels import AGE, SPEED_X, SPEED_Y, moves_at
-from hitmac.agents.tracking.particle_kernels import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
+from hitmac.agents.tracking.belief_kernels import moves_at
+from hitmac.agents.tracking.reports import AGE, SPEED_X, SPEED_Y
+from hitmac.agents.tracking.views import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.envs.kernels.compiled import allocating, kernel
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.threads import blocks
@@ -28,6 +30,7 @@ class Sampling(NamedTuple):
     key: np.uint64  # of their draws
     samples: int  # futures of each target
     by_course: bool  # foresee a target course by course, not move by move
+    per_word: int  # targets whose samples share a word: as many as fit, or one
 
 
 @allocating
@@ -37,7 +40,7 @@ def _foresee(rules, sampling, looks, middle, scene, r, moves, shared, futures):
     `moves` (L + 1,) and `shared` (L + 1,) are scratch memory.
     """
     belief, known, _, there, time = scene
-    futures.length[:] = 0
+    clear(futures)
     gone = 0
     for h in range(1, looks.shape[0]):
         gone += moves_at(rules, time[r] + h - 1)
@@ -100,7 +103,9 @@ def _mark_ways(sensors, motion, along, i, view, futures, middle, last, farthest,
 
 
 @allocating
-def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, scene, history, values, low, high):
+def _plan_rows(
+    rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, low, high
+):
     """Write the values of the next actions of the rows of knowledge `low` to `high` - 1.
 
     Args:
@@ -110,6 +115,7 @@ def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, 
         limits: (n, 2) pan limits, degrees; None: there are none.
         along: (R, n) places on the rails / length of the rail.
         sampling: options of the futures.
+        near: options of plans for the nearest targets; None: every sensor plans for all.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         scene: what the rows believe.
@@ -123,8 +129,10 @@ def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, 
     n, m, horizon, samples = views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples
     middle, last = spans(search.looks)
     looks, headings = last.shape[0] - 1, 2 * search.farthest + 1
-    futures, moves, shared = empty_futures(looks, m, samples), np.empty(looks + 1), np.empty(looks + 1, np.int64)
-    words, sides = futures.x.shape[1], np.empty((futures.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
+    moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
+    futures = empty_futures(looks, m, samples, sampling.per_word)
+    own = futures if near is None else empty_futures(looks, near.most, samples, 64 // samples)  # of a sensor
+    words, sides = own.x.shape[1], np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     sees = np.empty((n, values.shape[1] // n * 2 - 1, looks + 1, words, headings + CHUNK), np.uint64)
     moved = np.zeros((looks + 1, 2), np.float32)
     farthest, reach, room = (
@@ -135,22 +143,27 @@ def _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, 
     nothing = 0, samples, np.empty((0, n, m), np.float32)
     for r in range(low, high):
         _foresee(rules, sampling, search.looks, middle, scene, r, moves, shared, futures)
+        links = None if near is None else link_likeliest(near, views[r], futures)
         for i in range(n):
             works = views[r, i, VIEW_RANGE] > 0.0
             most = farthest_turn(limits, i, sensors.half_view[i])
             farthest[i] = min(search.farthest, math.ceil(most / max(sensors.turn[i], 1e-6))) if works else 0
             turns_within(limits, i, views[r, i, VIEW_COS], views[r, i, VIEW_SIN], sensors.turn[i], farthest[i], reach)
+            if near is not None:
+                gather(near, links, i, views[r, i], samples, futures, own)
             _mark_ways(
-                sensors, motion, along[r], i, views[r, i], futures, middle, last, farthest[i], moved, sides, sees[i]
+                sensors, motion, along[r], i, views[r, i], own, middle, last, farthest[i], moved, sides, sees[i]
             )  # fmt: skip
         ascend(
-            sees, weight, search, farthest, limits, reach, None, time[r], kept[r], kept_ways[r], nothing, room,
+            sees, weight, search, farthest, limits, reach, links, time[r], kept[r], kept_ways[r], nothing, room,
             values[r],
         )  # fmt: skip
 
 
 @kernel
-def plan_beliefs(rules, sensors, motion, limits, along, sampling, search, weight, scene, history, values, share):
+def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, share):
     """Plan for the blocks of rows that fall to this thread; see :func:`_plan_rows`."""
     for low, high in blocks(values.shape[0], share):
-        _plan_rows(rules, sensors, motion, limits, along, sampling, search, weight, scene, history, values, low, high)
+        _plan_rows(
+            rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, low, high
+        )

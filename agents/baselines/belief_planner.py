@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from hitmac.agents.baselines.belief_kernels import Sampling, Sensors, plan_beliefs
+from hitmac.agents.baselines.nearest_futures import Near
 from hitmac.agents.baselines.planning import HeadingPlanner
 from hitmac.agents.observed import check_range, checked_observation, copied_state
 from hitmac.agents.tracking.beliefs import Beliefs
+from hitmac.envs.kernels.cells import make_cells
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
@@ -27,6 +30,7 @@ class BeliefPlannerState(NamedTuple):
     last_age: np.ndarray
     there: np.ndarray
     time: np.ndarray
+    place: np.ndarray
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, g, n) int64: ways to move of these plans, 0 without rails
 
@@ -45,6 +49,12 @@ class BeliefPlannerAgent(HeadingPlanner):
     ``"neighbours"`` or ``"own"`` every sensor has its own beliefs, plans for all sensors on them, and makes its own
     turn: nothing that a sensor does depends on what another one knows. Positions and headings of all sensors are known
     to all. Obstacles are not: where a scenario has some, a view is taken to miss one target in ten.
+
+    Of observations that list the k nearest targets, it keeps beliefs about all targets, and plans for each sensor on
+    the k whose futures come into its range most. A list with an empty place holds all that its sensor knows, and a full
+    one all up to its farthest target. Beyond that a target stays believed where it went when it was last listed, and a
+    view that does not see it says nothing. The option `radius` is not allowed: it would empty places. With full
+    knowledge a target that no sensor lists is taken to be absent.
 
     Args:
         scenario: the scenario to play.
@@ -86,11 +96,24 @@ class BeliefPlannerAgent(HeadingPlanner):
             raise ValueError(f"particles is {particles}; it must be at least samples, {samples}")
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
         by_course = stride > 1 and scenario.walk == "goals"
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], samples, by_course)
+        self._sampling = Sampling(stream_keys(np.array([seed]))[0], samples, by_course, 64 // samples)
         self._sensors = Sensors(0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle"))
         self._beliefs = Beliefs(scenario, particles, seed)
+        self._cells = make_cells(scenario, scenario.num_sensors)
         if self._motion is not None:
             self.features = (*Beliefs.features, "along")  # type: ignore[misc]
+
+    def near(self) -> dict[str, Any]:
+        """Return the nearest 16 targets."""
+        return {"nearest": 16}
+
+    def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options given, or in a large scene :meth:`near`; raise ValueError for a radius."""
+        if "radius" in nearness:
+            raise ValueError(
+                f"radius is {nearness['radius']}; beliefs need lists without: a free place says that no more is known"
+            )
+        return super().shown(nearness)
 
     def plan(
         self,
@@ -98,6 +121,8 @@ class BeliefPlannerAgent(HeadingPlanner):
         mask: np.ndarray,
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
+        *,
+        targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, BeliefPlannerState]:
         """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
 
@@ -106,24 +131,34 @@ class BeliefPlannerAgent(HeadingPlanner):
             mask: (B, n, m) bool, the known targets.
             state: state returned by the last call; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
+            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, the nearest
+                to each sensor, -1 in an empty place. None: place j is target j.
         """
-        pairs, mask = checked_observation(pairs, mask, self.features, self._size)
+        n, m = self._size
+        size = (n, m if targets is None else np.shape(targets)[-1])
+        pairs, mask = checked_observation(pairs, mask, self.features, size)
         pairs = pairs.astype(np.float32, copy=False)
-        b, n, _ = mask.shape
-        g = self._beliefs.rows
+        b, g = len(mask), self._beliefs.rows
         nothing = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
         own, (plans, ways) = (None, nothing) if state is None else (state[:-2], copied_state(state[-2:], nothing))
         check_range("state ways", ways, 0, 0 if self._motion is None else 2)
-        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start)
+        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start, targets)
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
+        near, sampling = None, self._sampling
+        if targets is not None:
+            near, sampling = Near(self._cells, size[1], self._farthest_move()), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, self._sampling,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, sampling, near,
             self._search, self._weight, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)
+
+    def _farthest_move(self) -> float:
+        """Return how far a sensor can go within the horizon."""
+        return 0.0 if self._motion is None else self.horizon * self._motion.rail_step
 
 
 def _looks(horizon: int, stride: int) -> np.ndarray:

@@ -31,10 +31,9 @@ class Futures(NamedTuple):
 
 
 @allocating
-def empty_futures(looks, m, samples):
-    """Return lists of undefined content for m targets."""
-    targets_per_word = 64 // samples
-    words, most = (m - 1) // targets_per_word + 1, min(m, targets_per_word) * (samples + 1)
+def empty_futures(looks, m, samples, per_word):
+    """Return lists of undefined content for m targets, of which `per_word` share a word."""
+    words, most = (m - 1) // per_word + 1, min(m, per_word) * (samples + 1)
     shape = looks + 1, words, (most + CHUNK - 1) // CHUNK * CHUNK
     return Futures(
         np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
@@ -55,7 +54,15 @@ def spans(looks):
 
 
 @inlined
-def _put(futures, look, word, x, y, members):
+def clear(futures):
+    """Empty all lists."""
+    for look in range(futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            futures.length[look, word] = 0
+
+
+@inlined
+def put(futures, look, word, x, y, members):
     """Append an entry to a list."""
     e = futures.length[look, word]
     futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
@@ -68,7 +75,7 @@ def close(futures):
     for look in range(1, futures.length.shape[0]):
         for word in range(futures.length.shape[1]):
             while futures.length[look, word] % CHUNK != 0:
-                _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+                put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
 
 
 @inlined
@@ -76,7 +83,7 @@ def _share(futures, word, shared):
     """Begin an entry at every look for the samples of a target that go the same way; write its number."""
     for look in range(1, shared.shape[0]):
         shared[look] = futures.length[look, word]
-        _put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+        put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
 
 
 @inlined
@@ -88,14 +95,13 @@ def _add(futures, look, word, shared, straight, x, y, bit):
             futures.x[look, word, e], futures.y[look, word, e] = x, y
         futures.who[look, word, e] |= bit
     else:
-        _put(futures, look, word, x, y, bit)
+        put(futures, look, word, x, y, bit)
 
 
 @inlined
-def _place_of(j, samples):
+def _place_of(j, sampling):
     """Return the word of target j, and its first bit there."""
-    targets_per_word = 64 // samples
-    return j // targets_per_word, np.uint64(j % targets_per_word * samples)
+    return j // sampling.per_word, np.uint64(j % sampling.per_word * sampling.samples)
 
 
 @allocating
@@ -107,7 +113,7 @@ def foresee_moves(rules, sampling, body, weight, together, time, j, looks, middl
     turns and time, so that plans of consecutive sub-steps are for the same futures. `shared` is scratch memory.
     """
     samples = sampling.samples
-    word, shift = _place_of(j, samples)
+    word, shift = _place_of(j, sampling)
     one = np.empty((body.shape[0], 1))
     if together:
         _share(futures, word, shared)
@@ -178,7 +184,7 @@ def foresee_courses(walk, sampling, body, weight, together, moves, j, shared, fu
         futures: lists, extended in place.
     """
     samples, looks = sampling.samples, moves.shape[0] - 1
-    word, shift = _place_of(j, samples)
+    word, shift = _place_of(j, sampling)
     if together:
         _share(futures, word, shared)
     total, source = weight[0], 0

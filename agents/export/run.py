@@ -36,9 +36,7 @@ class Agent:
         measured |= self.memory.see(target_position)
         for network, session in self.networks:
             if self.sub_step % network["every"] == 0:  # an assignment holds for several sub-steps
-                shown = observe(SITE, network["features"], **measured)
-                if "nearness" in network:
-                    shown |= nearest(shown["mask"], measured, **network["nearness"])
+                shown = observe(SITE, network["features"], **measured, **network.get("nearness", {}))
                 inputs = {name: array[None] for name, array in shown.items()} | self.kept
                 if "state" in network["inputs"] and self.sub_step == 0:
                     inputs["state"] = np.zeros((*inputs["mask"].shape, network["state_width"]), np.float32)
@@ -52,26 +50,6 @@ class Agent:
             idle = ~(self.kept["assigned"] & inputs["mask"])[0].any(-1)
             actions[0] = np.where(idle, self.random.integers(3, size=len(idle)), actions[0])
         return actions
-
-
-def nearest(
-    mask: np.ndarray, measured: dict[str, Any], nearest: int, radius: float = np.inf, neighbours: int | None = None
-) -> dict[str, np.ndarray]:
-    """Return a mask (n, m) of the nearest targets, the targets' numbers, and those of the sensors near each."""
-    places, others = (np.asarray(measured[name], float) for name in ("sensor_position", "target_position"))
-    away = np.hypot(*np.moveaxis(others - places[:, None], -1, 0))  # (n, m)
-    away = np.where((mask != 0) & (away <= radius), away, np.inf)
-    rank = away.argsort(-1, kind="stable").argsort(-1)
-    shown = {"mask": (np.isfinite(away) & (rank < nearest)).astype(np.int8)}
-    shown["targets"] = np.broadcast_to(np.arange(mask.shape[1], dtype=np.int32), mask.shape)
-    if neighbours is not None:
-        reach = np.broadcast_to(np.asarray(SITE["sensing_range"], float), len(places))
-        away = np.hypot(*np.moveaxis(places - places[:, None], -1, 0)) - reach - reach[:, None]
-        away = np.where((away <= 0) & mask.any(-1), away + reach + reach[:, None], np.inf)
-        rank = away.argsort(-1, kind="stable").argsort(-1)
-        near = np.isfinite(away) & (rank < neighbours) | np.eye(len(places), dtype=bool)
-        shown["neighbours"] = np.where(near, np.arange(len(places)), -1).astype(np.int32)
-    return shown
 
 
 def main() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.baselines.belief_planner import BeliefPlannerState
 from hitmac.agents.learned.one_thread import one_thread_each
+from hitmac.agents.nearness import is_large
 from hitmac.agents.playing import Episodes
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
@@ -22,6 +23,7 @@ DOTS = 12
 
 _NEVER = 2**16 - 1  # age of what was never seen, and that of what was seen to leave
 _NOWHERE = 2**8 - 1  # coordinate of a point of no belief
+_NONE = 2**16 - 1  # target of an empty place in a list
 
 
 @one_thread_each()
@@ -41,6 +43,10 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         - ``discs``, (x, y, radius) of each; ``levels``, the names of what attends;
         - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
 
+        Quantities of pairs are tables (n, m). Where the agent is shown the nearest targets, its attention is that of
+        its lists (n, k), and the track ``attention <level> targets`` says of which. In a large scene the lists
+        ``visible targets`` of what each sensor sees stand for the table ``visible``.
+
         Positions are exact to 1/65535 of the arena's sides, headings to 0.006 degrees, fields of view to 0.01 degrees,
         ranges to 1/65535 of the longest, beliefs to 1/254 of the arena's sides, shares of attention to 1/255. What is
         counted is exact.
@@ -50,24 +56,21 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     n, m = int(state.num_sensors[0]), int(state.num_targets[0])
     frames = [_frame(episode, n, m)]
     with AttentionWatch(agent.policy) as watch:
-        attention = {level: [np.zeros((n, m), np.float32)] for level in watch.levels}
         for _ in episode.steps(sub_steps):
-            frames.append(_frame(episode, n, m))
-            for level, shares in watch.shares(
-                episode.observation, episode.state, num_targets=scenario.num_targets
-            ).items():
-                now = shares[0, :n, :m]  # NaN where a level has not decided: its last decision holds
-                attention[level].append(np.where(np.isnan(now), attention[level][-1], now))
+            frames.append(_frame(episode, n, m) | _attention(episode, watch, n, m, frames[-1]))
     frames[0] = frames[1] | frames[0]  # nothing is believed before the first decision
-    values = {name: np.stack([frame[name] for frame in frames]) for name in frames[0]}
-    values |= {f"attention {level}": np.stack(shares) for level, shares in attention.items()}
+    for name in frames[1]:
+        if name.startswith("attention"):
+            nothing = np.zeros_like(frames[1][name])
+            frames[0][name] = nothing + _NONE if name.endswith("targets") else nothing
+    values = {name: _stacked([frame[name] for frame in frames]) for name in frames[0]}
     return {
         "agent": agent.name,
         "frames": len(frames),
         "sensors": n,
         "targets": m,
         "discs": state.disc[0].tolist(),
-        "levels": list(attention),
+        "levels": list(watch.levels),
         "tracks": {name: pack(array, *_scale(name, array, scenario)) for name, array in values.items()},
     }
 
@@ -107,6 +110,8 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
         if name.startswith("belief"):
             return "uint8", -half, 2 * half / (_NOWHERE - 1)
         return "<u2", -half, 2 * half / (2**16 - 1)
+    if name.endswith(" targets"):
+        return "<u2", 0.0, 1.0
     if name.startswith("attention"):
         return "uint8", 0.0, 1 / 255
     special = {
@@ -136,8 +141,12 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         "target y": targets[:, 1],
         "present": state.present[0, :m],
         "covered": state.covered[0, :m] & state.present[0, :m],
-        "visible": state.visible[0, :n, :m],
     }
+    visible = state.visible[0, :n, :m]
+    if is_large(episode.task.scenario):
+        frame["visible targets"] = _lists(visible)
+    else:
+        frame["visible"] = visible
     if episode.assigned is not None:
         frame["assigned"] = episode.assigned[0, :n, :m]
     if simulator.known is not None:
@@ -150,6 +159,40 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         if isinstance(episode.state, BeliefState | BeliefPlannerState):
             frame |= _beliefs(episode.state, episode.task.scenario, m, frame["age"] == 0)
     return {name: np.array(values) for name, values in frame.items()}
+
+
+def _attention(
+    episode: Episodes, watch: AttentionWatch, n: int, m: int, before: dict[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Return what the networks attended to in the last decision, or in the one before where a level has not decided."""
+    found = {}
+    for level, shares in watch.shares(episode.observation, episode.state, listed=True).items():
+        now = {f"attention {level}": shares[0, :n, :m]}
+        if "targets" in episode.observation:
+            targets = episode.observation["targets"][0, :n]
+            now[f"attention {level} targets"] = np.where(targets < 0, _NONE, targets)
+        for name, values in now.items():
+            decided = np.isfinite(now[f"attention {level}"])
+            found[name] = np.where(decided, values, before.get(name, np.zeros_like(values)))
+    return found
+
+
+def _lists(pairs: np.ndarray) -> np.ndarray:
+    """Return the targets (n, s) of pairs (n, m) bool, those of a sensor by ascending number, filled up."""
+    sensor, target = np.nonzero(pairs)
+    number = np.bincount(sensor, minlength=len(pairs))
+    lists = np.full((len(pairs), number.max(initial=0)), _NONE)
+    lists[sensor, np.arange(len(sensor)) - (number.cumsum() - number)[sensor]] = target
+    return lists
+
+
+def _stacked(frames: list[np.ndarray]) -> np.ndarray:
+    """Return the arrays of all frames, of which lists may have to be filled up."""
+    widths = [frame.shape[-1] if frame.ndim else 0 for frame in frames]
+    if len(set(widths)) == 1:
+        return np.stack(frames)
+    most = max(widths)
+    return np.stack([np.pad(one, ((0, 0), (0, most - one.shape[1])), constant_values=_NONE) for one in frames])
 
 
 def _beliefs(

@@ -1,6 +1,7 @@
 "use strict";
 
-const TRAIL = 40; // sub-steps
+const TRAIL = 40; // sub-steps, fewer where there are many targets
+const STROKES = 12000; // of all trails
 const FADED = 100; // sub-steps after which the mark of a last known place is faded to a third
 const MARGIN = 26; // pixels around the arena, for names of sensors on its border
 
@@ -85,8 +86,7 @@ class Scene {
   path(points, closed = false) {
     this.context.beginPath();
     for (const point of points) this.context.lineTo(...point);
-    if (closed) this.context.closePath();
-    else this.context.stroke();
+    this.context[closed ? "closePath" : "stroke"]();
   }
 
   disc([x, y], radius) {
@@ -101,12 +101,14 @@ class Scene {
     if (!tracks.working.whole(shown.frame, i)) return;
     const [x, y] = [tracks["sensor x"].at(shown.frame, i), tracks["sensor y"].at(shown.frame, i)];
     const [reach, view] = [tracks.reach.at(shown.frame, i), tracks.view.at(shown.frame, i)];
-    const rays = this.obstructed ? 121 : 1 + Math.ceil(view / 4);
+    const arc = (reach * this.scale * view * Math.PI) / 180; // pixels
+    const rays = this.obstructed ? Math.max(13, Math.min(121, Math.ceil(arc / 2))) : 1 + Math.ceil(view / 4);
+    const walls = this.obstructed ? this.wallsWithin(x, y, reach) : [];
     const rim = [];
     for (let k = 0; k < rays; k++) {
       const angle = ((tracks.heading.at(shown.frame, i) + view * (k / (rays - 1) - 0.5)) * Math.PI) / 180;
       const [dx, dy] = [Math.cos(angle), Math.sin(angle)];
-      const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy)) : reach;
+      const free = this.obstructed ? Math.min(reach, this.free(x, y, dx, dy, walls)) : reach;
       rim.push(this.place(x + free * dx, y + free * dy));
     }
     const strength = shown.sensor < 0 ? 1 : shown.sensor === i ? 1.5 : 0.45;
@@ -123,15 +125,21 @@ class Scene {
     context.restore();
   }
 
-  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or a wall.
-  free(x, y, dx, dy) {
+  // The walls whose bounding boxes are not beyond a square around (x, y).
+  wallsWithin(x, y, reach) {
+    const meets = (one, other, at) => Math.min(one, other) <= at + reach && Math.max(one, other) >= at - reach;
+    return this.world.walls.filter(([x1, y1, x2, y2]) => meets(x1, x2, x) && meets(y1, y2, y));
+  }
+
+  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or one of the walls.
+  free(x, y, dx, dy, walls) {
     let free = Infinity;
     for (const [discX, discY, radius] of this.episode.discs) {
       const along = (discX - x) * dx + (discY - y) * dy;
       const depth = radius ** 2 - ((discX - x) ** 2 + (discY - y) ** 2 - along ** 2);
       if (depth > 0 && along - Math.sqrt(depth) > 0) free = Math.min(free, along - Math.sqrt(depth));
     }
-    for (const [x1, y1, x2, y2] of this.world.walls) {
+    for (const [x1, y1, x2, y2] of walls) {
       const cross = dx * (y2 - y1) - dy * (x2 - x1);
       const meets = ((x1 - x) * (y2 - y1) - (y1 - y) * (x2 - x1)) / cross;
       const part = ((x1 - x) * dy - (y1 - y) * dx) / cross;
@@ -158,9 +166,10 @@ class Scene {
     context.strokeStyle = this.colour("muted");
     context.lineWidth = Math.max(1, 0.28 * this.unit);
     context.lineCap = "butt"; // round ends would overlap, as dots
-    for (let frame = Math.max(1, shown.frame - TRAIL + 1); frame <= shown.frame; frame++) {
+    const length = Math.max(5, Math.min(TRAIL, Math.floor(STROKES / this.episode.targets)));
+    for (let frame = Math.max(1, shown.frame - length + 1); frame <= shown.frame; frame++) {
       if (!present.whole(frame, j) || !present.whole(frame - 1, j)) continue;
-      context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / TRAIL);
+      context.globalAlpha = 0.55 * (1 - (shown.frame - frame) / length);
       this.path([this.placeOf("target", frame - 1, j), this.placeOf("target", frame, j)]);
     }
     context.globalAlpha = 1;

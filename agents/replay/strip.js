@@ -13,9 +13,14 @@ class Strip {
     // Inside the padding of the card; hidden, it has no width yet.
     const card = this.canvas.closest(".card");
     this.width = card.clientWidth - 28;
-    this.row = Math.max(4, Math.min(16, Math.floor(320 / Math.max(1, this.episode.targets))));
-    this.height = this.row * this.episode.targets + 16;
     this.picture = null;
+  }
+
+  // The rows of a sensor: where there are lists, of the targets that they hold.
+  arrange(shown) {
+    this.targets = this.episode.targetsOf([`attention ${shown.level}`, "visible"], shown.sensor);
+    this.row = Math.max(4, Math.min(16, Math.floor(320 / Math.max(1, this.targets.length))));
+    this.height = this.row * this.targets.length + 16;
   }
 
   get inside() {
@@ -31,9 +36,12 @@ class Strip {
     const { episode } = this;
     const key = `${shown.sensor} ${shown.level} ${this.inside}`;
     this.colour = palette(this.canvas);
-    if (this.key !== key || !this.picture) [this.picture, this.key] = [this.paint(shown), key];
+    if (this.key !== key || !this.picture) {
+      this.arrange(shown);
+      [this.picture, this.key] = [this.paint(shown), key];
+    }
     const context = fitted(this.canvas, this.width, this.height);
-    const bottom = this.row * episode.targets;
+    const bottom = this.row * this.targets.length;
     context.drawImage(this.picture, LETTERS, 0, this.inside, bottom);
     context.strokeStyle = this.colour("line");
     context.lineWidth = 1;
@@ -41,8 +49,8 @@ class Strip {
     context.font = `${Math.max(9, Math.min(12, this.row - 2))}px system-ui, sans-serif`;
     context.textBaseline = "middle";
     const every = Math.ceil(11 / this.row); // rows to a label
-    for (let j = 0; j < episode.targets; j += every) {
-      const middle = (j + 0.5) * this.row;
+    for (let k = 0; k < this.targets.length; k += every) {
+      const [j, middle] = [this.targets[k], (k + 0.5) * this.row];
       context.fillStyle = this.colour("muted");
       context.textAlign = "right";
       context.fillText(letter(j), LETTERS - 5, middle);
@@ -74,11 +82,11 @@ class Strip {
 
   // The largest share of the sensor's attention, which has the full colour.
   largest(shown) {
-    const track = this.episode.tracks[`attention ${shown.level}`];
+    const name = `attention ${shown.level}`;
     let largest = 0;
-    for (let t = 1; t < this.episode.frames; t++) {
-      for (let j = 0; j < this.episode.targets; j++) {
-        largest = Math.max(largest, track.at(t, shown.sensor * this.episode.targets + j));
+    for (const j of this.episode.targetsOf([name], shown.sensor)) {
+      for (let t = 1; t < this.episode.frames; t++) {
+        largest = Math.max(largest, this.episode.pair(name, t, shown.sensor, j));
       }
     }
     return largest;
@@ -89,7 +97,7 @@ class Strip {
     const { episode, row } = this;
     const columns = Math.min(Math.round(this.inside * (window.devicePixelRatio || 1)), episode.frames - 1);
     const canvas = document.createElement("canvas");
-    [canvas.width, canvas.height] = [Math.max(1, columns), row * episode.targets];
+    [canvas.width, canvas.height] = [Math.max(1, columns), Math.max(1, row * this.targets.length)];
     const context = canvas.getContext("2d");
     const attends = this.attends(shown);
     const [name, full] = [`attention ${shown.level}`, attends ? this.largest(shown) || 1 : 1];
@@ -97,7 +105,7 @@ class Strip {
     for (let column = 0; column < columns; column++) {
       const from = 1 + Math.floor((column * (episode.frames - 1)) / columns);
       const to = Math.max(from + 1, 1 + Math.floor(((column + 1) * (episode.frames - 1)) / columns));
-      for (let j = 0; j < episode.targets; j++) {
+      for (const [k, j] of this.targets.entries()) {
         let [share, seen] = [0, 0];
         for (let t = from; t < to; t++) {
           share += episode.pair(name, t, shown.sensor, j);
@@ -105,10 +113,10 @@ class Strip {
         }
         context.globalAlpha = Math.min(1, share / (to - from) / full);
         context.fillStyle = this.colour("attention");
-        if (attends) context.fillRect(column, row * j, 1, row - 1 - seenHeight);
+        if (attends) context.fillRect(column, row * k, 1, row - 1 - seenHeight);
         context.globalAlpha = seen / (to - from);
         context.fillStyle = this.colour("seen");
-        context.fillRect(column, row * (j + 1) - 1 - seenHeight, 1, seenHeight);
+        context.fillRect(column, row * (k + 1) - 1 - seenHeight, 1, seenHeight);
       }
     }
     return canvas;

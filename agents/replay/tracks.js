@@ -27,6 +27,7 @@ class Track {
   }
 }
 
+const NO_TARGET = 65535; // in an empty place of a list
 const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
 
 // Base64, gzip, differences from row to row: see pack() in record.py.
@@ -56,10 +57,31 @@ class Episode {
     return Float64Array.from({ length: this.frames }, (_, t) => value(t));
   }
 
+  // Tables of pairs hold every sensor's targets one after the other, or lists of some, and which they are.
   pair(name, frame, i, j) {
-    const track = this.tracks[name];
-    // Tables of pairs hold every sensor's targets one after the other.
-    return track ? track.at(frame, i * this.targets + j) : 0;
+    const [track, lists] = [this.tracks[name], this.tracks[`${name} targets`]];
+    if (!lists) return track ? track.at(frame, i * this.targets + j) : 0;
+    const length = lists.width / this.sensors;
+    for (let k = i * length; k < (i + 1) * length; k++) {
+      if (lists.whole(frame, k) === j) return track ? track.at(frame, k) : 1; // a list alone is of what holds
+    }
+    return 0;
+  }
+
+  // Targets that any list of sensor i holds at any time, by number; all targets where there are no lists.
+  targetsOf(names, i) {
+    const tables = names.map((name) => this.tracks[`${name} targets`] ?? this.tracks[name]).filter(Boolean);
+    const lists = names.map((name) => this.tracks[`${name} targets`]).filter(Boolean);
+    if (lists.length < tables.length) return Array.from({ length: this.targets }, (_, j) => j);
+    const found = new Set();
+    for (const list of lists) {
+      const length = list.width / this.sensors;
+      for (let t = 0; t < list.frames; t++) {
+        for (let k = i * length; k < (i + 1) * length; k++) found.add(list.whole(t, k));
+      }
+    }
+    found.delete(NO_TARGET);
+    return [...found].sort((one, other) => one - other);
   }
 }
 

@@ -7,23 +7,17 @@ import numpy as np
 
 from hitmac.agents.tracking.particle_kernels import (
     COUNT,
-    VIEW_COS,
-    VIEW_HALF,
-    VIEW_RANGE,
-    VIEW_SIN,
-    VIEW_X,
-    VIEW_Y,
     advance,
     look_in_vain,
     pin,
     scatter,
 )  # fmt: skip
+from hitmac.agents.tracking.reports import AGE, PLACE_X, PLACE_Y, SPEED_X, SPEED_Y
+from hitmac.agents.tracking.views import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, sort_views
 from hitmac.agents.tracking.walk_models import AIM_X, AIM_Y, GOALS, SPEED, WalkModel, X, Y
 from hitmac.envs.kernels.compiled import allocating, inlined, kernel
 from hitmac.envs.kernels.threads import blocks
 
-# Columns of what a row of knowledge says of a target: place, velocity, sub-steps since then (inf: not known).
-PLACE_X, PLACE_Y, SPEED_X, SPEED_Y, AGE = range(5)
 _FORGOTTEN = 1000.0  # sub-steps; a report that is older is no news
 
 SECTORS = 18  # of the bearing
@@ -48,7 +42,7 @@ def moves_at(rules, time):
 
 
 @allocating
-def _track(rules, belief, r, known, views, time, last_age, there):
+def _track(rules, belief, r, known, views, near, time, last_age, there):
     """Take an observation into the belief of row r; see :func:`track_all`."""
     moves = moves_at(rules, time - 1) if time > 0 else 0
     for j in range(known.shape[0]):
@@ -64,15 +58,15 @@ def _track(rules, belief, r, known, views, time, last_age, there):
             belief.course[r, j, COUNT] = 0.0
             if age == np.inf and last_age[j] < np.inf:
                 there[j] = rules.returns and not rules.all_known
-                scatter(rules.walk, belief, r, j, views)
+                scatter(rules.walk, belief, r, j, views, near)
             for _ in range(moves):
                 advance(rules.walk, belief, r, j)
-            look_in_vain(rules.walk, belief, r, j, views)
+            look_in_vain(rules.walk, belief, r, j, views, near)
         last_age[j] = age
 
 
 @kernel
-def track_all(rules, belief, known, views, time, last_age, there, share):
+def track_all(rules, belief, known, views, cells, time, last_age, there, share):
     """Take an observation into the beliefs of all R rows of knowledge.
 
     Args:
@@ -80,6 +74,7 @@ def track_all(rules, belief, known, views, time, last_age, there, share):
         belief: beliefs of the rows, changed in place.
         known: (R, m, 5) what each row knows.
         views: (R, n, 7) views, with the probability that a sensor detects a target in view and the row is told at once.
+        cells: cells by which views near a particle are found; None: all views are looked through.
         time: (R,) sub-steps since the episode began.
         last_age: (R, m) ages of what was known at the last observation, changed in place; inf: nothing.
         there: (R, m) bool, the targets that may be there, changed in place.
@@ -87,15 +82,8 @@ def track_all(rules, belief, known, views, time, last_age, there, share):
     """
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
-            _track(rules, belief, r, known[r], views[r], time[r], last_age[r], there[r])
-
-
-@inlined
-def _in_view(view, x, y):
-    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
-    squared = dx * dx + dy * dy
-    ahead = view[VIEW_COS] * dx + view[VIEW_SIN] * dy
-    return (squared <= view[VIEW_RANGE]) & (ahead > view[VIEW_HALF] * math.sqrt(squared))
+            near = None if cells is None else sort_views(cells, views[r])
+            _track(rules, belief, r, known[r], views[r], near, time[r], last_age[r], there[r])
 
 
 @inlined
@@ -130,7 +118,7 @@ def _describe(rules, pace, scale, top_speed, body, weight, known, views, j, pair
         velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
-                pairs[i, 4] += mass * _in_view(views[i], x, y)
+                pairs[i, 4] += mass * in_view(views[i], x, y)
                 for k in range(len(AHEAD)):
                     gone = speed * pace * AHEAD[k]
                     gone = min(gone, away) if model == GOALS else gone

@@ -6,21 +6,28 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.observed import check_finite, check_range, checked_observation, checked_starts, copied_state
-from hitmac.agents.tracking.belief_kernels import AGE, Rules, track_all
-from hitmac.agents.tracking.particle_kernels import COURSE, VIEW_CHANCE, Belief, scatter_all
+from hitmac.agents.nearness import is_large
+from hitmac.agents.observed import (
+    check_finite,
+    check_range,
+    checked_lists,
+    checked_observation,
+    checked_starts,
+    copied_state,
+)
+from hitmac.agents.tracking.belief_kernels import Rules, track_all
+from hitmac.agents.tracking.particle_kernels import COURSE, Belief, scatter_all
+from hitmac.agents.tracking.reading import FEATURES, Reader
+from hitmac.agents.tracking.reports import AGE, merge_reports
 from hitmac.agents.tracking.walk_models import ROWS, STEP, walk_model
+from hitmac.envs.kernels.cells import make_cells
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.machine import check_memory
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
-(
-    _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS,
-) = range(10)  # fmt: skip
 _LATEST = 2**40  # sub-step
-_OBSTRUCTED = 0.9
-"""Chance that no obstacle hides a target in view, where a scenario has obstacles: beliefs do not know them."""
 
 
 class BeliefState(NamedTuple):
@@ -33,6 +40,7 @@ class BeliefState(NamedTuple):
     last_age: np.ndarray  # (B, g, m) sub-steps, of what was known at the last call; inf: nothing
     there: np.ndarray  # (B, g, m) bool: targets that may be there
     time: np.ndarray  # (B,) int64: calls since the episode began
+    place: np.ndarray  # (B, g, m, 2) last listed places; (B, g, 0, 2) where observations show all targets
 
 
 class Scene(NamedTuple):
@@ -54,10 +62,18 @@ class Beliefs:
     Obstacles are not: where a scenario has some, a view is taken to miss one target in ten. Lenses are taken to keep
     their fields of view.
 
+    Of observations that list the nearest targets, beliefs are about all targets too. A list with an empty place holds
+    all that its sensor knows, and a full one all up to its farthest target. Beyond that, a target stays believed where
+    it went when it was last listed, and a view that does not see it says nothing. With full knowledge a target that no
+    sensor lists is taken to be absent.
+
     Args:
         scenario: the scenario.
         particles: P, particles of a target; 1 or more.
         seed: seed of the particles, which is the same in all scenes.
+
+    Raises:
+        ValueError: `particles` is under 1, or the beliefs of a scene do not fit into the memory of this machine.
 
     Attributes:
         features: the observation features that it reads.
@@ -66,23 +82,12 @@ class Beliefs:
         rules: the scenario, for kernels.
     """
 
-    features: ClassVar[tuple[str, ...]] = (
-        "bearing_sin",
-        "bearing_cos",
-        "distance",
-        "radial_velocity",
-        "tangential_velocity",
-        "age",
-        "sensor_x",
-        "sensor_y",
-        "heading_sin",
-        "heading_cos",
-    )
+    features: ClassVar[tuple[str, ...]] = FEATURES
 
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0) -> None:
         self.scenario, self.particles = scenario, positive("particles", particles)
-        self.alone = scenario.knowledge in ("neighbours", "own")
-        self.rows = scenario.num_sensors if self.alone else 1
+        self._reader = Reader(scenario)
+        self.alone, self.rows = self._reader.alone, self._reader.rows
         self.rules = Rules(
             walk=walk_model(scenario),
             every=scenario.extra_move_interval,
@@ -90,10 +95,14 @@ class Beliefs:
             all_known=scenario.knowledge == "full",
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
-        view = scenario.of_each_sensor("field_of_view")
+        # The state of the last call, and the new one.
+        check_memory(
+            16.0 * (ROWS + 1) * self.particles * self.rows * scenario.num_targets,
+            f"with knowledge {scenario.knowledge!r}, {self.rows} times a belief of {self.particles} particles about "
+            f"{scenario.num_targets} targets",
+        )
+        self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else None
         self._key = stream_keys(np.array([seed + 2**62]))[0]
-        self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
-        self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
 
     def take_in(
         self,
@@ -101,6 +110,7 @@ class Beliefs:
         mask: np.ndarray,
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
+        targets: np.ndarray | None = None,
     ) -> tuple[Scene, BeliefState]:
         """Return what is believed after an observation, which must come at every sub-step, and the state.
 
@@ -111,15 +121,20 @@ class Beliefs:
             mask: (B, n, m) bool, the known targets.
             state: state returned by the last call, which is not changed; None at first.
             episode_start: (B,) bool, the scenes in which an episode begins, so that their state is not used.
+            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, 10) and mask (B, n, k) list, those
+                nearest to each sensor, -1 in an empty place. None: place j is target j.
         """
-        size = self.scenario.num_sensors, self.scenario.num_targets
+        m = self.scenario.num_targets
+        size = self.scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
         if pairs.shape[-1:] == (len(self.features),):  # else those of a planner, which has checked them
             pairs, mask = checked_observation(pairs, mask, self.features, size)
-        b, _, m = mask.shape
+        if targets is not None:
+            targets = checked_lists(targets, mask, m)
+        b, listed = len(mask), targets is not None
         if state is None:
-            new, starts = self._nothing(b, m), np.ones(b, np.bool_)
+            new, starts = self._nothing(b, listed), np.ones(b, np.bool_)
         else:
-            new, given = self.copied(state, b), checked_starts(episode_start, b)
+            new, given = self.copied(state, b, listed), checked_starts(episode_start, b)
             starts = np.zeros(b, np.bool_) if given is None else given
         new.stream[starts] = np.array([self._key, 0], np.uint64)
         new.last_age[starts], new.there[starts], new.time[starts] = np.inf, True, 0
@@ -133,23 +148,34 @@ class Beliefs:
         threads = Threads(rows, cores(), block=8)
         if starts.any():
             threads.run(scatter_all, self.rules.walk, belief, np.repeat(starts, self.rows))
-        known, views = self._read(pairs, mask)
+        views = self._reader.views(pairs)
+        last_age = new.last_age.reshape(rows, m)
+        if targets is None:
+            known, looks = self._reader.knowledge(pairs, mask), views
+        else:
+            reports = self._reader.reports(pairs, mask, targets, views)
+            check_finite("pairs, in units of the arena,", reports.report[mask])
+            known, looks = np.empty((rows, m, 5)), self._reader.looks(views, reports.within)
+            threads.run(merge_reports, reports, last_age, new.place.reshape(rows, m, 2), known)
         check_finite("pairs, in units of the arena,", known[..., :AGE])
         check_finite("pairs, in units of the arena,", views)
         scene = Scene(belief, known, views, new.there.reshape(rows, m), np.repeat(new.time, self.rows))
-        last_age = new.last_age.reshape(rows, m)
-        threads.run(track_all, self.rules, belief, known, views, scene.time, last_age, scene.there)
+        threads.run(track_all, self.rules, belief, known, looks, self._cells, scene.time, last_age, scene.there)
         new.stream[:] = belief.stream.T.reshape(b, self.rows, 2)
         new.time[:] += 1
         return scene, new
 
-    def copied(self, state: tuple[Any, ...], scenes: int) -> BeliefState:
-        """Return a copy of a state of :meth:`take_in`; raise ValueError unless it is one of this number of scenes."""
-        new = copied_state(state, self._nothing(scenes, self.scenario.num_targets))
+    def copied(self, state: tuple[Any, ...], scenes: int, listed: bool = False) -> BeliefState:
+        """Return a copy of a state of :meth:`take_in`; raise ValueError unless it is one of this number of scenes.
+
+        `listed`: of observations that list the nearest targets.
+        """
+        new = copied_state(state, self._nothing(scenes, listed))
         check_finite("state body", new.body[..., [row for row in range(ROWS) if row != STEP], :])
         if np.isnan(new.body[..., STEP, :]).any() or np.isnan(new.last_age).any():
             raise ValueError("state holds nan; every number must be finite, or inf")
         check_finite("state course", new.course)
+        check_finite("state place", new.place)
         check_range("state weight", new.weight, 0.0, 1.001)  # rounded
         check_range("state time", new.time, 0, _LATEST)
         return new
@@ -164,9 +190,9 @@ class Beliefs:
         owners = numbers % self.scenario.num_sensors if self.alone else np.zeros_like(numbers)
         return np.ascontiguousarray(values[:, owners, numbers])
 
-    def _nothing(self, b: int, m: int) -> BeliefState:
+    def _nothing(self, b: int, listed: bool) -> BeliefState:
         """Return the state before the first call."""
-        g, p = self.rows, self.particles
+        g, p, m = self.rows, self.particles, self.scenario.num_targets
         return BeliefState(
             body=np.zeros((b, g, m, ROWS, p)),
             weight=np.zeros((b, g, m, p)),
@@ -175,49 +201,5 @@ class Beliefs:
             last_age=np.full((b, g, m), np.inf),
             there=np.ones((b, g, m), np.bool_),
             time=np.zeros(b, np.int64),
+            place=np.zeros((b, g, m if listed else 0, 2)),
         )
-
-    def _read(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return what the rows know (R, m, 5), and the views (R, n, 7) of the sensors that report to them."""
-        scenario = self.scenario
-        _, n, m = mask.shape
-        pose = pairs[:, :, 0].astype(np.float64)
-        cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
-        working = cos**2 + sin**2 > 0.5
-        half = np.broadcast_to(self._half_view_cosine, cos.shape)
-        half_width, half_height = scenario.extent
-        x, y = half_width * pose[..., _X], half_height * pose[..., _Y]
-        views = np.stack((x, y, cos, sin, half, self._range_squared * working, working), -1)
-        views = np.repeat(views, self.rows, 0)
-        views[..., VIEW_CHANCE] = self._reports(x, y, working).reshape(-1, n)
-        x, y, c, s = (np.broadcast_to(part[..., None], mask.shape) for part in (x, y, cos, sin))
-        if not self.alone:  # all sensors show the same; the first that works is as good as any
-            first = np.argmax(mask, 1)[:, None]  # (B, 1, m)
-            pairs = np.take_along_axis(pairs, first[..., None], 1)
-            mask, x, y, c, s = (np.take_along_axis(part, first, 1) for part in (mask, x, y, c, s))
-        shown = pairs.astype(np.float64)
-        # Unit vector of the line of sight, from the heading's and the bearing's.
-        east = c * shown[..., _COS] - s * shown[..., _SIN]
-        north = s * shown[..., _COS] + c * shown[..., _SIN]
-        away = scenario.distance_scale * shown[..., _DISTANCE]
-        radial, tangential = (scenario.top_speed * shown[..., k] for k in (_RADIAL, _TANGENTIAL))
-        age = np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf)
-        velocity = radial * east - tangential * north, radial * north + tangential * east
-        known = np.stack((x + away * east, y + away * north, *velocity, age), -1)
-        return np.ascontiguousarray(known).reshape(-1, m, 5), views
-
-    def _reports(self, x: np.ndarray, y: np.ndarray, working: np.ndarray) -> np.ndarray:
-        """Return the probability (B, g, n) that a sensor detects a target in view and that the row is told at once."""
-        scenario = self.scenario
-        chance = 1.0 - scenario.missed_detections
-        if scenario.discs or scenario.random_discs or scenario.walls or scenario.blocks:
-            chance *= _OBSTRUCTED
-        detects = chance * working[:, None, :]  # (B, 1, n)
-        if not self.alone:
-            return detects
-        told = np.broadcast_to(np.eye(self.rows), (len(working), self.rows, self.rows))
-        if scenario.knowledge == "neighbours" and scenario.message_delay == 0:
-            squared = (x[:, :, None] - x[:, None]) ** 2 + (y[:, :, None] - y[:, None]) ** 2
-            near = squared <= scenario.communication_range**2  # the other links only add reports
-            told = np.maximum(told, near * (1.0 - scenario.message_loss_rate))
-        return detects * told

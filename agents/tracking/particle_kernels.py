@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.tracking.views import chance_of_none
 from hitmac.agents.tracking.walk_models import (
     AIM_X,
     AIM_Y,
@@ -32,8 +33,6 @@ COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
 SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
-# A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.
-VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7)
 _ONE = np.uint64(1)
 
 
@@ -47,33 +46,23 @@ class Belief(NamedTuple):
 
 
 @inlined
-def _chance(views, x, y):
-    """Return the probability that none of the views (n, 7) of a scene detects a target at (x, y)."""
-    missed = 1.0
-    for i in range(views.shape[0]):
-        dx, dy = x - views[i, VIEW_X], y - views[i, VIEW_Y]
-        squared = dx * dx + dy * dy
-        ahead = views[i, VIEW_COS] * dx + views[i, VIEW_SIN] * dy
-        if (squared <= views[i, VIEW_RANGE]) & (ahead > views[i, VIEW_HALF] * math.sqrt(squared)):
-            missed *= 1.0 - views[i, VIEW_CHANCE]
-    return missed
-
-
-@inlined
 def _even(weight):
     for p in range(weight.shape[0]):
         weight[p] = 1.0 / weight.shape[0]
 
 
 @allocating
-def scatter(walk, belief, b, j, views):
-    """Spread the particles over the area of unknown targets, where possible where no view detects them."""
+def scatter(walk, belief, b, j, views, near):
+    """Spread the particles over the area of unknown targets, where possible where no view (n, 7) detects them.
+
+    `near` are the views by place; see :func:`~hitmac.agents.tracking.views.chance_of_none`.
+    """
     body = belief.body[b, j]
     for p in range(body.shape[1]):
         for _ in range(8):
             body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
             body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
-            if draw_uniform(belief.stream, b) < _chance(views, body[X, p], body[Y, p]):
+            if draw_uniform(belief.stream, b) < chance_of_none(views, near, body[X, p], body[Y, p]):
                 break
         begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
         belief.stream[DRAWN, b] += np.uint64(3)
@@ -222,7 +211,7 @@ def _resample(body, weight, start):
 
 
 @allocating
-def look_in_vain(walk, belief, b, j, views):
+def look_in_vain(walk, belief, b, j, views, near):
     """Take into account that the views (n, 7) do not detect a target: weights times the probability of that.
 
     Particles are drawn again when half of the weight's effective number, ``1 / sum(weight^2)``, is lost. Where no
@@ -231,11 +220,11 @@ def look_in_vain(walk, belief, b, j, views):
     body, weight = belief.body[b, j], belief.weight[b, j]
     total, squares = 0.0, 0.0
     for p in range(weight.shape[0]):
-        weight[p] *= _chance(views, body[X, p], body[Y, p])
+        weight[p] *= chance_of_none(views, near, body[X, p], body[Y, p])
         total += weight[p]
         squares += weight[p] * weight[p]
     if total < 1e-6:
-        scatter(walk, belief, b, j, views)
+        scatter(walk, belief, b, j, views, near)
         return
     for p in range(weight.shape[0]):
         weight[p] /= total
@@ -251,7 +240,7 @@ def scatter_all(walk, belief, chosen, share):
         for b in range(low, high):
             if chosen[b]:
                 for j in range(belief.weight.shape[1]):
-                    scatter(walk, belief, b, j, nothing)
+                    scatter(walk, belief, b, j, nothing, None)
 
 
 @kernel
@@ -284,7 +273,7 @@ def look_all(walk, belief, unseen, views, share):
         for b in range(low, high):
             for j in range(unseen.shape[1]):
                 if unseen[b, j]:
-                    look_in_vain(walk, belief, b, j, views[b])
+                    look_in_vain(walk, belief, b, j, views[b], None)
 
 
 @kernel
