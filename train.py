@@ -24,13 +24,13 @@ from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.training.child import TrainingFailedError, available_cores, end_with_parent
 from hitmac.agents.training.curve import reached_in_words, save_curve, save_points
+from hitmac.agents.training.engines import EngineFailedError, compile_kernels, engine_of
 from hitmac.agents.training.finite import NotFiniteError
 from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.loop import begin, compile_kernels, train
 from hitmac.agents.training.on_ray import train_on_ray
-from hitmac.agents.training.remarks import entropy_share, remarks
+from hitmac.agents.training.remarks import remarks
 from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
@@ -75,7 +75,7 @@ def run_command(arguments: list[str]) -> None:
                 raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
     try:
         run_dir = run_job(COMMANDS[job], arguments)
-    except (NotFiniteError, TrainingFailedError, OSError) as error:
+    except (NotFiniteError, TrainingFailedError, EngineFailedError, OSError) as error:
         kept = "" if isinstance(error, OSError) else "; what the last checkpoint holds is kept"
         print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
         sys.exit(1)
@@ -156,14 +156,14 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
 
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
+    engine = engine_of(options)
     with stop_on_bad_input(PROGRAM):
         print(sizes_in_words(options, scenario))
         compile_kernels(options, scenario)
-        sitting = begin(options, scenario, run_dir)
-    sitting, stopped = train(options, scenario, run_dir, sitting)
-    progress = sitting.progress
-    report(options, scenario, progress, run_dir, entropy_share(sitting.model))
-    print(f"\n{sitting.model.num_timesteps} steps in {progress.seconds / 60:.1f} minutes of training")
+        sitting = engine.begin(options, scenario, run_dir)
+    sitting, stopped = engine.train(options, scenario, run_dir, sitting)
+    report(options, scenario, sitting.progress, run_dir, sitting.entropy)
+    print(f"\n{sitting.steps} steps in {sitting.progress.seconds / 60:.1f} minutes of training")
     return stopped
 
 

@@ -230,12 +230,13 @@ def test_every_option_is_in_the_matrix():
 
     Knowledge is that of the scenes. Policies to start from, memories, tracks and groups have tests of their own:
     test_start, test_recurrent_policy, test_recordings, test_variations; so have devices and lists of the nearest:
-    test_device, test_nearest_agents.
+    test_device, test_nearest_agents; so have the options of the engine: test_rllib_engine.
     """
     apart = {"scenario", "minutes", "total_steps", "seed", "seeds", "run_dir", "resume", "save_every", "episodes"}
     apart |= {"learning_rate", "final_entropy", "max_grad_norm", "curve_points"}
     apart |= {"knowledge", "start", "memory", "tracks", "set", "processes", "ray", "device"}
     apart |= {"nearest", "radius", "neighbours"}
+    apart |= {"engine", "num_env_runners", "num_learners", "address"}
     for job, options in JOBS.items():
         names = {field.name for field in dataclasses.fields(options)}
         assert names - apart == (set(VALUES) | set(OWN[job])) - {"scene"}

@@ -99,6 +99,9 @@ OPTIONS = {
     "minutes": ([None, TINY, 1e9], [0, -1]),
     "total_steps": ([None, 1], [0, 1.5]),
     "num_envs": ([1, 65536], [0, 65537]),
+    "engine": (["sb3"], ["tune", None]),  # with rllib: test_rllib_engine
+    "num_env_runners": ([0], [-1, 1.5]),
+    "num_learners": ([0], [-1, 1.5]),
     "seeds": COUNT,
     "processes": COUNT,
     "seed": ([0, 1_000_000], [-1, 1_000_001]),
@@ -175,6 +178,7 @@ UNCHECKED = {
     "resume",
     "set",
     "ray",
+    "address",
     "features",
     "per_sensor",
     "row_id",

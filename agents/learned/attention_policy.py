@@ -103,7 +103,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
         """Return actions, values and log-likelihoods of scenes."""
-        features, mask = self._encode(obs)
+        features, mask = self.encode(obs)
         distribution = self._distribution(features, mask)
         actions = distribution.get_actions(deterministic=deterministic)
         log_prob = distribution.log_prob(actions)
@@ -114,7 +114,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
         With difference rewards they are those of the sensors that act, one after the other.
         """
-        features, mask = self._encode(obs)
+        features, mask = self.encode(obs)
         distribution = self._distribution(features, mask)
         values, log_prob, entropy = (
             self.value_net(features, mask),
@@ -128,12 +128,12 @@ class AttentionPolicy(ActorCriticPolicy):
 
     def logits(self, obs: Any) -> Tensor:
         """Return the logits (B, j, n, k) of the turns, and with zooming lenses of the zooms, of every sensor."""
-        features, mask = self._encode(obs)
+        features, mask = self.encode(obs)
         return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
 
     def get_distribution(self, obs: Any) -> Distribution:
         """Return the distribution of the actions."""
-        return self._distribution(*self._encode(obs))
+        return self._distribution(*self.encode(obs))
 
     def predict_values(self, obs: Any) -> Any:
         """Return the values (B, 1); with difference rewards (B, n), as a numpy array.
@@ -141,7 +141,7 @@ class AttentionPolicy(ActorCriticPolicy):
         Stable-Baselines3 adds what comes after a time limit to the rewards of a scene, and a row of an array takes no
         tensor.
         """
-        values = self.value_net(*self._encode(obs))
+        values = self.value_net(*self.encode(obs))
         return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
@@ -149,7 +149,8 @@ class AttentionPolicy(ActorCriticPolicy):
         actions = super()._predict(observation, deterministic)
         return actions.to(torch.int8) if self.assigns else actions
 
-    def _encode(self, obs: Any) -> tuple[Features, Tensor | None]:
+    def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
+        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is there."""
         return self.features_extractor.encode({key: obs[key] if key in LISTS else obs[key].float() for key in obs})
 
     def _distribution(self, features: Features, mask: Tensor | None) -> Distribution:

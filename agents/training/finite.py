@@ -15,9 +15,14 @@ class NotFiniteError(ArithmeticError):
 
 def check_finite(what: str, values: np.ndarray, step: int) -> None:
     """Raise :class:`NotFiniteError` if any of the values (B, ...), the first axis that of the scenes, is not finite."""
-    if not np.isfinite(values).all():
-        place = tuple(int(axis) for axis in np.argwhere(~np.isfinite(values))[0])
+    if (place := not_finite(values)) is not None:
         raise NotFiniteError(f"step {step}: {what} of scene {place[0]} holds {values[place]} at {list(place[1:])}")
+
+
+def not_finite(values: np.ndarray) -> tuple[int, ...] | None:
+    """Return the place of the first value that is not finite; None if all are."""
+    finite = np.isfinite(values)
+    return None if finite.all() else tuple(int(axis) for axis in np.argwhere(~finite)[0])
 
 
 @contextmanager

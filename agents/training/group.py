@@ -10,7 +10,7 @@ from typing import Any
 from hitmac.agents.evaluate import save_evaluation
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import with_limits
-from hitmac.agents.training.on_ray import connect
+from hitmac.agents.training.ray_cluster import connect
 from hitmac.agents.training.remarks import remarks
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import TRAINED, Job
@@ -30,6 +30,8 @@ def check_group(options: Job | HitMacOptions) -> None:
         if not options.is_group and not options.resume:
             raise ValueError("--ray is for several trainings; it needs --seeds or --set")
         connect(options.ray)
+    if isinstance(options, Job) and options.address is not None:
+        connect(options.address, "--address")
 
 
 def prepared(group: Sequence[Training[Any]], scenario: Scenario) -> list[Any]:

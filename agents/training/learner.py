@@ -24,18 +24,8 @@ Learner = PPO | A2C | Imitation
 
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
     """Return the learner, its environments and the metadata of its checkpoints."""
-    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
-    memory = getattr(options, "memory", "none")
-    network = {"encoder_config": options.encoder_config, "critic": options.critic, "credit": options.credit}
-    config = PolicyConfig(
-        policy=network | {"memory": memory},
-        features=check_features(options.features),
-        scenario=scenario,
-        training_seeds=(first_seed, first_seed + options.num_envs - 1),
-        task=options.task.spec.name,
-        options=options.task_options(),
-        nearness=options.nearness,
-    )
+    config, memory = policy_config(options, scenario), getattr(options, "memory", "none")
+    network = policy_options(options)
     venv, per_sensor = options.make(scenario), options.credit == "difference_rewards"
     shared: dict[str, Any] = {
         "policy_kwargs": dict(network),  # which A2C adds to
@@ -75,8 +65,29 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
             warnings.filterwarnings("ignore", "You have specified a mini-batch size")
             model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
-    venv.seed(first_seed)  # the learner has just given the scenes its own seed, and they start with the next reset
+    venv.seed(
+        config.training_seeds[0]
+    )  # the learner has just given the scenes its own seed, and they start with the next reset
     return model, venv, config
+
+
+def policy_options(options: Options) -> dict[str, Any]:
+    """Return the keyword arguments of the policy to train."""
+    return {"encoder_config": options.encoder_config, "critic": options.critic, "credit": options.credit}
+
+
+def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
+    """Return the metadata of the checkpoints of a training."""
+    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    return PolicyConfig(
+        policy=policy_options(options) | {"memory": getattr(options, "memory", "none")},
+        features=check_features(options.features),
+        scenario=scenario,
+        training_seeds=(first_seed, first_seed + options.num_envs - 1),
+        task=options.task.spec.name,
+        options=options.task_options(),
+        nearness=options.nearness,
+    )
 
 
 def learned_policy(model: Learner) -> AttentionPolicy:

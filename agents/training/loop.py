@@ -1,4 +1,4 @@
-"""Loop of a training: updates, points of the curve and checkpoints, until a limit or a signal."""
+"""Training by Stable-Baselines3: updates, points of the curve and checkpoints, until a limit or a signal."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 from stable_baselines3.common.logger import configure
 
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TimeIsUpError, TrainingProgress, UpdateGivenUpError
 from hitmac.agents.training.curve import CurveEvaluation
+from hitmac.agents.training.engines import curve_of, state_file
 from hitmac.agents.training.finite import finite_update
 from hitmac.agents.training.learner import Learner, build, learned_policy
+from hitmac.agents.training.remarks import entropy_share
 from hitmac.agents.training.rescue import rescue
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.roles import Job
@@ -33,24 +34,21 @@ class Sitting:
     config: PolicyConfig
     progress: Progress
 
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+        return self.model.num_timesteps
+
+    @property
+    def entropy(self) -> float | None:
+        """Entropy of a policy that learns from reward, as a share of the highest."""
+        return entropy_share(self.model)
+
     def save(self, run_dir: Path) -> None:
         """Write a checkpoint; before the first update there is nothing to go on from, and it holds the policy alone."""
         save_policy(run_dir / "checkpoint", learned_policy(self.model), self.config)
         if self.model.num_timesteps:
             save_training(state_file(run_dir), self.model, self.venv, self.progress)
-
-
-def state_file(run_dir: Path) -> Path:
-    """Return the place of the training's state in a run."""
-    return run_dir / "checkpoint" / "training.safetensors"
-
-
-def compile_kernels(options: Job, scenario: Scenario) -> None:
-    """Take a step in environments like those of the training: no kernel is compiled while the clock runs."""
-    print("compiling, if it is the first time: a minute or more that does not count as training", flush=True)
-    venv = options.make(scenario)
-    venv.reset()
-    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
 
 
 def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
@@ -136,12 +134,4 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, save: Callable[[], No
 
 def _curve(options: Job, sitting: Sitting, fraction: Callable[[int, float], float]) -> CurveEvaluation:
     """Return the evaluation that adds points to the training's curve."""
-    return CurveEvaluation(
-        options.trained(learned_policy(sitting.model), sitting.config),
-        sitting.config.scenario,
-        sitting.progress,
-        fraction,
-        points=options.curve_points,
-        sub_steps=options.sub_steps,
-        episodes=options.episodes,
-    )
+    return curve_of(options, learned_policy(sitting.model), sitting.config, sitting.progress, fraction)

@@ -6,8 +6,6 @@ shared file system), so that a trial that starts again finds the last checkpoint
 
 from __future__ import annotations
 
-import importlib.util
-import re
 import socket
 import time
 from collections.abc import Sequence
@@ -23,26 +21,6 @@ MAX_FAILURES = 5
 """Times that a training starts again after its machine or process was lost."""
 
 _PERIOD = 5.0  # seconds between two reports of a trial
-
-
-def connect(address: str) -> None:
-    """Connect to the Ray cluster at an address, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
-
-    Raises:
-        ModuleNotFoundError: Ray is not installed.
-        ConnectionError: there is no cluster at `address`.
-    """
-    if importlib.util.find_spec("ray") is None:
-        raise ModuleNotFoundError("--ray needs Ray: pip install 'hitmac[ray]'")
-    import ray
-
-    try:
-        if found := re.fullmatch(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d{1,5})", address):  # Ray would try for minutes
-            socket.create_connection((found[1], int(found[2])), timeout=10).close()
-        ray.init(address, ignore_reinit_error=True, log_to_driver=False)
-    except (OSError, ValueError, RuntimeError, OverflowError) as error:
-        reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
-        raise ConnectionError(f"--ray is {address!r}; no Ray cluster answers there: {reason}") from None
 
 
 def train_on_ray(runs: Sequence[Job | HitMacOptions], run_dir: Path) -> bool:

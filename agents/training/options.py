@@ -10,6 +10,7 @@ from typing import Annotated, Any, ClassVar, Self
 from hitmac.agents.device import checked_device
 from hitmac.agents.learned.heads import CRITICS
 from hitmac.agents.tracking.belief_observer import BELIEFS, BeliefObserver, check_features, observed
+from hitmac.agents.training.engine_options import EngineOptions, engine_problems
 from hitmac.agents.training.run_options import RunOptions
 from hitmac.agents.training.start import network_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
@@ -33,7 +34,7 @@ NumEnvs = Annotated[int, Range(1, MAX_ENVS)]
 
 
 @dataclass(frozen=True)
-class TrainingOptions(RunOptions):
+class TrainingOptions(EngineOptions, RunOptions):
     """Options of every job other than the encoder's."""
 
     job: ClassVar[str]
@@ -102,6 +103,8 @@ class Options(EncoderConfig, TrainingOptions):
         for name, what in self.problems().items():
             if name not in invalid:
                 errors.append(ValueError(f"{flag(name)} is {getattr(self, name)}; {what}"))
+        if not invalid:
+            errors += map(ValueError, engine_problems(self))
         with collect(errors):
             check_features(self.features)
         with collect(errors):

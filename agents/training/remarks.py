@@ -59,10 +59,10 @@ def entropy_share(model: Learner) -> float | None:
         tensors = obs_as_tensor(observation, model.device)
         entropy = model.policy.get_distribution(tensors).entropy()
     assert entropy is not None
-    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / _highest(model.action_space)
+    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(model.action_space)
 
 
-def _highest(space: spaces.Space[Any]) -> float:
+def highest_entropy(space: spaces.Space[Any]) -> float:
     """Return the entropy of the uniform distribution over a space of actions."""
     if isinstance(space, spaces.MultiBinary):
         return math.prod(space.shape) * math.log(2)

@@ -6,6 +6,7 @@ and the scenes that the learner remembers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -21,7 +22,8 @@ from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.files import regular_file, whole_file
 
-_DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
+DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
+"""Errors of a state that is damaged, or of another run."""
 CURVE = 5
 """Numbers in a point of a curve."""
 
@@ -63,19 +65,64 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         "random/numpy": np.append(words, np.uint32(position)),
         "venv/returns": venv.returns,
         "venv/episode_starts": np.asarray(model._last_episode_starts),
-        "progress/steps": np.array([model.num_timesteps]),
         "progress/updates": np.array([model._n_updates]),
+    }
+    arrays |= progress_arrays(progress, model.num_timesteps)
+    if model.device.type != "cpu":
+        state = torch.get_device_module(model.device).get_rng_state(model.device)
+        arrays[f"random/{model.device.type}"] = state.numpy()
+    write_arrays(path, arrays)
+
+
+def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write arrays by name to a file, which is whole or not there."""
+    with whole_file(path) as temporary:
+        safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+
+
+def read_groups(path: Path) -> dict[str, dict[str, np.ndarray]]:
+    """Return the arrays of a file by the first part of their names, and the rest of them."""
+    groups: dict[str, dict[str, np.ndarray]] = {}
+    for name, array in safetensors.numpy.load_file(regular_file(path)).items():
+        group, _, rest = name.partition("/")
+        groups.setdefault(group, {})[rest] = array
+    return groups
+
+
+def progress_arrays(progress: Progress, steps: int) -> dict[str, np.ndarray]:
+    """Return the progress of a run after these steps as arrays by name."""
+    arrays = {
+        "progress/steps": np.array([steps]),
         "progress/seconds": np.array([progress.seconds]),
         "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
         "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
     }
-    if model.device.type != "cpu":
-        state = torch.get_device_module(model.device).get_rng_state(model.device)
-        arrays[f"random/{model.device.type}"] = state.numpy()
-    for number, (name, steps, seconds) in enumerate(progress.phases):
-        arrays[f"phases/{number}/{name}"] = np.array([steps, seconds], np.float64)
-    with whole_file(path) as temporary:
-        safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+    for number, (name, begin, seconds) in enumerate(progress.phases):
+        arrays[f"phases/{number}/{name}"] = np.array([begin, seconds], np.float64)
+    return arrays
+
+
+def read_progress(groups: Mapping[str, Mapping[str, np.ndarray]]) -> Progress:
+    """Return the progress from the arrays of :func:`progress_arrays`, as :func:`read_groups` gives them."""
+    arrays = groups["progress"]
+    curve, evaluations = (
+        [tuple(point) for point in arrays.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
+        for name in ("curve", "evaluations")
+    )
+    phases = [
+        (key.partition("/")[2], int(steps), float(seconds))
+        for key, (steps, seconds) in sorted(groups.get("phases", {}).items(), key=lambda one: int(one[0].split("/")[0]))
+    ]
+    return Progress(float(arrays["seconds"][0]), curve, evaluations, phases)
+
+
+def read_moments(groups: Mapping[str, Mapping[str, np.ndarray]]) -> dict[int, dict[str, np.ndarray]]:
+    """Return the moments of the optimizer, by the number of the parameter and their name."""
+    moments: dict[int, dict[str, np.ndarray]] = {}
+    for name, array in groups.get("optimizer", {}).items():
+        number, _, moment = name.partition("/")
+        moments.setdefault(int(number), {})[moment] = array
+    return moments
 
 
 def saved_progress(path: Path) -> tuple[int, float]:
@@ -83,7 +130,7 @@ def saved_progress(path: Path) -> tuple[int, float]:
     try:
         with safetensors.safe_open(regular_file(path), "numpy") as arrays:
             return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
-    except _DAMAGED as error:
+    except DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state: {error}") from None
 
 
@@ -94,17 +141,13 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         ValueError: the file is damaged or belongs to another run; the message names file and reason.
     """
     try:
-        arrays = safetensors.numpy.load_file(regular_file(path))
-        groups: dict[str, dict[str, np.ndarray]] = {}
-        for name, array in arrays.items():
-            group, _, rest = name.partition("/")
-            groups.setdefault(group, {})[rest] = array
+        groups = read_groups(path)
         tensors = {name: torch.from_numpy(array) for name, array in groups["policy"].items()}
         put_tensors(model.policy, tensors, path)
-        moments: dict[int, dict[str, torch.Tensor]] = {}
-        for name, array in groups.get("optimizer", {}).items():
-            number, _, moment = name.partition("/")
-            moments.setdefault(int(number), {})[moment] = torch.from_numpy(array)
+        moments = {
+            number: {name: torch.from_numpy(array) for name, array in of_one.items()}
+            for number, of_one in read_moments(groups).items()
+        }
         optimizer = model.policy.optimizer
         optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
         venv.task.simulator.set_state(groups["simulator"])
@@ -121,20 +164,10 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         if model.device.type in groups["random"]:
             state = torch.from_numpy(groups["random"][model.device.type])
             torch.get_device_module(model.device).set_rng_state(state, model.device)
-        progress = groups["progress"]
-        model.num_timesteps = int(progress["steps"][0])
+        model.num_timesteps = int(groups["progress"]["steps"][0])
+        model._n_updates = int(groups["progress"]["updates"][0])
         if isinstance(model, Imitation):
             model.set_state(groups["buffer"])
-        model._n_updates = int(progress["updates"][0])
-        curve, evaluations = (
-            [tuple(point) for point in progress.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
-            for name in ("curve", "evaluations")
-        )
-        phases = []
-        for key, (steps, seconds) in sorted(
-            groups.get("phases", {}).items(), key=lambda one: int(one[0].split("/")[0])
-        ):
-            phases.append((key.partition("/")[2], int(steps), float(seconds)))
-        return Progress(float(progress["seconds"][0]), curve, evaluations, phases)
-    except _DAMAGED as error:
+        return read_progress(groups)
+    except DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None

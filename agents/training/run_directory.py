@@ -41,6 +41,8 @@ LIMITS = {
     "curve_points",
     "episodes",
     "device",
+    "num_env_runners",
+    "num_learners",
     *NOT_OF_A_RUN,
 }
 
@@ -172,7 +174,7 @@ def _resumed(asked: AnyOptions, program: str, arguments: Sequence[str] | None) -
         options = dataclasses.replace(asked, **sizes)
     else:
         options = parse(type(asked), program, arguments, default=saved)
-    options.check()
+    dataclasses.replace(options, resume=False).check()  # whole now: what is left out was that of the run
     if options.tracks != saved.tracks:
         scenario = _with_tracks(options.tracks, scenario)
     _check_files(scenario)

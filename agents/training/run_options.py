@@ -13,7 +13,7 @@ from hitmac.envs.scenario import KNOWLEDGE
 
 Seed = Annotated[int, Range(0, 1_000_000)]
 
-NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray")
+NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
 """Options that say where a training runs: the configuration of the run does not hold them."""
 
 

@@ -1,0 +1,60 @@
+"""Connection to a Ray cluster."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+import re
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+LOCAL = "local"
+"""Address of a cluster on this machine that ends with this process."""
+
+_QUIET: dict[str, Any] = {"ignore_reinit_error": True, "log_to_driver": False, "logging_level": logging.ERROR}
+
+
+def connect(address: str, option: str = "--ray", **local: Any) -> None:
+    """Connect to the Ray cluster at an address, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
+
+    Args:
+        address: of the cluster.
+        option: the command line's option that holds it.
+        **local: further arguments of ``ray.init`` for a cluster on this machine.
+
+    Raises:
+        ModuleNotFoundError: Ray is not installed.
+        ConnectionError: there is no cluster at `address`.
+    """
+    if importlib.util.find_spec("ray") is None:
+        raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports to nobody
+    import ray
+
+    if address != LOCAL:
+        local = {}
+    elif "include_dashboard" not in local:
+        local = {"include_dashboard": False} | local
+    try:
+        if found := re.fullmatch(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d{1,5})", address):  # Ray would try for minutes
+            socket.create_connection((found[1], int(found[2])), timeout=10).close()
+        with _own_handler():
+            ray.init(address, **_QUIET, **local)
+    except (OSError, ValueError, RuntimeError, OverflowError) as error:
+        reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
+        raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers there: {reason}") from None
+
+
+@contextmanager
+def _own_handler() -> Iterator[None]:
+    """Keep the handler of SIGTERM, which Ray replaces."""
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        yield
+    finally:
+        if signal.getsignal(signal.SIGTERM) is not before:
+            signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,1 @@
+"""Training on RLlib: the env runners, the learner, the loop."""

@@ -1,0 +1,270 @@
+"""Training by PPO of RLlib: updates, points of the curve and checkpoints, until a limit or a signal."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import ray
+import torch
+from ray.exceptions import RayError, RayTaskError
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.utils.metrics import ENV_RUNNER_RESULTS, LEARNER_RESULTS, NUM_ENV_STEPS_SAMPLED
+from stable_baselines3.common.logger import Logger, configure
+
+from hitmac.agents.learned.attention_policy import AttentionPolicy
+from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, save_policy
+from hitmac.agents.learned.tensors import put_tensors, tensors_of
+from hitmac.agents.training.clock import TrainingClock
+from hitmac.agents.training.engines import EngineFailedError, curve_of, state_file
+from hitmac.agents.training.finite import NotFiniteError
+from hitmac.agents.training.learner import policy_config
+from hitmac.agents.training.ray_cluster import LOCAL, connect
+from hitmac.agents.training.remarks import highest_entropy
+from hitmac.agents.training.rescue import rescue
+from hitmac.agents.training.resume import (
+    DAMAGED,
+    Progress,
+    progress_arrays,
+    read_groups,
+    read_moments,
+    read_progress,
+    write_arrays,
+)
+from hitmac.agents.training.rllib.algorithm import ScenePPO, ppo_config
+from hitmac.agents.training.rllib.learner import Moments
+from hitmac.agents.training.rllib.runner import MEANS
+from hitmac.agents.training.roles import Job
+from hitmac.agents.training.start import take_weights
+from hitmac.agents.training.stopping import Stop, stop_on_signal
+from hitmac.envs.scenario import Scenario
+
+PATIENCE = 300.0
+"""Seconds without a step after which a training whose env runners are lost ends."""
+
+_LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss": "value_loss", "entropy": "entropy"}
+
+
+@dataclass
+class Sitting:
+    """Training of a run in this process, as it stands."""
+
+    algorithm: ScenePPO
+    policy: AttentionPolicy
+    config: PolicyConfig
+    progress: Progress
+    steps: int = 0
+    entropy: float | None = None
+    moments: Moments = field(default_factory=dict)
+
+    def save(self, run_dir: Path) -> None:
+        """Write a checkpoint; before the first update there is nothing to go on from, and it holds the policy alone."""
+        first = self.config.training_seeds[0]
+        config = replace(self.config, training_seeds=(first, first + self.algorithm.seeds_used - 1))
+        save_policy(run_dir / "checkpoint", self.policy, config)
+        if not self.steps:
+            return
+        arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(self.policy).items()}
+        for number, of_one in self.moments.items():
+            arrays |= {f"optimizer/{number}/{name}": array for name, array in of_one.items()}
+        arrays["seeds/used"] = np.array([self.algorithm.seeds_used])
+        write_arrays(state_file(run_dir), arrays | progress_arrays(self.progress, self.steps))
+
+
+def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
+    """Start RLlib and build a training as the last checkpoint of the run has it, or if there is none, a fresh one.
+
+    The scenes begin with new episodes, of seeds that the run has not used.
+
+    Raises:
+        ConnectionError, ValueError: there is no cluster, or it is too small, or the checkpoint is damaged.
+    """
+    torch.manual_seed(options.seed)
+    config = policy_config(options, scenario)
+    policy = build_policy(config, scenario)
+    progress, moments = Progress(), Moments()
+    steps = used = 0
+    if (path := state_file(run_dir)).is_file():
+        try:
+            groups = read_groups(path)
+            put_tensors(policy, {name: torch.from_numpy(array) for name, array in groups["policy"].items()}, path)
+            steps, used = int(groups["progress"]["steps"][0]), int(groups["seeds"]["used"][0])
+            progress, moments = read_progress(groups), read_moments(groups)
+        except DAMAGED as error:
+            raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
+    elif options.start is not None:
+        take_weights(policy, options.start)
+    _start_ray(options)
+    try:
+        for name in ("ray", "ray.rllib"):  # what is lost and started again is told by the bar
+            logging.getLogger(name).setLevel(logging.CRITICAL)
+        algorithm = ppo_config(options, scenario, policy).build_algo(use_copy=False)
+        assert isinstance(algorithm, ScenePPO)
+        weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
+        algorithm.begin_learning(weights, moments, options.seed + steps)
+        algorithm.begin_scenes(config.training_seeds[0], used)
+    except BaseException:
+        ray.shutdown()
+        raise
+    return Sitting(algorithm, algorithm.policy, config, progress, steps, moments=moments)
+
+
+def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> tuple[Sitting, bool]:
+    """Train until a limit or the user stops it, and leave a checkpoint.
+
+    Checkpoints are saved, and the training ends, between two updates only.
+
+    Returns:
+        The training as it was saved, and whether the user stopped it.
+    """
+
+    def save() -> None:
+        check()
+        sitting.save(run_dir)
+
+    elsewhere = rescue(run_dir, lambda folder: save_policy(folder, sitting.policy, sitting.config))
+    with stop_on_signal() as stop, elsewhere as check:
+        try:
+            clock = EngineClock(options, sitting, stop)
+            with _one_line():
+                _update(options, sitting, run_dir, clock, save)
+        finally:
+            sitting.algorithm.stop()
+            ray.shutdown()
+        save()  # before the last point, which may take a while
+        last = curve_of(options, sitting.policy, sitting.config, sitting.progress, lambda *_: 1.0)
+        stop.leaves(lambda: last(sitting.steps, final=True))
+        save()
+    return sitting, stop.is_set()
+
+
+class EngineClock(TrainingClock):
+    """Clock of a training by RLlib."""
+
+    def __init__(self, options: Job, sitting: Sitting, stop: Stop) -> None:
+        self._sitting = sitting
+        super().__init__(
+            sitting.progress,
+            max_seconds=options.minutes and 60 * options.minutes,
+            max_steps=options.total_steps,
+            stop=stop,
+        )
+
+    @property
+    def steps(self) -> int:
+        """Environment steps so far."""
+        return self._sitting.steps
+
+
+def _update(options: Job, sitting: Sitting, run_dir: Path, clock: EngineClock, save: Callable[[], None]) -> None:
+    """Update the policy until a limit or a signal."""
+    progress, stop = sitting.progress, clock.stop
+    logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
+    curve = curve_of(options, sitting.policy, sitting.config, progress, clock.fraction_at)
+    saved, told, heard = progress.seconds, False, time.monotonic()
+    clock.tick()
+    try:
+        while clock.fraction < 1.0 and not stop.is_set():
+            with clock.paused():
+                stop.leaves(lambda: curve(sitting.steps))
+            if stop.is_set():
+                break
+            seconds = progress.seconds
+            steps = _iterate(options, sitting, clock, logger)
+            clock.tick()
+            for number in sitting.algorithm.lost:
+                clock.write(f"env runner {number} was lost and started again")
+            sitting.algorithm.lost.clear()
+            if steps:
+                heard = time.monotonic()
+            elif time.monotonic() - heard > PATIENCE:
+                raise EngineFailedError(f"no env runner has answered for {PATIENCE:.0f} seconds")
+            if steps and not told and clock.fraction < 1.0:
+                clock.write(clock.outlook(steps, progress.seconds - seconds))
+                told = True
+            if progress.seconds - saved >= options.save_every:
+                sitting.moments = sitting.algorithm.moments()
+                save()
+                saved = progress.seconds
+        sitting.moments = sitting.algorithm.moments()
+    finally:
+        clock.tick()
+        clock.close()
+        logger.close()
+
+
+def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger) -> int:
+    """Collect a rollout and learn from it; return its steps, 0 if all env runners are lost."""
+    done = clock.fraction
+    rate, entropy = (
+        options.learning_rate * (1.0 - done),
+        options.entropy + done * (options.final_entropy - options.entropy),
+    )
+    sitting.algorithm.set_rates(rate, entropy)
+    try:
+        result = sitting.algorithm.train()
+    except NotFiniteError as error:
+        raise NotFiniteError(f"step {sitting.steps}: {getattr(error, 'cause', error)}") from None
+    rollouts = result[ENV_RUNNER_RESULTS]
+    steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
+    if not steps:
+        return 0
+    sitting.steps += steps
+    learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
+    _check_finite(sitting, learned)
+    sitting.entropy = float(learned["entropy"]) / highest_entropy(sitting.policy.action_space)
+    means = [float(rollouts[name]) / steps for name in MEANS]
+    for name, value in zip(MEANS, means, strict=True):
+        logger.record(f"rollout/{name}", value)
+    for name, short in _LOGGED.items():
+        logger.record(f"train/{short}", float(learned[name]))
+    logger.record("train/learning_rate", rate)
+    logger.dump(sitting.steps)
+    clock.add_point(*means)
+    return steps
+
+
+def _check_finite(sitting: Sitting, learned: dict[str, Any]) -> None:
+    """Raise NotFiniteError if a loss or a weight is not finite after an update."""
+    losses = [name for name in _LOGGED if name.endswith("loss") and not np.isfinite(learned[name])]
+    weights = [name for name, weight in tensors_of(sitting.policy).items() if not weight.isfinite().all()]
+    if weights or losses:
+        what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(learned[losses[0]])},"
+        raise NotFiniteError(f"step {sitting.steps}: {what} is not finite after the update")
+
+
+def _start_ray(options: Job) -> None:
+    """Connect to the cluster, or start one on this machine."""
+    needed = options.num_env_runners + options.num_learners
+    if options.address is None:
+        connect(LOCAL, "--address", num_cpus=max(needed, 1))
+        return
+    connect(options.address, "--address")
+    there = int(ray.cluster_resources().get("CPU", 0))
+    if needed > there:
+        ray.shutdown()
+        raise ValueError(
+            f"--num-env-runners is {options.num_env_runners} and --num-learners {options.num_learners}; the cluster at "
+            f"{options.address} has {there} CPUs"
+        )
+
+
+@contextmanager
+def _one_line() -> Iterator[None]:
+    """Turn what Ray says of a failure into one line."""
+    try:
+        yield
+    except RayTaskError as error:
+        raise EngineFailedError(f"RLlib failed: {_last_line(error.cause)}") from error
+    except RayError as error:
+        raise EngineFailedError(f"RLlib failed: {_last_line(error)}") from error
+
+
+def _last_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
