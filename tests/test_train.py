@@ -309,17 +309,23 @@ def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
     assert reported["trained"]["coverage"]["mean"] != reported["nearest"]["coverage"]["mean"]
 
 
-def test_the_executor_of_a_coordinator_that_was_killed_stays_as_it_is(here):
+UNREPORTED = "from hitmac import train; train.report = lambda *arguments: None; train.main()"
+
+
+def test_the_executor_of_a_coordinator_that_was_killed_stays_as_it_is(here, monkeypatch):
     """Ctrl-C in the executor, which then goes on; killed in the coordinator, which then goes on alone."""
     small = ["--num-envs", 64, "--weight-dim", 8, "--episodes", 2, "--scenario", "hit-mac-2x2"]
     steps = ["--executor-steps", 2 * 4096, "--coordinator-steps", 10**6]
+    monkeypatch.setattr("hitmac.train.report", lambda *arguments: None)
     folder = here("hit-mac", "--run-dir", "both", *small, *steps, interrupt_at=3)
     executor, coordinator = folder / "both" / "executor", folder / "both" / "coordinator"
     assert training(executor)["progress/steps"].tolist() == [2048]
-    process = start(folder, "hit-mac", "--run-dir", "both", "--resume")
+    with open(folder / "log", "wb") as log:
+        resumed = [sys.executable, "-c", UNREPORTED, "hit-mac", "--run-dir", "both", "--resume"]
+        process = subprocess.Popen(resumed, cwd=folder, stdout=log, stderr=log, env={**os.environ, "PYTHONPATH": ROOT})
     wait_for(coordinator / "config.yaml", process, 500)
     process.kill()
-    process.communicate()
+    process.wait()
     assert training(executor)["progress/steps"].tolist() == [8192]
     used = {path: path.read_bytes() for path in executor.rglob("*") if path.is_file()}
     here("hit-mac", "--run-dir", "both", "--resume", "--executor-steps", 10**6, "--coordinator-steps", 64)
@@ -418,7 +424,7 @@ def wait_for(path, process, seconds=120):
     try:
         while not path.exists():
             assert time.monotonic() < deadline
-            assert process.poll() is None, process.stderr.read()
+            assert process.poll() is None, process.stderr and process.stderr.read()
             time.sleep(0.05)
     except BaseException:
         process.kill()
