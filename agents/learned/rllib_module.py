@@ -135,7 +135,7 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
     def set_state(self, state: dict[str, Any]) -> None:
         """Take over the tensors of :meth:`get_state`."""
         for name, own in tensors_of(self.policy).items():
-            own.copy_(torch.as_tensor(state[name]))
+            own.copy_(torch.tensor(state[name]))  # a copy: Ray's memory cannot be written to
 
     def predict(
         self,

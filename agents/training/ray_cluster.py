@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import socket
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,11 @@ LOCAL = "local"
 """Address of a cluster on this machine that ends with this process."""
 
 _QUIET: dict[str, Any] = {"ignore_reinit_error": True, "log_to_driver": False, "logging_level": logging.ERROR}
+
+_LOCAL_CLUSTER = {
+    "RAY_USAGE_STATS_ENABLED": "0",  # it reports to nobody
+    "RAY_worker_niceness": "0",  # its processes are the training, and give way to no other program
+}
 
 
 def connect(address: str, option: str = "--ray", **local: Any) -> None:
@@ -32,13 +38,14 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     """
     if importlib.util.find_spec("ray") is None:
         raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is started here reports to nobody
+    if address == LOCAL:
+        local = {"include_dashboard": False} | local
+        for name, value in _LOCAL_CLUSTER.items():
+            os.environ.setdefault(name, value)
+    else:
+        local = {}
     import ray
 
-    if address != LOCAL:
-        local = {}
-    elif "include_dashboard" not in local:
-        local = {"include_dashboard": False} | local
     try:
         if found := re.fullmatch(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d{1,5})", address):  # Ray would try for minutes
             socket.create_connection((found[1], int(found[2])), timeout=10).close()
@@ -47,6 +54,20 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     except (OSError, ValueError, RuntimeError, OverflowError) as error:
         reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
         raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers there: {reason}") from None
+
+
+@contextmanager
+def without_log() -> Iterator[None]:
+    """Keep what Ray's core, which is not Python, writes to the terminal from it; errors are exceptions all the same."""
+    sys.stderr.flush()
+    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    try:
+        yield
+    finally:
+        os.dup2(terminal, 2)
+        os.close(terminal)
+        os.close(nowhere)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from hitmac.agents.training.clock import TrainingClock
 from hitmac.agents.training.engines import EngineFailedError, curve_of, state_file
 from hitmac.agents.training.finite import NotFiniteError
 from hitmac.agents.training.learner import policy_config
-from hitmac.agents.training.ray_cluster import LOCAL, connect
+from hitmac.agents.training.ray_cluster import LOCAL, connect, without_log
 from hitmac.agents.training.remarks import highest_entropy
 from hitmac.agents.training.rescue import rescue
 from hitmac.agents.training.resume import (
@@ -101,15 +101,19 @@ def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
     elif options.start is not None:
         take_weights(policy, options.start)
     _start_ray(options)
+    algorithm = None
     try:
         for name in ("ray", "ray.rllib"):  # what is lost and started again is told by the bar
             logging.getLogger(name).setLevel(logging.CRITICAL)
-        algorithm = ppo_config(options, scenario, policy).build_algo(use_copy=False)
+        with without_log():
+            algorithm = ppo_config(options, scenario, policy).build_algo(use_copy=False)
         assert isinstance(algorithm, ScenePPO)
         weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
         algorithm.begin_learning(weights, moments, options.seed + steps)
         algorithm.begin_scenes(config.training_seeds[0], used)
     except BaseException:
+        if algorithm is not None:
+            algorithm.stop()
         ray.shutdown()
         raise
     return Sitting(algorithm, algorithm.policy, config, progress, steps, moments=moments)
@@ -184,7 +188,9 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, clock: EngineClock, s
             if steps:
                 heard = time.monotonic()
             elif time.monotonic() - heard > PATIENCE:
-                raise EngineFailedError(f"no env runner has answered for {PATIENCE:.0f} seconds")
+                raise EngineFailedError(
+                    f"no env runner has answered for {PATIENCE:.0f} seconds; /tmp/ray/session_latest/logs says why"
+                )
             if steps and not told and clock.fraction < 1.0:
                 clock.write(clock.outlook(steps, progress.seconds - seconds))
                 told = True
@@ -211,7 +217,7 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
         result = sitting.algorithm.train()
     except NotFiniteError as error:
         raise NotFiniteError(f"step {sitting.steps}: {getattr(error, 'cause', error)}") from None
-    rollouts = result[ENV_RUNNER_RESULTS]
+    rollouts = result.get(ENV_RUNNER_RESULTS, {})  # without any, all env runners are lost
     steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
     if not steps:
         return 0

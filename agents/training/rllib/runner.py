@@ -12,6 +12,7 @@ from typing import Any
 
 import numba
 import numpy as np
+import ray
 import torch
 from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
@@ -115,6 +116,8 @@ class SceneEnvRunner(EnvRunner):
         """Take over the weights of RLlib's learner."""
         if COMPONENT_RL_MODULE in state:
             weights = state[COMPONENT_RL_MODULE]
+            if isinstance(weights, ray.ObjectRef):
+                weights = ray.get(weights)
             self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
             self._weights_seq_no = state.get(WEIGHTS_SEQ_NO, 0)
 

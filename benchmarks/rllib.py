@@ -1,0 +1,107 @@
+"""Speed of training by RLlib beside the default engine, in turns, and where its time goes."""
+
+import dataclasses
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+ROUNDS = 4
+
+
+def rllib(rounds: int = ROUNDS) -> None:
+    """Print the steps per second of both engines, and the shares of the parts of an update."""
+    import gymnasium
+    import ray
+    from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
+
+    from hitmac import envs
+    from hitmac.agents.learned.checkpoint import build_policy
+    from hitmac.agents.learned.rllib_module import AttentionRLModule
+    from hitmac.agents.training.jobs import CoverageRewardOptions
+    from hitmac.agents.training.learner import build, policy_config
+    from hitmac.agents.training.ray_cluster import connect, without_log
+    from hitmac.agents.training.rllib import learner, runner
+    from hitmac.agents.training.rllib.algorithm import ppo_config
+    from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+    from hitmac.envs.apis.vector_env import DirectionalSensorVectorEnv
+
+    options, scenario = CoverageRewardOptions(engine="rllib"), envs.load_scenario("hit-mac")
+    config = policy_config(options, scenario)
+    connect("local", num_cpus=4)
+    updates: dict[str, Callable[[], Any]] = {}
+
+    model, venv, _ = build(options, scenario)
+    model._setup_learn(10**9)
+    steps = options.rollout_steps * venv.num_envs
+
+    def update() -> None:
+        model.learn(steps, reset_num_timesteps=False)
+
+    updates["Stable-Baselines3"] = update
+    for number in range(3):
+        chosen = dataclasses.replace(options, num_env_runners=number)
+        with without_log():
+            algorithm = ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
+        algorithm.begin_scenes(config.training_seeds[0], 0)
+        updates[f"RLlib, {number} env runners"] = algorithm.train
+    own = ppo_config(options, scenario, build_policy(config, scenario))
+    plain = own.copy(copy_frozen=False).environment("hitmac:dsn/Coverage-v0")
+    plain.env_config = {"turn_cost": options.turn_cost, "scenario": scenario}
+    plain.env_runner_cls, plain.algo_class, plain._learner_connector = SingleAgentEnvRunner, None, None
+    plain = plain.env_runners(
+        num_envs_per_env_runner=options.num_envs,
+        rollout_fragment_length=options.rollout_steps,
+        gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
+    ).training(add_default_connectors_to_learner_pipeline=True)
+    from ray.rllib.algorithms.ppo import PPO
+
+    with without_log():
+        updates["RLlib with its own env runner"] = PPO(config=plain).train
+
+    parts: dict[str, float] = defaultdict(float)
+    timed(DirectionalSensorVecEnv, "step_wait", "scenes", parts)
+    timed(DirectionalSensorVectorEnv, "step", "scenes", parts)
+    timed(AttentionRLModule, "forward_exploration", "network in the rollout", parts)
+    timed(runner.SceneEnvRunner, "sample", "rollout", parts)
+    timed(SingleAgentEnvRunner, "sample", "rollout", parts)
+    timed(learner.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
+    timed(learner.AttentionPPOLearner, "_update", "gradient steps", parts)
+    timed(learner.AttentionPPOLearner, "update", "learner", parts)
+
+    walls, works = defaultdict(list), defaultdict(list)
+    shares: dict[str, dict[str, float]] = {}
+    for number in range(rounds + 1):
+        for name, train in updates.items():
+            parts.clear()
+            began, worked = time.perf_counter(), time.process_time()
+            train()
+            if number:
+                walls[name].append(time.perf_counter() - began)
+                works[name].append(time.process_time() - worked)
+                if works[name][-1] == min(works[name]):
+                    shares[name] = dict(parts)
+    print(f"\nsteps/s of an update of {steps:,} steps, coverage-ppo with its defaults; fastest of {rounds}, in turns")
+    for name in updates:
+        print(f"  {name:<30} {steps / min(walls[name]):>8,.0f} {min(works[name]):>8.2f} s of this process")
+        for part, seconds in sorted(shares[name].items(), key=lambda one: -one[1]):
+            print(f"      {part:<26} {100 * seconds / min(works[name]):>5.0f} %")
+    ray.shutdown()
+
+
+def timed(kind: type, name: str, part: str, parts: dict[str, float]) -> None:
+    """Add the processor time of a method to that of a part."""
+    method = getattr(kind, name)
+
+    def measured(*args: Any, **kwargs: Any) -> Any:
+        began = time.process_time()
+        try:
+            return method(*args, **kwargs)
+        finally:
+            parts[part] += time.process_time() - began
+
+    setattr(kind, name, measured)
+
+
+if __name__ == "__main__":
+    rllib()
