@@ -136,7 +136,7 @@ def test_a_signal_that_is_ignored_stays_so():
         ("agents.reproduce", "reproduce", ["--row", "still"]),
         ("agents.show_attention", "moments", ["pretrained:flat", "--to", "out.png"]),
         ("train", "prepare", []),
-        ("train", "begin", [*SMALL, "--run-dir", "run"]),
+        ("train", "engine_of", [*SMALL, "--run-dir", "run"]),
     ],
 )
 def test_a_signal_ends_a_program_in_one_line_with_its_number(
