@@ -13,6 +13,8 @@ def rllib(rounds: int = ROUNDS) -> None:
     """Print the steps per second of both engines, and the shares of the parts of an update."""
     import gymnasium
     import ray
+    import torch
+    from ray.rllib.algorithms.ppo import PPO
     from ray.rllib.env.single_agent_env_runner import SingleAgentEnvRunner
 
     from hitmac import envs
@@ -28,6 +30,7 @@ def rllib(rounds: int = ROUNDS) -> None:
 
     options, scenario = CoverageRewardOptions(engine="rllib"), envs.load_scenario("hit-mac")
     config = policy_config(options, scenario)
+    torch.set_num_threads(1)
     connect("local", num_cpus=4)
     updates: dict[str, Callable[[], Any]] = {}
 
@@ -54,8 +57,6 @@ def rllib(rounds: int = ROUNDS) -> None:
         rollout_fragment_length=options.rollout_steps,
         gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
     ).training(add_default_connectors_to_learner_pipeline=True)
-    from ray.rllib.algorithms.ppo import PPO
-
     with without_log():
         updates["RLlib with its own env runner"] = PPO(config=plain).train
 

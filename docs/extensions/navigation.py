@@ -11,7 +11,7 @@ from hitmac.envs import TASKS
 NAVIGATION = {
     "Begin": ["tutorial", "README <project/readme>"],
     "Simulate": ["environments", "site", "cameras"],
-    "Learn and compare": ["evaluation", "results", "pretrained/index", "deploy"],
+    "Learn and compare": ["evaluation", "scale", "results", "pretrained/index", "deploy"],
     "Encode": ["encoder", "mathematics", "project/gallery"],
     "Extend": ["extend"],
     "Reference": ["reference/perception", "reference/envs", "reference/agents"],
