@@ -93,7 +93,7 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
     The module is an agent: ``evaluate(algorithm.get_module())`` compares it.
 
     Attributes:
-        policy: the policy, for :func:`hitmac.agents.learned.checkpoint.save_policy`.
+        policy: the policy, for :func:`hitmac.agents.save_policy`.
 
     Raises:
         ValueError: the spaces are others, or an option is out of its range.
