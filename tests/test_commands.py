@@ -30,8 +30,11 @@ FILMS = {
 }
 """Commands that run as they stand, too, and take some seconds; those of the tutorial run in test_tutorial.py."""
 
-ELSEWHERE = {"python policy/run.py", "source .venv/bin/activate", ".ci/run"}
-"""Commands of which other tests see that they work (test_export.py), or which begin everything else."""
+ELSEWHERE = {
+    "python policy/run.py", "source .venv/bin/activate", ".ci/run", "pip install 'hitmac[train,rllib]'",
+    "ray start --head --port 6379", "ray start --address 10.0.0.1:6379",
+}  # fmt: skip
+"""Commands of which other tests see that they work (test_export.py), which begin everything else, or are Ray's."""
 
 MODULES = {"envs": "scenarios", "agents.evaluate": "evaluate"} | {
     f"agents.{name}": name for name in ("pretrained", "reproduce", "watch", "export")
@@ -64,6 +67,7 @@ def parsed(monkeypatch, name, arguments):
         return parse_and_stop
 
     if name == "train":  # it parses twice, and then checks; the first thing that it does is to prepare the run
+        monkeypatch.setattr("hitmac.agents.training.group.connect", lambda *_: None)
         monkeypatch.setattr(module, "prepare", lambda options, *_: (_ for _ in ()).throw(Parsed(options)))
     elif hasattr(module, "parse"):
         monkeypatch.setattr(module, "parse", stop(module.parse))

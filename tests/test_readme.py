@@ -98,7 +98,7 @@ def test_every_option_is_one(page, capsys):
     for main in (show_scenes, publish, export):
         with pytest.raises(SystemExit):
             main(["--help"])
-    known = {"help", "logdir", "version"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
+    known = {"help", "logdir", "version", "head", "port"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
     for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions, AttentionOptions):
         known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
     for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page]):

@@ -20,7 +20,7 @@ from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.roles import Job
 from hitmac.envs.scenario import Scenario
 
-_MODULES = {"sb3": "hitmac.agents.training.loop", "rllib": "hitmac.agents.training.rllib.engine"}
+_MODULES = {"sb3": "hitmac.agents.training.loop", "rllib": "hitmac.agents.training.rllib_engine"}
 
 
 class EngineFailedError(RuntimeError):

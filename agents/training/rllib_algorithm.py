@@ -14,8 +14,8 @@ from hitmac.agents.device import checked_device
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.rllib_module import AttentionRLModule
 from hitmac.agents.training.options import MAX_ENVS, Options
-from hitmac.agents.training.rllib.learner import AttentionPPOLearner, Moments, TrainBatch, Weights
-from hitmac.agents.training.rllib.runner import SceneEnvRunner, shares
+from hitmac.agents.training.rllib_learner import AttentionPPOLearner, Moments, TrainBatch, Weights
+from hitmac.agents.training.rllib_runner import SceneEnvRunner, shares
 from hitmac.envs.scenario import Scenario
 
 

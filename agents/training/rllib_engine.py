@@ -37,9 +37,9 @@ from hitmac.agents.training.resume import (
     read_progress,
     write_arrays,
 )
-from hitmac.agents.training.rllib.algorithm import ScenePPO, ppo_config
-from hitmac.agents.training.rllib.learner import Moments
-from hitmac.agents.training.rllib.runner import MEANS
+from hitmac.agents.training.rllib_algorithm import ScenePPO, ppo_config
+from hitmac.agents.training.rllib_learner import Moments
+from hitmac.agents.training.rllib_runner import MEANS
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.start import take_weights
 from hitmac.agents.training.stopping import Stop, stop_on_signal

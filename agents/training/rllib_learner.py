@@ -19,7 +19,7 @@ from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.rllib_module import AttentionRLModule
 from hitmac.agents.training.finite import NotFiniteError, not_finite
-from hitmac.agents.training.rllib.runner import ACTING, ACTING_NEXT
+from hitmac.agents.training.rllib_runner import ACTING, ACTING_NEXT
 
 Weights = dict[str, np.ndarray]
 """Tensors of a policy by their names in a checkpoint."""

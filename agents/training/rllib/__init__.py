@@ -1,1 +1,0 @@
-"""Training on RLlib: the env runners, the learner, the loop."""
