@@ -276,7 +276,7 @@ def test_a_gradient_step_is_that_of_the_default_engine():
 @pytest.mark.slow
 def test_a_policy_learns(monkeypatch, tmp_path):
     sizes = ("--num-envs", 64, "--batch-size", 256, "--epochs", 4, "--weight-dim", 32, "--episodes", 50)
-    more = ("--total-steps", 200_000, "--learning-rate", 2e-3, "--curve-points", 0)
+    more = ("--total-steps", 60_000, "--learning-rate", 2e-3, "--curve-points", 0)
     run(monkeypatch, "coverage-ppo", *RLLIB, *sizes, *more, "--run-dir", tmp_path / "run")
     agents = json.loads((tmp_path / "run" / "evaluation.json").read_text())["agents"]
     assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.15
