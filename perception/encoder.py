@@ -264,7 +264,13 @@ class _Block(nn.Module):
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
     def forward(self, per_target: Tensor, of_agent: Tensor, per_agent: Tensor | None = None) -> Tensor:
-        """Return the tokens of this block, from the pairs' features of the block before and their agents' (or rows)."""
+        """Return the tokens of this block.
+
+        Args:
+            per_target: (T, f), features of the pairs from the block before.
+            of_agent: (T, f), features of their agents; with `per_agent`, (T,), the rows of their agents in it.
+            per_agent: (N, f), features of all agents. None: `of_agent` holds the features.
+        """
         of_agent = of_agent if per_agent is None else per_agent.index_select(0, of_agent)
         return per_target + self.feed_forward(per_target + of_agent)
 

@@ -1,4 +1,4 @@
-"""Whether modules may be computed in another order or in fewer steps than they are written in."""
+"""Checks that a module computes only what its class writes, so that a faster equivalent may take its place."""
 
 from __future__ import annotations
 

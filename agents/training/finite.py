@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from stable_baselines3.common.base_class import BaseAlgorithm
+from torch import nn
 
 
 class NotFiniteError(ArithmeticError):
@@ -31,15 +33,15 @@ def finite_update(model: BaseAlgorithm) -> Iterator[None]:
     try:
         yield
     except (ValueError, RuntimeError) as error:
-        _check_update(model, error)
+        check_update(model.policy, model.logger.name_to_value, model.num_timesteps, error)
         raise
-    _check_update(model)
+    check_update(model.policy, model.logger.name_to_value, model.num_timesteps)
 
 
-def _check_update(model: BaseAlgorithm, cause: Exception | None = None) -> None:
-    weights = [name for name, weight in model.policy.named_parameters() if not weight.isfinite().all()]
-    logged = model.logger.name_to_value
+def check_update(policy: nn.Module, logged: Mapping[str, Any], step: int, cause: Exception | None = None) -> None:
+    """Raise :class:`NotFiniteError` if a weight, or a number logged under the name of a loss, is not finite."""
+    weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
     losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
     if weights or losses:
-        what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {logged[losses[0]]},"
-        raise NotFiniteError(f"step {model.num_timesteps}: {what} is not finite after the update") from cause
+        what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(logged[losses[0]])},"
+        raise NotFiniteError(f"step {step}: {what} is not finite after the update") from cause

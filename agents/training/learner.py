@@ -65,9 +65,8 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
             warnings.filterwarnings("ignore", "You have specified a mini-batch size")
             model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
-    venv.seed(
-        config.training_seeds[0]
-    )  # the learner has just given the scenes its own seed, and they start with the next reset
+    # The learner has just given the scenes its own seed; these take effect with the next reset.
+    venv.seed(config.training_seeds[0])
     return model, venv, config
 
 

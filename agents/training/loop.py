@@ -96,18 +96,15 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, save: Callable[[], No
     """Update the policy until a limit or a signal; raise UpdateGivenUpError in one that goes on after that."""
     model, progress = sitting.model, sitting.progress
     model.set_logger(configure(str(run_dir / "tensorboard"), ["tensorboard"]))
-    callback = TrainingProgress(
-        progress, max_seconds=options.minutes and 60 * options.minutes, max_steps=options.total_steps, stop=stop
-    )
+    callback = TrainingProgress(progress, max_seconds=options.max_seconds, max_steps=options.total_steps, stop=stop)
     callback.init_callback(model)
     model.policy.optimizer.register_step_pre_hook(lambda *_: callback.check_time())
     curve = _curve(options, sitting, callback.fraction_at)
 
     def rate(_: float) -> float:
         """Return the learning rate now; it and the entropy's weight follow the clock or the steps."""
-        done = callback.fraction
-        model.ent_coef = options.entropy + done * (options.final_entropy - options.entropy)
-        return options.learning_rate * (1.0 - done)
+        learning_rate, model.ent_coef = options.rates(callback.fraction)
+        return learning_rate
 
     model.lr_schedule = rate
     saved, told = progress.seconds, False

@@ -14,6 +14,7 @@ from typing import Any
 
 from hitmac.agents.training.child import LOG, TrainingFailedError, last_line, start_training
 from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.ray_cluster import error_lines
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.roles import Job
 
@@ -44,7 +45,7 @@ def train_on_ray(runs: Sequence[Job | HitMacOptions], run_dir: Path) -> bool:
     )
     grid = tuner.fit()
     results = [grid[number] for number in range(len(grid))]
-    failed = {one.config["run_dir"]: _reason(one.error) for one in results if one.error and one.config}
+    failed = {one.config["run_dir"]: error_lines(one.error)[-1] for one in results if one.error and one.config}
     if failed:
         raise TrainingFailedError(failed, len(runs))
     return len(results) < len(runs)
@@ -71,8 +72,3 @@ def _progress(folder: Path) -> dict[str, float]:
     states = folder.glob("**/checkpoint/training.safetensors")
     done = [saved_progress(state) for state in states]
     return {"steps": sum(steps for steps, _ in done), "seconds": sum(seconds for _, seconds in done)}
-
-
-def _reason(error: BaseException | None) -> str:
-    """Return the last line of an error from a worker."""
-    return (str(error).strip().splitlines() or ["no reason given"])[-1]

@@ -139,6 +139,15 @@ class Options(EncoderConfig, TrainingOptions):
         return EncoderConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)})
 
     @property
+    def max_seconds(self) -> float | None:
+        """Longest training time, seconds; None: no limit."""
+        return None if self.minutes is None else 60 * self.minutes
+
+    def rates(self, done: float) -> tuple[float, float]:
+        """Return the learning rate and the weight of the entropy bonus when this share of the training is done."""
+        return self.learning_rate * (1.0 - done), self.entropy + done * (self.final_entropy - self.entropy)
+
+    @property
     def credit(self) -> str:
         """Credit assignment: ``"team"`` or ``"difference_rewards"``."""
         return "team"

@@ -52,8 +52,14 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
         with _own_handler():
             ray.init(address, **_QUIET, **local)
     except (OSError, ValueError, RuntimeError, OverflowError) as error:
-        reason = (str(error).strip().splitlines() or ["it gives no reason"])[0]
-        raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers there: {reason}") from None
+        raise ConnectionError(
+            f"{option} is {address!r}; no Ray cluster answers there: {error_lines(error)[0]}"
+        ) from None
+
+
+def error_lines(error: BaseException | None) -> list[str]:
+    """Return the lines of an error of Ray; of a worker's, the last says what it was."""
+    return str(error or "").strip().splitlines() or ["no reason is given"]
 
 
 @contextmanager

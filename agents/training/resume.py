@@ -15,6 +15,8 @@ import safetensors
 import safetensors.numpy
 import torch
 from stable_baselines3.common.base_class import BaseAlgorithm
+from torch import nn
+from torch.optim import Optimizer
 
 from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
 from hitmac.agents.tracking.belief_observer import BeliefObserver
@@ -24,6 +26,8 @@ from hitmac.envs.files import regular_file, whole_file
 
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 """Errors of a state that is damaged, or of another run."""
+Moments = dict[int, dict[str, np.ndarray]]
+"""Moments of an optimizer, by the number of the parameter and their name."""
 CURVE = 5
 """Numbers in a point of a curve."""
 
@@ -49,9 +53,7 @@ class Progress:
 
 def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
     """Write everything that the rest of the run depends on; call it between two rollouts."""
-    arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(model.policy).items()}
-    for number, moments in model.policy.optimizer.state_dict()["state"].items():
-        arrays |= {f"optimizer/{number}/{name}": tensor.cpu().numpy() for name, tensor in moments.items()}
+    arrays = learned_arrays(model.policy, moments_of(model.policy.optimizer))
     arrays |= {f"simulator/{name}": array for name, array in venv.task.simulator.get_state().items()}
     if venv.task.assigned is not None:
         arrays["venv/assigned"] = venv.task.assigned
@@ -89,6 +91,42 @@ def read_groups(path: Path) -> dict[str, dict[str, np.ndarray]]:
     return groups
 
 
+def moments_of(optimizer: Optimizer) -> Moments:
+    """Return the moments of an optimizer."""
+    state = optimizer.state_dict()["state"]
+    return {number: {name: tensor.cpu().numpy() for name, tensor in of_one.items()} for number, of_one in state.items()}
+
+
+def put_moments(optimizer: Optimizer, moments: Moments) -> None:
+    """Give an optimizer the moments of :func:`moments_of`."""
+    state = {
+        number: {name: torch.tensor(array) for name, array in of_one.items()} for number, of_one in moments.items()
+    }
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def learned_arrays(policy: nn.Module, moments: Moments) -> dict[str, np.ndarray]:
+    """Return the tensors of a policy and the moments of its optimizer as arrays by name."""
+    arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(policy).items()}
+    for number, of_one in moments.items():
+        arrays |= {f"optimizer/{number}/{name}": array for name, array in of_one.items()}
+    return arrays
+
+
+def read_learned(groups: Mapping[str, Mapping[str, np.ndarray]], policy: nn.Module, path: Path) -> Moments:
+    """Put the tensors among the arrays of :func:`learned_arrays`, read from `path`, into a policy; return the moments.
+
+    Raises:
+        ValueError: they are not those of this policy.
+    """
+    put_tensors(policy, {name: torch.from_numpy(array) for name, array in groups["policy"].items()}, path)
+    moments: Moments = {}
+    for name, array in groups.get("optimizer", {}).items():
+        number, _, moment = name.partition("/")
+        moments.setdefault(int(number), {})[moment] = array
+    return moments
+
+
 def progress_arrays(progress: Progress, steps: int) -> dict[str, np.ndarray]:
     """Return the progress of a run after these steps as arrays by name."""
     arrays = {
@@ -116,15 +154,6 @@ def read_progress(groups: Mapping[str, Mapping[str, np.ndarray]]) -> Progress:
     return Progress(float(arrays["seconds"][0]), curve, evaluations, phases)
 
 
-def read_moments(groups: Mapping[str, Mapping[str, np.ndarray]]) -> dict[int, dict[str, np.ndarray]]:
-    """Return the moments of the optimizer, by the number of the parameter and their name."""
-    moments: dict[int, dict[str, np.ndarray]] = {}
-    for name, array in groups.get("optimizer", {}).items():
-        number, _, moment = name.partition("/")
-        moments.setdefault(int(number), {})[moment] = array
-    return moments
-
-
 def saved_progress(path: Path) -> tuple[int, float]:
     """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
     try:
@@ -142,14 +171,7 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
     """
     try:
         groups = read_groups(path)
-        tensors = {name: torch.from_numpy(array) for name, array in groups["policy"].items()}
-        put_tensors(model.policy, tensors, path)
-        moments = {
-            number: {name: torch.from_numpy(array) for name, array in of_one.items()}
-            for number, of_one in read_moments(groups).items()
-        }
-        optimizer = model.policy.optimizer
-        optimizer.load_state_dict({"state": moments, "param_groups": optimizer.state_dict()["param_groups"]})
+        put_moments(model.policy.optimizer, read_learned(groups, model.policy, path))
         venv.task.simulator.set_state(groups["simulator"])
         venv.returns[:] = groups["venv"]["returns"]
         if venv.task.assigned is not None:

@@ -14,7 +14,8 @@ from hitmac.agents.device import checked_device
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.rllib_module import AttentionRLModule
 from hitmac.agents.training.options import MAX_ENVS, Options
-from hitmac.agents.training.rllib_learner import AttentionPPOLearner, Moments, TrainBatch, Weights
+from hitmac.agents.training.resume import Moments
+from hitmac.agents.training.rllib_learner import AttentionPPOLearner, TrainBatch, Weights
 from hitmac.agents.training.rllib_runner import SceneEnvRunner, shares
 from hitmac.envs.scenario import Scenario
 
@@ -85,7 +86,7 @@ class ScenePPO(PPO):
             self.env_runner_group.foreach_env_runner(begin, remote_worker_ids=[runner], local_env_runner=False)
 
     def _take_seeds(self, number: int) -> int:
-        """Return the first of so many further seeds."""
+        """Return the first of a number of further seeds."""
         if self.seeds_used % MAX_ENVS + number > MAX_ENVS:
             self.seeds_used += MAX_ENVS - self.seeds_used % MAX_ENVS
         seed = self.first_seed + self.seeds_used % MAX_ENVS

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import ray
@@ -20,25 +19,26 @@ from stable_baselines3.common.logger import Logger, configure
 
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, save_policy
-from hitmac.agents.learned.tensors import put_tensors, tensors_of
+from hitmac.agents.learned.tensors import tensors_of
 from hitmac.agents.training.clock import TrainingClock
 from hitmac.agents.training.engines import EngineFailedError, curve_of, state_file
-from hitmac.agents.training.finite import NotFiniteError
+from hitmac.agents.training.finite import NotFiniteError, check_update
 from hitmac.agents.training.learner import policy_config
-from hitmac.agents.training.ray_cluster import LOCAL, connect, without_log
+from hitmac.agents.training.ray_cluster import LOCAL, connect, error_lines, without_log
 from hitmac.agents.training.remarks import highest_entropy
 from hitmac.agents.training.rescue import rescue
 from hitmac.agents.training.resume import (
     DAMAGED,
+    Moments,
     Progress,
+    learned_arrays,
     progress_arrays,
     read_groups,
-    read_moments,
+    read_learned,
     read_progress,
     write_arrays,
 )
 from hitmac.agents.training.rllib_algorithm import ScenePPO, ppo_config
-from hitmac.agents.training.rllib_learner import Moments
 from hitmac.agents.training.rllib_runner import MEANS
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.start import take_weights
@@ -57,24 +57,25 @@ class Sitting:
 
     algorithm: ScenePPO
     policy: AttentionPolicy
-    config: PolicyConfig
+    begun: PolicyConfig
     progress: Progress
     steps: int = 0
     entropy: float | None = None
     moments: Moments = field(default_factory=dict)
 
+    @property
+    def config(self) -> PolicyConfig:
+        """Metadata of a checkpoint, with the training seeds used so far."""
+        first = self.begun.training_seeds[0]
+        return replace(self.begun, training_seeds=(first, first + self.algorithm.seeds_used - 1))
+
     def save(self, run_dir: Path) -> None:
         """Write a checkpoint; before the first update there is nothing to go on from, and it holds the policy alone."""
-        first = self.config.training_seeds[0]
-        config = replace(self.config, training_seeds=(first, first + self.algorithm.seeds_used - 1))
-        save_policy(run_dir / "checkpoint", self.policy, config)
+        save_policy(run_dir / "checkpoint", self.policy, self.config)
         if not self.steps:
             return
-        arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(self.policy).items()}
-        for number, of_one in self.moments.items():
-            arrays |= {f"optimizer/{number}/{name}": array for name, array in of_one.items()}
-        arrays["seeds/used"] = np.array([self.algorithm.seeds_used])
-        write_arrays(state_file(run_dir), arrays | progress_arrays(self.progress, self.steps))
+        arrays = learned_arrays(self.policy, self.moments) | progress_arrays(self.progress, self.steps)
+        write_arrays(state_file(run_dir), arrays | {"seeds/used": np.array([self.algorithm.seeds_used])})
 
 
 def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
@@ -93,9 +94,9 @@ def begin(options: Job, scenario: Scenario, run_dir: Path) -> Sitting:
     if (path := state_file(run_dir)).is_file():
         try:
             groups = read_groups(path)
-            put_tensors(policy, {name: torch.from_numpy(array) for name, array in groups["policy"].items()}, path)
+            moments = read_learned(groups, policy, path)
             steps, used = int(groups["progress"]["steps"][0]), int(groups["seeds"]["used"][0])
-            progress, moments = read_progress(groups), read_moments(groups)
+            progress = read_progress(groups)
         except DAMAGED as error:
             raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
     elif options.start is not None:
@@ -155,7 +156,7 @@ class EngineClock(TrainingClock):
         self._sitting = sitting
         super().__init__(
             sitting.progress,
-            max_seconds=options.minutes and 60 * options.minutes,
+            max_seconds=options.max_seconds,
             max_steps=options.total_steps,
             stop=stop,
         )
@@ -189,7 +190,8 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, clock: EngineClock, s
                 heard = time.monotonic()
             elif time.monotonic() - heard > PATIENCE:
                 raise EngineFailedError(
-                    f"no env runner has answered for {PATIENCE:.0f} seconds; /tmp/ray/session_latest/logs says why"
+                    f"no env runner has answered for {PATIENCE:.0f} seconds; Ray's logs, by default below "
+                    "/tmp/ray/session_latest, say why"
                 )
             if steps and not told and clock.fraction < 1.0:
                 clock.write(clock.outlook(steps, progress.seconds - seconds))
@@ -207,11 +209,7 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, clock: EngineClock, s
 
 def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger) -> int:
     """Collect a rollout and learn from it; return its steps, 0 if all env runners are lost."""
-    done = clock.fraction
-    rate, entropy = (
-        options.learning_rate * (1.0 - done),
-        options.entropy + done * (options.final_entropy - options.entropy),
-    )
+    rate, entropy = options.rates(clock.fraction)
     sitting.algorithm.set_rates(rate, entropy)
     try:
         result = sitting.algorithm.train()
@@ -223,7 +221,7 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
         return 0
     sitting.steps += steps
     learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
-    _check_finite(sitting, learned)
+    check_update(sitting.policy, {short: learned[name] for name, short in _LOGGED.items()}, sitting.steps)
     sitting.entropy = float(learned["entropy"]) / highest_entropy(sitting.policy.action_space)
     means = [float(rollouts[name]) / steps for name in MEANS]
     for name, value in zip(MEANS, means, strict=True):
@@ -234,15 +232,6 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
     logger.dump(sitting.steps)
     clock.add_point(*means)
     return steps
-
-
-def _check_finite(sitting: Sitting, learned: dict[str, Any]) -> None:
-    """Raise NotFiniteError if a loss or a weight is not finite after an update."""
-    losses = [name for name in _LOGGED if name.endswith("loss") and not np.isfinite(learned[name])]
-    weights = [name for name, weight in tensors_of(sitting.policy).items() if not weight.isfinite().all()]
-    if weights or losses:
-        what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(learned[losses[0]])},"
-        raise NotFiniteError(f"step {sitting.steps}: {what} is not finite after the update")
 
 
 def _start_ray(options: Job) -> None:
@@ -266,11 +255,6 @@ def _one_line() -> Iterator[None]:
     """Turn what Ray says of a failure into one line."""
     try:
         yield
-    except RayTaskError as error:
-        raise EngineFailedError(f"RLlib failed: {_last_line(error.cause)}") from error
     except RayError as error:
-        raise EngineFailedError(f"RLlib failed: {_last_line(error)}") from error
-
-
-def _last_line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [type(error).__name__])[-1]
+        cause = error.cause if isinstance(error, RayTaskError) else error
+        raise EngineFailedError(f"RLlib failed: {error_lines(cause)[-1]}") from error

@@ -19,13 +19,11 @@ from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.rllib_module import AttentionRLModule
 from hitmac.agents.training.finite import NotFiniteError, not_finite
+from hitmac.agents.training.resume import Moments, moments_of, put_moments
 from hitmac.agents.training.rllib_runner import ACTING, ACTING_NEXT
 
 Weights = dict[str, np.ndarray]
 """Tensors of a policy by their names in a checkpoint."""
-
-Moments = dict[int, dict[str, np.ndarray]]
-"""Moments of an optimiser, by the number of the parameter and their name."""
 
 
 class AttentionPPOLearner(PPOTorchLearner):
@@ -61,19 +59,12 @@ class AttentionPPOLearner(PPOTorchLearner):
     def begin(self, weights: Weights, moments: Moments, seed: int) -> None:
         """Take over the weights of a policy and the moments of its optimiser; `seed` is that of the minibatches."""
         self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
-        optimizer = self.policy.optimizer
-        state = {
-            number: {name: torch.tensor(array) for name, array in of_one.items()} for number, of_one in moments.items()
-        }
-        optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+        put_moments(self.policy.optimizer, moments)
         np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
 
     def moments(self) -> Moments:
         """Return the moments of the optimiser."""
-        state = self.policy.optimizer.state_dict()["state"]
-        return {
-            number: {name: tensor.cpu().numpy() for name, tensor in of_one.items()} for number, of_one in state.items()
-        }
+        return moments_of(self.policy.optimizer)
 
 
 class TrainBatch(ConnectorV2):
