@@ -60,9 +60,15 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
 
 def check_finite(name: str, numbers: np.ndarray) -> None:
     """Raise ValueError unless all numbers are finite, and of a magnitude whose square is."""
-    if numbers.size and not np.abs(numbers).max() <= MOST:
-        wrong = numbers[~(np.abs(numbers) <= MOST)]
+    if numbers.size and not np.abs(numbers).max().item() <= MOST:
+        wrong = numbers[~(np.abs(numbers) <= np.float64(MOST))]
         raise ValueError(f"{name} holds {wrong.flat[0]}; every number must be finite and at most {MOST:g} in magnitude")
+
+
+def check_length(state: Any, length: int) -> None:
+    """Raise ValueError unless a policy's state is a tuple or a list of this length."""
+    if not isinstance(state, tuple | list) or len(state) != length:
+        raise ValueError(f"state is {shortly(state)}; it must be the {length} arrays of the last call")
 
 
 def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:
@@ -76,8 +82,7 @@ def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:
         ValueError: other arrays than those of `fresh`; the message names the first.
     """
     names = getattr(fresh, "_fields", range(len(fresh)))
-    if not isinstance(state, tuple | list) or len(state) != len(fresh):
-        raise ValueError(f"state is {type(state).__name__}; it must be the {len(fresh)} arrays of the last call")
+    check_length(state, len(fresh))
     for name, array, own in zip(names, state, fresh, strict=True):
         if not isinstance(array, np.ndarray) or array.shape != own.shape or array.dtype != own.dtype:
             given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
@@ -97,8 +102,16 @@ def as_numbers(name: str, value: Any) -> np.ndarray:
 def check_range(name: str, value: Any, low: float, high: float) -> None:
     """Raise ValueError unless `value`, an array or a number, holds numbers from `low` to `high` only."""
     numbers = as_numbers(name, value)
-    if numbers.size and not (numbers.min() >= low and numbers.max() <= high):
+    if numbers.size and not (numbers.min().item() >= low and numbers.max().item() <= high):
         raise ValueError(f"{name} holds {numbers.min()} to {numbers.max()}; it must be from {low} to {high}")
+
+
+def checked_number(name: str, value: Any, low: float, high: float) -> float:
+    """Return `value` as a float; raise ValueError unless it is one number from `low` to `high`."""
+    if np.ndim(as_numbers(name, value)) != 0:
+        raise ValueError(f"{name} is {shortly(value)}; it must be one number")
+    check_range(name, value, low, high)
+    return float(value)
 
 
 def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:

@@ -21,7 +21,7 @@ from hitmac.agents.names import halves, only_two, read_options
 from hitmac.agents.nearness import split_options
 from hitmac.agents.policy import Completed, Memoryless, Policy, ReleasedPolicy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import did_you_mean, is_among
 from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario
@@ -44,7 +44,7 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
 
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
     """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
-    if name not in SCRIPTED:
+    if not is_among(name, SCRIPTED):
         raise ValueError(f"unknown agent {name!r}{did_you_mean(name, SCRIPTED)}: known are {', '.join(SCRIPTED)}")
     return SCRIPTED[name](load_scenario(scenario), **options)
 

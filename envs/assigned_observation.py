@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import did_you_mean, is_among
 from hitmac.envs.kernels import assignment
 from hitmac.envs.kernels.physics import STAY
 
@@ -124,7 +124,7 @@ def place_of_row_id(features: Sequence[str]) -> int:
 
 def check_padding(padding: str) -> str:
     """Return `padding`; raise ValueError that lists :data:`PADDINGS` if it is none of them."""
-    if padding not in PADDINGS:
+    if not is_among(padding, PADDINGS):
         raise ValueError(
             f"padding is {padding!r}; it must be one of {', '.join(PADDINGS)}{did_you_mean(padding, PADDINGS)}"
         )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Iterator, Sequence
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -28,9 +29,23 @@ def as_array(name: str, value: Any) -> np.ndarray:
         raise ValueError(f"{name} is {shortly(value)}; it must be an array, with rows of the same length") from None
 
 
+def as_options(value: Any) -> dict[str, Any]:
+    """Return the options of a reset, none for None; raise ValueError for anything but a dictionary."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping):
+        raise ValueError(f"options are {shortly(value)}; they must be a dictionary")
+    return dict(value)
+
+
+def is_among(value: Any, names: Collection[str]) -> bool:
+    """Return True if `value` is one of the names, False for what is no string at all."""
+    return isinstance(value, str) and value in names
+
+
 def shortly(value: object) -> str:
-    """Return the beginning of ``repr(value)``, for a message."""
-    return shortened(repr(value))
+    """Return the beginning of ``repr(value)``, on one line, for a message."""
+    return shortened(re.sub(r"\s*\n\s*", " ", repr(value)))
 
 
 def shortened(text: str) -> str:

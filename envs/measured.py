@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -60,9 +60,9 @@ def observe(
         ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing, an array of
             another shape, or an option out of its range; the message names it.
     """
-    names = (features,) if isinstance(features, str) else tuple(features)
-    if unknown := [name for name in names if name not in FEATURES]:
-        raise ValueError(f"unknown feature {', '.join(unknown)}: known are {', '.join(FEATURES)}")
+    names = (features,) if isinstance(features, str) or not isinstance(features, Iterable) else tuple(features)
+    if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
+        raise ValueError(f"unknown feature {', '.join(map(str, unknown))}: known are {', '.join(FEATURES)}")
     nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
     pairs = _Pairs(
         _Site(site if isinstance(site, Mapping) else vars(site)), sensor_position, heading, target_position,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import did_you_mean, is_among, shortened
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
 from hitmac.envs.machine import check_memory
@@ -153,10 +154,15 @@ class Observer:
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
     """Return `features`, or the set that it names, as a tuple; raise ValueError that lists the known features."""
-    names = (features,) if isinstance(features, str) else tuple(features)
-    if len(names) == 1 and names[0] in FEATURE_SETS:
+    several = isinstance(features, Iterable) and not isinstance(features, str)
+    names: tuple[Any, ...] = tuple(features) if several else (features,)
+    if len(names) == 1 and is_among(names[0], FEATURE_SETS):
         return FEATURE_SETS[names[0]]
-    unknown = [f"{name}{did_you_mean(name, (*FEATURES, *FEATURE_SETS))}" for name in names if name not in FEATURES]
+    unknown = [
+        f"{shortened(str(name))}{did_you_mean(name, (*FEATURES, *FEATURE_SETS))}"
+        for name in names
+        if not is_among(name, FEATURES)
+    ]
     if unknown or not names:
         problem = f"unknown feature {', '.join(unknown)}" if unknown else "no feature given"
         raise ValueError(f"{problem}: known are {', '.join(FEATURES)}, and the sets {', '.join(FEATURE_SETS)}")

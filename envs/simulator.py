@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.errors import as_array, did_you_mean, shortly
+from hitmac.envs.errors import as_array, as_options, did_you_mean, shortly
 from hitmac.envs.kernels import simulate
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
@@ -138,7 +138,7 @@ class Simulator:
 
         `options` are the arguments of :meth:`place`, by name, which replace the random positions and headings.
         """
-        checked, chosen = self._checked(options or {}), self.chosen(mask)
+        checked, chosen = self._checked(as_options(options)), self.chosen(mask)
         keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
         if self.rows.tracks is not None:
             self.rows.tracks.track_length[chosen] = 0
@@ -211,8 +211,6 @@ class Simulator:
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the places as arrays with the scene axis first, or raise ValueError."""
-        if not isinstance(places, Mapping):
-            raise ValueError(f"places are {shortly(places)}; they must be a dict of {', '.join(PLACES)}")
         checked = {}
         for name, value in places.items():
             if name not in PLACES:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.errors import is_among
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import Task
@@ -29,7 +30,7 @@ class Viewer:
     """
 
     def __init__(self, scenario: Scenario, render_mode: str | None, frames_per_second: int) -> None:
-        if render_mode is not None and render_mode not in RENDER_MODES:
+        if render_mode is not None and not is_among(render_mode, RENDER_MODES):
             raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(RENDER_MODES)}")
         self.render_mode = render_mode
         self._frames_per_second = frames_per_second

@@ -64,8 +64,9 @@ class EncoderConfig:
         """Return for every option that is out of its range the words that say what is allowed."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
-            if getattr(self, name) not in tuple(known):
-                found[name] = f"it must be {one_of(known, getattr(self, name))}"
+            value = getattr(self, name)
+            if not (isinstance(value, str) and value in known):
+                found[name] = f"it must be {one_of(known, value)}"
         for name in ("num_heads", "embed_layers", "num_blocks", "num_frequencies", "weight_dim"):
             if not is_whole(getattr(self, name), least := 0 if name == "num_frequencies" else 1):
                 found[name] = f"it must be a whole number, {least} or more"

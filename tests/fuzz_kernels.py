@@ -1,6 +1,7 @@
 """Parts of :mod:`tests.fuzz` that give arrays and numbers to kernels and networks."""
 
 import functools
+import inspect
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import FEATURES, TASKS, Memory, Scenario, Simulator, load_scenario, observe
+from hitmac.envs.apis import gym_env, pettingzoo_env, sb3_env, vector_env
 from hitmac.envs.observation import Observer
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
 from tests.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
@@ -156,6 +158,47 @@ def measured(given: dict[str, Any]) -> None:
         Memory("shared").see(given["target_position"])
 
 
+_MAKERS: dict[str, Callable[..., object]] = {
+    "simulator": Simulator,
+    "observer": functools.partial(Observer, _HIT_MAC),
+    **{one.spec.name: one for one in TASKS.values()},
+    **{one.__name__: one for one in (gym_env.CoverageEnv, vector_env.CoverageVectorEnv, sb3_env.CoverageVecEnv)},
+    "parallel": functools.partial(pettingzoo_env.DirectionalSensorParallelEnv, "Coverage"),
+    "tracker": functools.partial(ParticleTracker, _HIT_MAC),
+    **{name: functools.partial(scripted_agent, name, _HIT_MAC) for name in SCRIPTED},
+}
+
+
+@functools.cache
+def _options_of(name: str) -> tuple[str, ...]:
+    """Return the names of the arguments of a constructor, without those that hold others."""
+    function = SCRIPTED.get(name, _MAKERS[name])
+    kept = {"scenario", "task", "executor", "options", "self"}
+    kinds = [one for one in getattr(function, "__mro__", (function,)) if one is not object]
+    found = {
+        one.name
+        for kind in kinds
+        for one in inspect.signature(kind).parameters.values()
+        if one.kind in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY)
+    }
+    return tuple(sorted(found - kept))
+
+
+_MADE = st.sampled_from(list(_MAKERS)).flatmap(
+    lambda name: st.tuples(st.just(name), st.dictionaries(st.sampled_from(_options_of(name)), junk, max_size=2))
+)
+
+
+def constructor(given: tuple[str, dict[str, Any]]) -> None:
+    """Make something; names of arguments that belong to another class of its kind are no faults."""
+    name, options = given
+    try:
+        _MAKERS[name](**options)
+    except TypeError as error:
+        if "unexpected keyword argument" not in str(error):
+            raise
+
+
 _OPTIONS = {
     name: st.one_of(junk, st.sampled_from(["pairs", "mean", "dot", "mlp", 4])) for name in vars(EncoderConfig())
 }
@@ -207,5 +250,6 @@ KERNEL_PARTS: dict[str, Part] = {
     "agent": (_observations(), agent),
     "tracker": (changed_arrays(_TRACKER, 2), tracker),
     "measured": (changed_arrays(_MEASURED, 2), measured),
+    "constructor": (_MADE, constructor),
     "encoder": (_encoders(), encoder),
 }

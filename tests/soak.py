@@ -118,7 +118,12 @@ def main() -> int:
     """Run all cases, or those of some names; return the number of those that failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help="cases whose names begin so (all)")
-    parser.add_argument("--million", type=float, default=500.0, help="million sub-steps, divided between the cases")
+    parser.add_argument(
+        "--million",
+        type=float,
+        default=500.0,
+        help="million sub-steps; a case with 4 times the pairs gets half as many",
+    )
     parser.add_argument("--random", type=int, default=12, help="number of random scenarios")
     parser.add_argument("--seed", type=int, default=0, help="seed of scenes and actions")
     options = parser.parse_args()
@@ -128,9 +133,10 @@ def main() -> int:
             case for case in cases(Path(folder), options.random)
             if not options.cases or case.name.startswith(tuple(options.cases))
         ]  # fmt: skip
-        sub_steps = int(1e6 * options.million / max(len(chosen), 1))
+        shares = np.array([(case.scenario.num_sensors * case.scenario.num_targets) ** -0.5 for case in chosen])
         print(f"{'case':<20}{'n x m':>8}{'million':>9}{'seconds':>9}{'grown MB':>10}  result")
-        for case in chosen:
+        for case, share in zip(chosen, shares / shares.sum(), strict=True):
+            sub_steps = int(1e6 * options.million * share)
             began, grown, result = time.perf_counter(), 0, "as it must"
             try:
                 grown = soak(case, sub_steps, options.seed)

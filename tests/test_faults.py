@@ -15,11 +15,15 @@ from safetensors.torch import save_file
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.observed import check_finite, check_range
 from hitmac.agents.registry import SCRIPTED
+from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.apis.gym_env import CoverageEnv
+from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
+from hitmac.envs.apis.vector_env import CoverageVectorEnv
 from hitmac.envs.files import parse_yaml, whole_file, write_text
-from hitmac.envs.tasks import CoverageTask
+from hitmac.envs.tasks import TASKS, CoverageTask
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -155,9 +159,48 @@ def test_headings_are_numbers(heading):
         CoverageEnv().reset(seed=0, options={"heading": heading})
 
 
-def test_options_of_a_reset_are_a_dict():
-    with pytest.raises(ValueError, match="they must be a dict of"):
-        CoverageEnv().reset(seed=0, options=[1])
+@pytest.mark.parametrize("options", [[1], [], 7, "heading", np.ones(2), np.ones((2, 2))], ids=repr)
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: Simulator("hit-mac", 2, 0),
+        CoverageEnv,
+        lambda: CoverageVectorEnv(num_envs=2),
+        lambda: DirectionalSensorParallelEnv("Coverage"),
+    ],
+    ids=["simulator", "gymnasium", "vector", "pettingzoo"],
+)
+def test_options_of_a_reset_are_a_dictionary(make, options):
+    with pytest.raises(ValueError, match=r"options are .*; they must be a dictionary"):
+        make().reset(seed=0, options=options)
+
+
+@pytest.mark.parametrize("kept", [7, None, "state", (), (1, 2), np.ones(3)], ids=repr)
+@pytest.mark.parametrize("name", ["planner", "belief-planner"])
+def test_a_state_is_that_of_the_last_call(name, kept):
+    agent = scripted_agent(name, load_scenario("hit-mac"))
+    observation = TASKS["Coverage"]("hit-mac", 1, 0, features=agent.features).observe()
+    if kept is None:
+        agent.predict(observation, kept)
+    else:
+        with pytest.raises(ValueError, match=r"state is .*; it must be the \d+ arrays of the last call"):
+            agent.predict(observation, kept)
+
+
+@pytest.mark.parametrize("deviation", [[0.0], np.zeros(2), "1", None, -1.0, float("nan")], ids=repr)
+def test_a_deviation_is_one_number(deviation):
+    tracker, here = ParticleTracker("hit-mac", 1, particles=8), np.zeros((1, 5, 2))
+    with pytest.raises(ValueError, match=r"deviation (is|holds) .*; it must be"):
+        tracker.see(here, np.ones((1, 5), np.bool_), deviation=deviation)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
+def test_numbers_of_every_size_are_checked(dtype):
+    check_finite("pairs", np.ones(3, dtype))
+    check_range("pairs", np.ones(3, dtype), 0.0, 1e200)
+    with pytest.raises(ValueError, match="pairs holds inf"):
+        check_finite("pairs", np.array([1, np.inf], dtype))
 
 
 @pytest.mark.parametrize("grid", [2**63, 10_001, 0])

@@ -10,7 +10,7 @@ import numpy as np
 from hitmac.agents.baselines.belief_kernels import Sampling, Sensors, plan_beliefs
 from hitmac.agents.baselines.nearest_futures import Near
 from hitmac.agents.baselines.planning import HeadingPlanner
-from hitmac.agents.observed import check_range, checked_observation, copied_state
+from hitmac.agents.observed import check_length, check_range, checked_observation, copied_state
 from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.envs.kernels.cells import make_cells
 from hitmac.envs.kernels.streams import stream_keys
@@ -140,7 +140,10 @@ class BeliefPlannerAgent(HeadingPlanner):
         pairs = pairs.astype(np.float32, copy=False)
         b, g = len(mask), self._beliefs.rows
         nothing = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
-        own, (plans, ways) = (None, nothing) if state is None else (state[:-2], copied_state(state[-2:], nothing))
+        own, (plans, ways) = None, nothing
+        if state is not None:
+            check_length(state, len(BeliefPlannerState._fields))
+            own, (plans, ways) = state[:-2], copied_state(state[-2:], nothing)
         check_range("state ways", ways, 0, 0 if self._motion is None else 2)
         scene, new = self._beliefs.take_in(pairs, mask, own, episode_start, targets)
         plans[new.time == 1], ways[new.time == 1] = 0, 0

@@ -112,7 +112,7 @@ class AssignedTurns(SensorTurns):
 
     def forward(self, pairs: Tensor, mask: Tensor, assigned: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
         """Return the decisions and their logits (B, k, n, 3); `assigned` is (B, n, m), 0 and 1."""
-        own = (assigned != 0) & (mask != 0)
+        own = assigned.bool() & mask.bool()  # ONNX Runtime before 1.21 compares no int8
         if self.padding == "unfiltered":
             shown, there = torch.cat((pairs, own.unsqueeze(-1).to(pairs.dtype)), -1), mask
         else:

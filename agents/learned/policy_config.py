@@ -12,7 +12,6 @@ from hitmac.agents.learned.extractor import check_lists
 from hitmac.agents.learned.recurrent_policy import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.nearness import checked, farthest_reach, is_large, rescaled
 from hitmac.agents.tracking.belief_observer import BELIEFS
-from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS
 from hitmac.perception import EncoderConfig
@@ -50,10 +49,7 @@ class PolicyConfig:
     the scenario's units, ``neighbours``; {}: it observes all."""
 
     def __post_init__(self) -> None:
-        if self.task not in TASKS:
-            raise ValueError(
-                f"task is {self.task!r}; it must be one of {', '.join(TASKS)}{did_you_mean(self.task, TASKS)}"
-            )
+        check_choice("task", self.task, TASKS)
         known = TASKS[self.task].spec.options
         if not isinstance(self.options, dict) or not set(self.options) <= set(known):
             raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.observed import as_numbers, check_finite, check_range
+from hitmac.agents.observed import as_numbers, check_finite, check_range, checked_number
 from hitmac.agents.tracking.particle_kernels import COURSE, Belief, look_all, map_all, move_all, scatter_all, see_all
 from hitmac.agents.tracking.walk_models import MODELS, ROWS, X, Y, walk_model
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.errors import did_you_mean, is_among
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
@@ -74,7 +74,7 @@ class ParticleTracker:
         b, m, p = positive("num_scenes", num_scenes), self.scenario.num_targets, positive("particles", particles)
         self._walk = walk_model(self.scenario)
         if model is not None:
-            if model not in MODELS:
+            if not is_among(model, MODELS):
                 known = ", ".join(MODELS)
                 raise ValueError(f"model is {model!r}; it must be one of {known}{did_you_mean(model, MODELS)}")
             self._walk = self._walk._replace(model=MODELS.index(model))
@@ -133,8 +133,7 @@ class ParticleTracker:
         seen = self._shaped("seen", np.asarray(seen, np.bool_), None)
         for name, array in zip(("position", "velocity"), arrays, strict=True):
             check_finite(name, array[seen])
-        check_range("deviation", deviation, 0.0, MOST)
-        self._run(see_all, self._walk, self.belief, seen, *arrays, float(deviation))
+        self._run(see_all, self._walk, self.belief, seen, *arrays, checked_number("deviation", deviation, 0.0, MOST))
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
         """Take into account that views detect no target of `unseen`.

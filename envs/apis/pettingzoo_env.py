@@ -13,6 +13,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps, one_scene
+from hitmac.envs.errors import as_options
 from hitmac.envs.simulator import PLACES
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.window import Viewer
@@ -74,7 +75,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
-        places = {name: value for name, value in (options or {}).items() if name in PLACES}
+        places = {name: value for name, value in as_options(options).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
         self.agents = list(self.possible_agents)
         self._viewer.show(self.task, 0)

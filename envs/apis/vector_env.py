@@ -10,6 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
+from hitmac.envs.errors import as_options
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.window import Viewer
 
@@ -71,7 +72,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
 
         The other options are those of the single environment, shared by all scenes or with the scene axis first.
         """
-        places = dict(options or {})
+        places = as_options(options)
         mask = places.pop("reset_mask", None)
         chosen = self.task.simulator.chosen(mask, "reset_mask")
         self.task.reset(seed=seed, mask=chosen, options=places)

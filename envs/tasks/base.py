@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import as_array, did_you_mean
+from hitmac.envs.errors import as_array, did_you_mean, is_among
 from hitmac.envs.observation import Observer
 from hitmac.envs.ranges import Choice, Range
 from hitmac.envs.renames import current_options
@@ -235,6 +235,6 @@ def check_number(name: str, value: float, allowed: Range) -> float:
 def check_idle(idle: str) -> str:
     """Return `idle`, ``"hold"`` for its earlier name ``"holds"``; raise ValueError unless it is one of :data:`IDLE`."""
     idle = current_options({"idle": idle})["idle"]
-    if idle not in IDLE:
+    if not is_among(idle, IDLE):
         raise ValueError(f"idle is {idle!r}; it must be {Choice(IDLE)}{did_you_mean(idle, IDLE)}")
     return idle
