@@ -15,9 +15,10 @@ from hitmac.envs.assigned_observation import check_padding, executed, flatten_se
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.ranges import whole_number
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import SUB_STEPS_PER_DECISION, check_idle
+from hitmac.envs.seeds import checked_seed
+from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION, check_idle
 
 LevelState = tuple[np.ndarray, ...] | None
 
@@ -103,7 +104,7 @@ class HierarchicalAgent:
             :meth:`LevelPolicy.of`.
         executor: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns turns (B * n,), or
             several decisions (B * n, k), see :attr:`hitmac.envs.Scenario.decisions`; see :meth:`LevelPolicy.of`.
-        decision: sub-steps for which an assignment holds; 1 or more; default 10.
+        decision: sub-steps for which an assignment holds; 1 to 10,000; default 10.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
         seed: seed of the random turns of idle sensors.
 
@@ -121,9 +122,9 @@ class HierarchicalAgent:
         idle: str = "random",
         seed: int = 0,
     ) -> None:
-        self.scenario, self.seed = load_scenario(scenario), seed
+        self.scenario, self.seed = load_scenario(scenario), checked_seed(seed)
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
-        self.decision, self.idle = positive("decision", decision), check_idle(idle)
+        self.decision, self.idle = whole_number("decision", decision, 1, LONGEST_DECISION), check_idle(idle)
         check_padding(executor.padding)
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
         self._of_coordinator = [self.features.index(name) for name in coordinator.features]

@@ -27,7 +27,7 @@ def checked_observation(
     Raises:
         ValueError: an array of another shape or type, or a number that is not finite.
     """
-    pairs, mask = np.ascontiguousarray(pairs), np.ascontiguousarray(mask)
+    pairs, mask = (np.ascontiguousarray(as_array(*one)) for one in (("pairs", pairs), ("mask", mask)))
     if pairs.ndim < 3 or pairs.shape[-1] != len(features) or pairs.dtype.kind != "f":
         raise ValueError(
             f"pairs have shape {pairs.shape} and type {pairs.dtype}; their last axis must hold the {len(features)} "
@@ -47,7 +47,7 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
     Raises:
         ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target that is not there.
     """
-    targets, mask = np.ascontiguousarray(targets), np.asarray(mask)
+    targets, mask = np.ascontiguousarray(as_array("targets", targets)), as_array("mask", mask)
     if targets.shape != mask.shape or targets.dtype.kind not in "iu":
         raise ValueError(
             f"targets are {targets.dtype} of shape {targets.shape}; they must be whole numbers, of shape {mask.shape}"
@@ -118,7 +118,7 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
     """Return the scenes in which an episode begins, (B,) bool; None for None; else raise ValueError."""
     if episode_start is None:
         return None
-    starts = np.asarray(episode_start)
+    starts = as_array("episode_start", episode_start)
     if starts.shape != (number,) or starts.dtype != np.bool_:
         raise ValueError(
             f"episode_start is {starts.dtype} of shape {starts.shape}; it must be bool of shape ({number},)"

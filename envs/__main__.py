@@ -12,12 +12,14 @@ import numpy as np
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.film import check_film, save_pictures
+from hitmac.envs.ranges import whole_number
 from hitmac.envs.render import Picture, save_png
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.window import check_display
 from hitmac.signals import end_on_signal
 
 _STEPS_SHOWN = 200
+_MOST_STEPS = 100_000
 
 
 def _listing() -> str:
@@ -64,7 +66,9 @@ def main(arguments: list[str] | None = None) -> None:
     )
     parser.add_argument("--film", metavar="OUT.gif", help="write a film, GIF or MP4")
     parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
-    parser.add_argument("--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 or more ({_STEPS_SHOWN})")
+    parser.add_argument(
+        "--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 to {_MOST_STEPS} ({_STEPS_SHOWN})"
+    )
     parser.add_argument("--size", type=int, default=480, help="longer side of film and picture, pixels (480)")
     parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
     options = parser.parse_args(arguments)
@@ -84,8 +88,9 @@ def _show(options: argparse.Namespace) -> None:
     if options.picture:
         check_ending("--picture", options.picture, ".png")
     scenario = load_scenario(options.scenario or "hit-mac")
-    if options.steps < 1:
-        raise ValueError(f"--steps is {options.steps}; it must be 1 or more")
+    whole_number("--steps", options.steps, 1, _MOST_STEPS)
+    if not 0 <= options.seed < 2**63:
+        raise ValueError(f"--seed is {options.seed}; it must be a whole number from 0 to 2^63 - 1")
     files = bool(options.film or options.picture)
     agent = _agent(options, scenario)
     env = gymnasium.make(

@@ -15,13 +15,19 @@ def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     single = as_array("seed", seed).ndim == 0
     seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
     for one in seeds:
-        if isinstance(one, bool) or not isinstance(one, int | np.integer) or not 0 <= one < 2**63:
-            raise ValueError(f"seed is {shortly(one)}; it must be a whole number from 0 to 2^63 - 1")
+        checked_seed(one)
     if single:
         seeds = [int(seeds[0]) + i for i in range(num_envs)]
     if len(seeds) != num_envs:
         raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
     return np.array(seeds, np.uint64)
+
+
+def checked_seed(seed: int) -> int:
+    """Return `seed`; raise ValueError unless it is a whole number from 0 to 2^63 - 1."""
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise ValueError(f"seed is {shortly(seed)}; it must be a whole number from 0 to 2^63 - 1")
+    return int(seed)
 
 
 def random_seed() -> int:

@@ -72,7 +72,7 @@ class EncoderConfig:
                 found[name] = f"it must be a whole number, {least} or more"
         if not isinstance(self.scaled, bool):
             found["scaled"] = "it must be True or False"
-        if "weight_dim" not in found and self.encoder == "recurrent" and self.weight_dim % 2:
+        if not {"weight_dim", "encoder"} & found.keys() and self.encoder == "recurrent" and self.weight_dim % 2:
             found["weight_dim"] = "it must be even for a recurrent encoder"
         if not {"weight_dim", "num_heads"} & found.keys() and self.weight_dim % self.num_heads:
             found["num_heads"] = f"it must be a divisor of the width, {self.weight_dim}"

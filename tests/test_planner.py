@@ -336,10 +336,10 @@ def test_the_planner_covers_more_than_what_needs_no_foresight():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"horizon": 0}, "horizon is 0; it must be a whole number, 1 or more"),
+        ({"horizon": 0}, "horizon is 0; it must be a whole number, 1 to 10000"),
         ({"samples": 65}, "samples is 65; it must be a whole number, 1 to 64"),
         ({"samples": 1.5}, "samples is 1.5"),
-        ({"restarts": -1}, "restarts is -1; it must be a whole number, 0 or more"),
+        ({"restarts": -1}, "restarts is -1; it must be a whole number, 0 to 1000"),
         ({"rounds": 0}, "rounds is 0"),
         ({"turn_cost": -1}, "turn_cost is -1; it must be a number, 0 or more"),
         ({"discount": 0}, "discount is 0; it must be a number over 0, to 1"),

@@ -151,7 +151,8 @@ OF_JOB = {
         "goal_share": FRACTION,
         "padding": (["attended", "masked", "unfiltered"], ["none", None]),
     },
-    CoordinatorOptions: IMITATION | {"idle": (["random", "hold"], ["hols", None]), "decision": COUNT},
+    CoordinatorOptions: IMITATION
+    | {"idle": (["random", "hold"], ["hols", None]), "decision": ([1, 10_000], [0, 10_001, 1.5, None])},
     HitMacOptions: {
         "executor_minutes": OPTIONS["minutes"],
         "coordinator_minutes": OPTIONS["minutes"],

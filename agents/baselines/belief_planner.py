@@ -59,7 +59,7 @@ class BeliefPlannerAgent(HeadingPlanner):
     Args:
         scenario: the scenario to play.
         seed: seed of the particles and the futures, which are the same in all scenes; the plans are deterministic.
-        horizon: sub-steps to look ahead; 1 or more.
+        horizon: sub-steps to look ahead; 1 to 10,000.
         particles: particles of a target; `samples` or more.
         samples: futures of each target that are planned for; 1 to 64.
         restarts, rounds, turn_cost, discount: see :class:`~hitmac.agents.baselines.planner.PlannerAgent`.

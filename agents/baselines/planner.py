@@ -65,10 +65,10 @@ class PlannerAgent(HeadingPlanner):
     Args:
         scenario: the scenario to play.
         seed: seed of the sampled futures. They are drawn once, and the same in all scenes and sub-steps.
-        horizon: sub-steps to look ahead; 1 or more; default 60.
+        horizon: sub-steps to look ahead; 1 to 10,000; default 60.
         samples: futures of each target; 1: the mean velocity, without turns; 1 to 64; default 12.
-        restarts: starts of the ascent in addition to the first; 0 or more; default 1.
-        rounds: number of times that each sensor may revise its plan in an ascent; 1 or more; default 2.
+        restarts: starts of the ascent in addition to the first; 0 to 1,000; default 1.
+        rounds: number of times that each sensor may revise its plan in an ascent; 1 to 1,000; default 2.
         turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more; default 0.25.
         discount: weight of a sub-step relative to the one before, since later forecasts are less certain; over 0, to 1;
             default 0.99.

@@ -12,9 +12,15 @@ from hitmac.agents.baselines.rule import RulePolicy
 from hitmac.agents.baselines.search import Search
 from hitmac.envs.kernels.mounts import limits_of
 from hitmac.envs.kernels.rails import make_rails
+from hitmac.envs.ranges import whole_number
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import check_cost
+
+LONGEST_HORIZON = 10_000
+"""Most sub-steps to look ahead."""
+
+MOST_REVISIONS = 1_000
+"""Most starts and rounds of an ascent."""
 
 
 class PlanningPolicy(RulePolicy):
@@ -52,10 +58,10 @@ class HeadingPlanner(PlanningPolicy):
     Args:
         scenario: the scenario to play.
         seed: seed of the sampled futures.
-        horizon: sub-steps to look ahead; 1 or more.
+        horizon: sub-steps to look ahead; 1 to 10,000.
         samples: futures of each target; 1 to 64.
-        restarts: starts of the ascent in addition to the first; 0 or more.
-        rounds: number of times that each sensor may revise its plan in an ascent; 1 or more.
+        restarts: starts of the ascent in addition to the first; 0 to 1,000.
+        rounds: number of times that each sensor may revise its plan in an ascent; 1 to 1,000.
         turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more.
         discount: weight of a sub-step relative to the one before; over 0, to 1.
 
@@ -76,12 +82,10 @@ class HeadingPlanner(PlanningPolicy):
         discount: float,
     ) -> None:
         super().__init__(scenario, seed)
-        self.horizon, self.samples = positive("horizon", horizon), positive("samples", samples)
-        if samples > 64:
-            raise ValueError(f"samples is {samples}; it must be a whole number, 1 to 64")
-        if isinstance(restarts, bool) or not isinstance(restarts, int) or restarts < 0:
-            raise ValueError(f"restarts is {restarts!r}; it must be a whole number, 0 or more")
-        self.restarts, self.rounds = restarts, positive("rounds", rounds)
+        self.horizon = whole_number("horizon", horizon, 1, LONGEST_HORIZON)
+        self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
+        self.restarts = whole_number("restarts", restarts, 0, MOST_REVISIONS)
+        self.rounds = whole_number("rounds", rounds, 1, MOST_REVISIONS)
         if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)

@@ -15,6 +15,7 @@ from hitmac.agents.policy import completed
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.seeds import checked_seed
 
 MOST_TURNS = 10_000
 """Most turns to a heading that agents consider."""
@@ -60,7 +61,7 @@ class RulePolicy:
 
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
         self._scenario = None if scenario is None else load_scenario(scenario)
-        self.seed = seed
+        self.seed = checked_seed(seed)
 
     @property
     def scenario(self) -> Scenario:
@@ -119,10 +120,15 @@ class RulePolicy:
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation, the mask bool.
 
-        Raises ``ValueError`` unless they have the same shape, the features are those that the policy reads, and all
-        numbers are finite.
+        Raises ``ValueError`` unless they have the same shape, with the scenario's number of sensors, the features are
+        those that the policy reads, and all numbers are finite.
         """
-        return checked_observation(pairs, mask, self.features)
+        pairs, mask = checked_observation(pairs, mask, self.features)
+        if self._scenario is not None and mask.ndim == 3 and mask.shape[1] != self._scenario.num_sensors:
+            raise ValueError(
+                f"the observation is of {mask.shape[1]} sensors; the policy is for {self._scenario.num_sensors}"
+            )
+        return pairs, mask
 
     @property
     def decides(self) -> tuple[str, ...]:

@@ -11,10 +11,11 @@ import numpy as np
 from hitmac.agents.observed import as_numbers, check_finite, check_range, checked_number
 from hitmac.agents.tracking.particle_kernels import COURSE, Belief, look_all, map_all, move_all, scatter_all, see_all
 from hitmac.agents.tracking.walk_models import MODELS, ROWS, X, Y, walk_model
-from hitmac.envs.errors import did_you_mean, is_among
+from hitmac.envs.errors import as_array, did_you_mean, is_among
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.load import load_scenario
+from hitmac.envs.machine import check_memory
 from hitmac.envs.magnitudes import MOST
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.seeds import scene_seeds
@@ -78,6 +79,7 @@ class ParticleTracker:
                 known = ", ".join(MODELS)
                 raise ValueError(f"model is {model!r}; it must be one of {known}{did_you_mean(model, MODELS)}")
             self._walk = self._walk._replace(model=MODELS.index(model))
+        check_memory(8.0 * b * m * (ROWS + 1) * p, f"num_scenes is {b} and particles {p}, with {m} targets, which")
         stream = np.zeros((2, b), np.uint64)
         stream[0] = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)), stream)
@@ -101,7 +103,7 @@ class ParticleTracker:
 
     def reset(self, mask: np.ndarray | None = None) -> None:
         """Forget all targets of the scenes of `mask` (B,) bool, or of all."""
-        chosen = np.ones(len(self.belief.weight), np.bool_) if mask is None else np.asarray(mask, np.bool_)
+        chosen = np.ones(len(self.belief.weight), np.bool_) if mask is None else mask
         self._run(scatter_all, self._walk, self.belief, self._shaped("mask", chosen, ()))
 
     def move(self, moves: int | np.ndarray = 1) -> None:
@@ -110,7 +112,7 @@ class ParticleTracker:
         Args:
             moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 to 100,000.
         """
-        given = np.asarray(moves)
+        given = as_array("moves", moves)
         if given.dtype.kind not in "iu" or given.shape not in ((), (len(self.belief.weight),)):
             raise ValueError(f"moves is {moves!r}; it must be a whole number, or one for each scene")
         check_range("moves", given, 0, _MOST_MOVES)
@@ -128,9 +130,9 @@ class ParticleTracker:
             velocity: (B, m, 2) measured velocities, units per second; None or 0: unknown.
             deviation: standard deviation, in each axis, of the errors of the positions.
         """
-        velocity = np.zeros_like(position) if velocity is None else velocity
-        arrays = [self._shaped("position", position, (2,)), self._shaped("velocity", velocity, (2,))]
-        seen = self._shaped("seen", np.asarray(seen, np.bool_), None)
+        arrays = [self._shaped("position", position, (2,))]
+        arrays.append(np.zeros_like(arrays[0]) if velocity is None else self._shaped("velocity", velocity, (2,)))
+        seen = self._shaped("seen", seen, None)
         for name, array in zip(("position", "velocity"), arrays, strict=True):
             check_finite(name, array[seen])
         self._run(see_all, self._walk, self.belief, seen, *arrays, checked_number("deviation", deviation, 0.0, MOST))
@@ -147,7 +149,7 @@ class ParticleTracker:
         if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
         check_finite("views", views)
-        unseen = self._shaped("unseen", np.asarray(unseen, np.bool_), None)
+        unseen = self._shaped("unseen", unseen, None)
         self._run(look_all, self._walk, self.belief, unseen, views)
 
     def map(self, cells: int = 32) -> np.ndarray:
@@ -160,13 +162,13 @@ class ParticleTracker:
         return found
 
     def _shaped(self, name: str, array: np.ndarray, last: tuple[int, ...] | None) -> np.ndarray:
-        """Return an array of scenes (B,) if `last` is (), of targets (B, m) if it is None, else (B, m, *last)."""
+        """Return bools of scenes (B,) if `last` is (), of targets (B, m) if it is None, else numbers (B, m, *last)."""
         b, m, _ = self.belief.weight.shape
         shape = (b,) if last == () else (b, m, *(last or ()))
-        if np.shape(array) != shape:
-            raise ValueError(f"{name} has shape {np.shape(array)}; it must be {shape}")
         array = as_numbers(name, array)
-        return np.ascontiguousarray(array if last in (None, ()) else array.astype(np.float64))
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+        return np.ascontiguousarray(array, np.bool_ if last in (None, ()) else np.float64)
 
     def _run(self, kernel: Callable, *arguments: Any) -> None:
         self._threads.run(kernel, *arguments)

@@ -19,10 +19,11 @@ from hitmac.agents.training.teaching import ImitationOptions
 from hitmac.envs.assigned_observation import PADDINGS
 from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
-from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative
+from hitmac.envs.ranges import Choice, Count, Fraction, NotNegative, Range
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import (
     IDLE,
+    LONGEST_DECISION,
     SUB_STEPS_PER_DECISION,
     TASKS,
     CoordinatorTask,
@@ -215,7 +216,7 @@ class CoordinatorOptions(ImitationOptions, CoordinatorJob):
     task's reward, as in the paper."""
     idle: Annotated[str, Choice(IDLE)] = "random"
     """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
-    decision: Count = SUB_STEPS_PER_DECISION
+    decision: Annotated[int, Range(1, LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds."""
 
     def check_on(self, scenario: Scenario) -> None:

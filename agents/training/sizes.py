@@ -37,9 +37,9 @@ def scaled(
         per_sensor: rows of a gradient step are sensors also where the job does not say so.
         nearest: targets that a sensor is shown; None: all.
     """
-    if scenario is None:
-        return options
     given: Any = options
+    if scenario is None or given.algorithm not in PAIRS:  # what is out of its range is refused later
+        return options
     sensors, targets = scenario.num_sensors, min(nearest or scenario.num_targets, scenario.num_targets)
     most = PAIRS[given.algorithm]
     share = most / (sensors * targets)

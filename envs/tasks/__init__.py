@@ -11,6 +11,7 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     IDLE,
+    LONGEST_DECISION,
     SUB_STEPS,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
@@ -70,6 +71,7 @@ def make_task(
 __all__ = [
     "DECISIONS_PER_EPISODE",
     "IDLE",
+    "LONGEST_DECISION",
     "SUB_STEPS",
     "SUB_STEPS_PER_DECISION",
     "TASKS",

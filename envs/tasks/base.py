@@ -21,6 +21,9 @@ from hitmac.envs.simulator import Simulator
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
 
+LONGEST_DECISION = 10_000
+"""Most sub-steps of a decision."""
+
 DECISIONS_PER_EPISODE = 101
 """Length of an episode of HiT-MAC, in decisions of the coordinator or steps of the executor."""
 

@@ -12,10 +12,11 @@ from gymnasium import spaces
 from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES, Observer
-from hitmac.envs.ranges import positive
+from hitmac.envs.ranges import whole_number
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
+    LONGEST_DECISION,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
     Task,
@@ -81,7 +82,7 @@ class CoordinatorTask(Task):
         padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
             ``padding``, or ``"attended"`` without one.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
-        decision: sub-steps of a decision; 1 or more.
+        decision: sub-steps of a decision; 1 to 10,000.
     """
 
     spec = TaskSpec(
@@ -116,7 +117,7 @@ class CoordinatorTask(Task):
         if executor_features is None:
             listed = getattr(executor, "features", None)  # a network may use the name for something else
             executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
-        self.sub_steps = positive("decision", decision)
+        self.sub_steps = whole_number("decision", decision, 1, LONGEST_DECISION)
         super().__init__(
             scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
             num_threads=num_threads,
