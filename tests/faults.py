@@ -59,7 +59,7 @@ def _again(program: Callable[[], None], result: str, *arguments: str) -> Job:
 JOBS = {
     "coverage": _of("coverage", *_TINY),
     "coverage-ppo": _of("coverage-ppo", *_TINY),
-    "recurrent": _of("coverage", "--memory", "recurrent", *_TINY),
+    "recurrent": _of("coverage", "--memory", "recurrent", "--knowledge", "shared", *_TINY),
     "hit-mac": _of("hit-mac", "--executor-steps", "256", "--coordinator-steps", "16", *_SMALL),
     "group": _of("coverage-ppo", "--seeds", "2", *_TINY),
     "evaluation": _again(

@@ -6,6 +6,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
+from hitmac import train
 from hitmac.agents import scripted_agent
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.observed import check_finite, check_range
@@ -24,6 +26,7 @@ from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.apis.vector_env import CoverageVectorEnv
 from hitmac.envs.files import parse_yaml, whole_file, write_text
 from hitmac.envs.tasks import TASKS, CoverageTask
+from tests.faults import JOBS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -57,6 +60,17 @@ def test_a_hostile_scenario_is_refused_in_one_line_and_at_once(text, says, tmp_p
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
     assert time.process_time() - began < 5  # written out, the first two would take minutes
+
+
+@pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.program is train.main])
+def test_a_training_to_kill_begins(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.argv", ["train.py", *JOBS[name].begin])
+    for begins in ("train_run", "train_group"):
+        monkeypatch.setattr(train, begins, mock.Mock(side_effect=SystemExit(0)))
+    with pytest.raises(SystemExit) as ended:
+        train.main()
+    assert ended.value.code == 0
 
 
 @pytest.mark.slow
