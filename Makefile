@@ -15,7 +15,7 @@ endif
 
 help:
 	@echo "make train [ARGS='--minutes 2']   train, evaluate, leave curve, table and film in runs/ (ARGS=--help: options)"
-	@echo "make test  [ARGS='-k encoder']    run the tests"
+	@echo "make test  [ARGS='-k encoder']    run the tests; ARGS='-m slow': those that take long, which it leaves out"
 	@echo "make check                        lint, format check and types"
 	@echo "make docs                         the documentation site, in docs/_build/html; a warning is an error"
 	@echo "make bench                        measure the speeds in docs/speed.md"
@@ -35,7 +35,7 @@ train: $(VENV)/.installed
 	$(BIN)/python train.py $(ARGS)
 
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal -m "not slow" $(ARGS)
 
 check: $(VENV)/.installed
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ def checked(call: Callable[[], Any]) -> None:
     """Call; raise UnclearError for an error other than a clear one."""
     try:
         call()
-    except OSError as error:
+    except (OSError, MemoryError) as error:  # numpy's says what it could not allocate under the limit of this process
         _check_message(error)
     except (ValueError, TypeError) as error:
         _check_message(error)

@@ -94,7 +94,7 @@ class HeadingPlanner(PlanningPolicy):
         circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
         farthest = min(self.horizon, math.ceil(circle / self.scenario.of_each_sensor("turn_angle").min()))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost, np.arange(self.horizon + 1))
-        ages = np.arange(-1, self.horizon)
+        ages = np.arange(-1, self.horizon).clip(0)
         self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
 
     @property
