@@ -68,7 +68,8 @@ def check_finite(name: str, numbers: np.ndarray) -> None:
 def check_length(state: Any, length: int) -> None:
     """Raise ValueError unless a policy's state is a tuple or a list of this length."""
     if not isinstance(state, tuple | list) or len(state) != length:
-        raise ValueError(f"state is {shortly(state)}; it must be the {length} arrays of the last call")
+        given = f"a {type(state).__name__} of {len(state)}" if isinstance(state, tuple | list) else shortly(state)
+        raise ValueError(f"state is {given}; it must be the {length} arrays of the last call")
 
 
 def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:

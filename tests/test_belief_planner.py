@@ -41,6 +41,7 @@ def test_it_turns_back_to_where_it_saw_a_target():
         assert actions.tolist() == [[turn]]
 
 
+@pytest.mark.slow
 def test_it_finds_what_was_never_seen():
     scenario = ONE.replace(target_area=(-600, 600, -600, 600))
     found = np.zeros(60, bool)
@@ -100,6 +101,7 @@ def test_the_memory_is_that_of_the_episode():
         np.testing.assert_array_equal(one[1::2], old[1::2])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knowledge", KNOWLEDGE)
 @pytest.mark.parametrize("scene", [name for name in presets() if name not in ("large", "city")])
 def test_every_scene_can_be_played(scene, knowledge):
@@ -136,6 +138,7 @@ def test_options_out_of_range_are_named(option, value):
         BeliefPlannerAgent(ONE, **{option: value})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knowledge", ["full", "own"])
 @pytest.mark.parametrize(("target", "heading", "move"), [(895, 0, 1), (-895, 180, 2), (700, 0, 0)])
 def test_a_sensor_moves_along_its_rail_until_a_target_is_in_range_and_stays(target, heading, move, knowledge):

@@ -54,11 +54,13 @@ def files(package, ending):
     return sorted((package / "__pycache__").glob(f"kernels_of_mine.double*{ending}"))
 
 
+@pytest.mark.slow
 def test_a_second_process_compiles_nothing(use):
     assert use() == (0, 1, "")
     assert use() == (1, 0, "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [".nbi", ".nbc"])
 @pytest.mark.parametrize("damage", ["empty", "cut", "altered", "random"])
 def test_a_damaged_file_is_compiled_again(use, ending, damage):
@@ -98,6 +100,7 @@ def test_a_cache_that_can_only_be_read_is_read(use, monkeypatch):
     sys.modules.pop("kernels_of_mine")
 
 
+@pytest.mark.slow
 def test_kernels_of_other_sources_are_not_found(use):
     use()
     (use.package / "kernels_of_mine.py").write_text(KERNEL.replace("2.0", "1.0 + 1.0"))

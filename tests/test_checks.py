@@ -142,7 +142,7 @@ def test_a_planner_refuses_a_state_that_cannot_be(planning, name, change, says):
     agent, observation, state = planning
     with np.errstate(invalid="ignore"), pytest.raises(ValueError, match=says):
         agent.predict(observation, state._replace(**{name: change(getattr(state, name))}))
-    with pytest.raises(ValueError, match="state is tuple; it must be the 8 arrays of the last call"):
+    with pytest.raises(ValueError, match="state is a tuple of 3; it must be the 8 arrays of the last call"):
         agent.predict(observation, state[:3])
     with pytest.raises(ValueError, match="episode_start is int64 of shape"):
         agent.predict(observation, state, np.array([0, 10**9]))

@@ -118,6 +118,7 @@ def test_a_city_that_cannot_be_is_an_error(changes, message):
         SMALL.replace(**changes)
 
 
+@pytest.mark.slow
 def test_the_city_is_a_large_scene_and_is_drawn():
     task = CoverageTask("city", 1, 0, nearest=16, neighbours=8)
     assert task.simulator.large

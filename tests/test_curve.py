@@ -56,6 +56,7 @@ def test_phases_are_shaded_and_named(phases, names, monkeypatch):
         assert lower.patches[0].get_extents().transformed(lower.transData.inverted()).x1 == pytest.approx(11 / 60)
 
 
+@pytest.mark.slow
 def test_a_resumed_training_keeps_its_phases(tmp_path, monkeypatch):
     """Mixed actions end after 100 steps of each scene; rollouts are of 30, and the run is stopped before and after."""
     monkeypatch.chdir(tmp_path)

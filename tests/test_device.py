@@ -53,6 +53,7 @@ def test_agents_are_loaded_onto_the_default_device():
     assert {tensor.device.type for tensor in tensors_of(policy).values()} == {"meta"}
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(
     not hasattr(backend_registration, "_setup_privateuseone_for_python_backend"),
     reason="this version of PyTorch cannot have a device written in Python",

@@ -144,6 +144,7 @@ def test_an_executor_of_the_coordinators_task_says_what_it_is_shown(executor, tm
         assert (turned < 25).all()
 
 
+@pytest.mark.slow
 def test_an_agent_of_ones_own_on_the_command_line(tmp_path):
     (tmp_path / "my_agents_here.py").write_text(
         "import numpy as np\n"
@@ -284,6 +285,7 @@ def figure_texts(save, result, folder):
     return found
 
 
+@pytest.mark.slow
 def test_references_are_named_for_what_they_are(tmp_path):
     assert KINDS.keys() == REFERENCES.keys()
     result = evaluate("still", references=True, **SHORT)

@@ -32,6 +32,7 @@ LEARNERS = {
     "coordinator": ["coordinator"],
 }
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
+SIGNALS = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN]  # nohup ignores one
 
 
 @pytest.fixture

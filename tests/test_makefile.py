@@ -42,7 +42,10 @@ def make(tmp_path):
     return run
 
 
-TEST = {version: f"{version}: -m pytest -n auto --maxprocesses 4 --dist worksteal -m not slow" for version in ("3, 11", "3, 12")}
+TEST = {
+    version: f"{version}: -m pytest -n auto --maxprocesses 4 --dist worksteal -m not slow"
+    for version in ("3, 11", "3, 12")
+}
 INSTALL = {version: f"{version}: -m pip install" for version in TEST}
 VENV = {version: f"{version}: -m venv --clear .venv" for version in TEST}
 

@@ -55,6 +55,7 @@ def test_rules_decide_as_with_all_targets(name):
     assert used > 40
 
 
+@pytest.mark.slow
 def test_the_planner_plans_as_with_all_targets():
     agent = PlannerAgent(SCENARIO, horizon=20, samples=5, restarts=1)
     everything, nearest, simulator = both(agent.features, 11)
@@ -102,6 +103,7 @@ def test_a_policy_that_learned_from_all_targets_takes_lists_of_all():
         np.testing.assert_array_equal(one.task.simulator.state.heading, other.task.simulator.state.heading)
 
 
+@pytest.mark.slow
 def test_large_scenes_show_the_nearest():
     assert dict(load_agent("pretrained:any-size", LARGE).nearness) == {"nearest": 8, "radius": 36.0}
     assert load_agent("planner", LARGE).nearness["nearest"] == 16
@@ -193,6 +195,7 @@ def test_policies_that_need_all_targets(options, says):
     assert not config(**options).can_list
 
 
+@pytest.mark.slow
 def test_an_exported_policy_decides_alike(tmp_path, monkeypatch):
     scenario = load_scenario("hit-mac-6x9")
     torch.manual_seed(0)

@@ -33,6 +33,7 @@ def scenes():
             yield f"{knowledge}, on rails", RAILS.replace(knowledge=knowledge)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("name", "scenario"), [pytest.param(*one, id=one[0]) for one in scenes()])
 def test_plans_are_those_of_all_targets_where_the_lists_hold_all(name, scenario):
     agent = BeliefPlannerAgent(scenario, **SMALL, stride=3 if "plain" in name else 1)
@@ -139,6 +140,7 @@ def test_with_full_knowledge_targets_that_nobody_lists_are_absent():
     np.testing.assert_array_equal(state.there[:, 0], shown.any(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("knowledge", ["shared", "neighbours", "own"])
 def test_views_by_place_are_those_of_all(knowledge, monkeypatch):
     scenario = load_scenario("large-20x30").replace(knowledge=knowledge, missed_detections=0.1, message_loss_rate=0.3)
@@ -156,6 +158,7 @@ def test_views_by_place_are_those_of_all(knowledge, monkeypatch):
         np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["belief-planner", "belief-planner-fastest"])
 def test_a_large_scene_is_planned_by_the_nearest(name):
     large = load_scenario("large").replace(num_sensors=160, num_targets=160, arena=200, grid=15, knowledge="shared")

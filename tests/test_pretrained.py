@@ -16,6 +16,7 @@ from hitmac.agents.pretrained.__main__ import main
 from hitmac.envs import load_scenario
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", pretrained())
 def test_a_pretrained_policy_covers_what_its_card_says(name):
     card = (pretrained_folder(name) / "card.md").read_text()
@@ -113,6 +114,7 @@ def test_the_policy_of_a_run_with_its_card(runs, capsys):
     assert load_agent("pretrained:mine", "hit-mac").trained  # which was left as it was
 
 
+@pytest.mark.slow
 def test_both_levels_and_an_executor_alone(runs, capsys):
     runs("hit-mac", "--executor-steps", 256, "--coordinator-steps", 16, "--run-dir", "both")
     main(["two", "both", "--note", "Both levels."])

@@ -243,6 +243,7 @@ def test_ranges_in_words():
     assert allowed(hints["whole_numbers"]) == ""
 
 
+@pytest.mark.slow
 def test_help_and_documentation_show_every_range(capsys):
     from hitmac.agents.command_line import parse
 

@@ -60,6 +60,7 @@ def files(run_dir):
     return {name for name in contents(run_dir) if not name.startswith("tensorboard")}
 
 
+@pytest.mark.slow
 def test_a_run_leaves_the_files_of_the_default_engine_and_goes_on(monkeypatch, tmp_path, capfd):
     run(monkeypatch, "coverage-ppo", *SMALL, "--total-steps", 96, "--run-dir", tmp_path / "sb3")
     for name in ("one", "two"):
@@ -136,6 +137,7 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_a_number_that_is_not_finite_ends_the_training(monkeypatch, tmp_path, capsys):
     sample = runner.SceneEnvRunner.sample
     for place, value, words in (("rewards", np.nan, "the reward of scene 3 holds nan"), ("rewards", 1e30, "loss")):

@@ -62,6 +62,7 @@ def same(one, other):
     return one.keys() == other.keys() and all(np.array_equal(one[name], other[name]) for name in one)
 
 
+@pytest.mark.slow
 def test_several_seeds_are_ordinary_runs_evaluated_together(here, capsys):
     here("--run-dir", "all", "--seed", 4, "--seeds", 2, *TINY)
     assert "all/seed-5:" in capsys.readouterr().out
@@ -88,6 +89,7 @@ def test_several_seeds_are_ordinary_runs_evaluated_together(here, capsys):
         load_agent("all", HIT_MAC)
 
 
+@pytest.mark.slow
 def test_a_broken_group_goes_on_and_trains_nothing_twice(here, capsys):
     here("--run-dir", "whole", "--seeds", 2, *TINY)
     here("--run-dir", "broken", "--seeds", 2, *TINY, interrupt_at=8 + 2)  # a training is 8 steps: in the second one
@@ -108,6 +110,7 @@ def test_a_broken_group_goes_on_and_trains_nothing_twice(here, capsys):
     assert "--seeds is 3, but the run in broken has 2; it cannot be changed" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_both_levels_and_their_executors_with_several_seeds(here):
     small = ["--executor-steps", 256, "--coordinator-steps", 16, "--num-envs", 8, "--weight-dim", 8]
     small += ["--processes", 1, "--episodes", 2]
@@ -125,6 +128,7 @@ def test_both_levels_and_their_executors_with_several_seeds(here):
     ]
 
 
+@pytest.mark.slow
 def test_levels_alone_with_several_seeds(here):
     here("executor", "--run-dir", "executors", "--seeds", 2, *TINY)
     found = json.loads(Path("executors/evaluation.json").read_text())["agents"]

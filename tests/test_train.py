@@ -56,6 +56,7 @@ def differences(one, other):
     ]
 
 
+@pytest.mark.slow
 def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     whole = run("--run-dir", "whole", "--total-steps", 256, *SMALL, *SHORT, cwd=tmp_path)
     assert whole.returncode == 0, whole.stderr
@@ -111,6 +112,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
     assert "--gamma is 0.5, but the run in whole has 0.97; it cannot be changed" in other.stderr
 
 
+@pytest.mark.slow
 def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     small = ["--executor-steps", 1024, "--coordinator-steps", 128, "--num-envs", 8, "--weight-dim", 8, "--episodes", 2]
     whole = run("hit-mac", "--run-dir", "whole", *small, cwd=tmp_path)
@@ -250,6 +252,7 @@ def here(tmp_path, monkeypatch):
     return run_here
 
 
+@pytest.mark.slow
 def test_a_run_stopped_in_a_rollout_and_resumed_is_the_uninterrupted_one(here):
     """Ctrl-C in the sixth step of a rollout of eight: the rollout and its update are finished, and then saved."""
     limit = ["--total-steps", 5 * 64, "--num-envs", 8, "--rollout-steps", 8, "--batch-size", 16, "--weight-dim", 8]
@@ -266,6 +269,7 @@ def test_a_run_stopped_in_a_rollout_and_resumed_is_the_uninterrupted_one(here):
     assert [set(sitting) >= {"versions", "command", "commit"} for sitting in config["sittings"]] == [True, True]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("what", [("--features", "beliefs"), ("--memory", "recurrent")])
 def test_a_training_on_what_is_seen_stopped_and_resumed_is_the_uninterrupted_one(what, here):
     learning = [*what, "--knowledge", "shared", "--teacher", "belief-planner", "--num-envs", 8]
@@ -282,6 +286,7 @@ def test_a_training_on_what_is_seen_stopped_and_resumed_is_the_uninterrupted_one
     assert config["scenario"]["knowledge"] == "shared"
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_whole_of_hit_mac_and_resume_goes_on(here, capsys):
     """It is moved and named by another spelling of its path between the sittings, and what it was made from is gone."""
     own = Path("scene.yaml")
@@ -350,6 +355,7 @@ def test_a_policy_is_reported_whatever_the_name_of_its_run(name, here):
     assert all(result["coverage"] != agents["trained"]["coverage"] for result in others)
 
 
+@pytest.mark.slow
 def test_the_executor_of_a_resumed_run_is_known_by_what_it_is(here, capsys):
     for name, seed in (("one", 0), ("other", 1)):
         here("executor", "--run-dir", name, "--seed", seed, "--total-steps", 64, *SMALL, *SHORT)
@@ -431,6 +437,7 @@ def wait_for(path, process, seconds=120):
         raise
 
 
+@pytest.mark.slow
 def test_kill_and_resume(tmp_path):
     process = start(tmp_path, "--run-dir", "killed", "--total-steps", 10**9, "--save-every", 0.1, *SMALL, *SHORT)
     state = tmp_path / "killed" / "checkpoint" / "training.safetensors"
@@ -470,6 +477,7 @@ def test_an_executor_is_trained_for_what_its_options_say():
     assert tuple(level.features for level in levels) == frame
 
 
+@pytest.mark.slow
 def test_both_levels_of_hit_mac_imitate(here):
     asked = ["--algorithm", "imitation", "--weight-dim", 8, "--episodes", 2, "--seed", 1]
     asked += ["--executor-steps", 64 * 2 * 32, "--coordinator-steps", 64 * 8, "--scenario", "hit-mac-2x2"]
@@ -489,6 +497,7 @@ def test_both_levels_of_hit_mac_imitate(here):
     assert {"trained", "assign-planned"} <= set(reported)
 
 
+@pytest.mark.slow
 def test_the_algorithm_does_not_change_an_option_that_is_given(here):
     small = ["--total-steps", 64, "--weight-dim", 4, "--episodes", 1, "--curve-points", 0, "--episode-steps", 5]
     here("coordinator", "--algorithm", "imitation", "--idle", "random", "--num-envs", 8, "--run-dir", "a", *small)
@@ -496,6 +505,7 @@ def test_the_algorithm_does_not_change_an_option_that_is_given(here):
     assert (written["idle"], written["num_envs"], written["epochs"]) == ("random", 8, 8)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
     process = start(tmp_path, "--run-dir", "stopped", "--total-steps", 10**9, "--save-every", 0.1, *SMALL, *SHORT)
     wait_for(tmp_path / "stopped" / "checkpoint" / "training.safetensors", process)

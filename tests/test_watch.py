@@ -98,6 +98,7 @@ def test_the_agent_plays_as_it_is_evaluated_and_the_bars_show_it():
         assert colours.count(window._BARS[row][1]) == round(width * share)
 
 
+@pytest.mark.slow
 def test_the_command_plays_tracks_and_ends_cleanly(monkeypatch, tmp_path, capsys):
     tracks = tmp_path / "tracks.csv"
     tracks.write_text("time,id,x,y\n" + "".join(f"{0.13 * k},a,{k},0\n" for k in range(6)))
