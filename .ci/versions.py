@@ -129,7 +129,7 @@ def main() -> None:
         print("\n".join(constraints("lowest", options.pin)))
         return
     smoke = [f"tests/test_{name}.py" for name in SMOKE if (ROOT / f"tests/test_{name}.py").is_file()]
-    tests = [] if options.all else ["-m", "not slow", *smoke]
+    tests = [] if options.all else smoke
     rows = [["Python", "versions", *SHOWN, "tests"]]
     for number, python in enumerate(found(options.pythons.split(","))):
         for kind in options.kinds.split(","):

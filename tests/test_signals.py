@@ -47,7 +47,6 @@ def catches(process, number):
     return False
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the system does not tell what a process handles")
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_a_signal_ends_a_program_that_is_being_imported(program, tmp_path):
