@@ -15,6 +15,7 @@ from hitmac.envs.film import check_film, save_pictures
 from hitmac.envs.ranges import whole_number
 from hitmac.envs.render import Picture, save_png
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.seeds import checked_seed
 from hitmac.envs.window import check_display
 from hitmac.signals import end_on_signal
 
@@ -89,8 +90,7 @@ def _show(options: argparse.Namespace) -> None:
         check_ending("--picture", options.picture, ".png")
     scenario = load_scenario(options.scenario or "hit-mac")
     whole_number("--steps", options.steps, 1, _MOST_STEPS)
-    if not 0 <= options.seed < 2**63:
-        raise ValueError(f"--seed is {options.seed}; it must be a whole number from 0 to 2^63 - 1")
+    checked_seed(options.seed, "--seed")
     files = bool(options.film or options.picture)
     agent = _agent(options, scenario)
     env = gymnasium.make(

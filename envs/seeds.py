@@ -23,10 +23,10 @@ def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
     return np.array(seeds, np.uint64)
 
 
-def checked_seed(seed: int) -> int:
-    """Return `seed`; raise ValueError unless it is a whole number from 0 to 2^63 - 1."""
+def checked_seed(seed: int, name: str = "seed") -> int:
+    """Return `seed`; raise ValueError, with `name`, unless it is a whole number from 0 to 2^63 - 1."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise ValueError(f"seed is {shortly(seed)}; it must be a whole number from 0 to 2^63 - 1")
+        raise ValueError(f"{name} is {shortly(seed)}; it must be a whole number from 0 to 2^63 - 1")
     return int(seed)
 
 
