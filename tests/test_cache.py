@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hitmac.envs.kernels import cache
 
+ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = """
 import sys, time, warnings
 warnings.simplefilter("always")
@@ -52,6 +54,20 @@ def use(tmp_path):
 
 def files(package, ending):
     return sorted((package / "__pycache__").glob(f"kernels_of_mine.double*{ending}"))
+
+
+def test_the_folder_in_which_a_program_runs_does_not_matter(tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "other.py").write_text("other = 1\n")
+    script = "from hitmac.envs.kernels.observe import observe\nprint(observe._cache._cache_file._index_path)\n"
+    places = [
+        subprocess.run(
+            [sys.executable, "-c", script], cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for folder in (tmp_path, tmp_path / "empty")
+    ]  # fmt: skip
+    assert places[0] == places[1]
 
 
 @pytest.mark.slow

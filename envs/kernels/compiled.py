@@ -81,7 +81,8 @@ def kernel(function: Callable) -> Callable:
     """
     dispatcher = njit(nogil=True, **_OPTIONS, **_NOT_FROM_C)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
-    folders = sorted({Path(one.__code__.co_filename).parent for one in (function, *called)})
+    files = {Path(one.__code__.co_filename) for one in (function, *called)}
+    folders = sorted({file.parent for file in files if file.is_file()})  # no file holds what :func:`one_of` writes
     dispatcher._cache = KernelCache(function, SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders))
     return dispatcher
 
