@@ -158,20 +158,21 @@ def from_known(make: Callable[..., Any], kind: type, parameters: Mapping[str, An
 
 def positive(name: str, value: int) -> int:
     """Return `value`; raise ValueError unless it is a whole number, 1 or more."""
-    if not _is_whole(value) or not 1 <= value < 2**63:
-        end = ", under 2^63" if _is_whole(value) and value > 0 else ""
+    if not is_whole(value) or not 1 <= value < 2**63:
+        end = ", under 2^63" if is_whole(value) and value > 0 else ""
         raise ValueError(f"{name} is {shortly(value)}; it must be a whole number, 1 or more{end}")
     return int(value)
 
 
 def whole_number(name: str, value: int, least: int, most: int) -> int:
     """Return `value`; raise ValueError unless it is a whole number from `least` to `most`."""
-    if not _is_whole(value) or not least <= value <= most:
+    if not is_whole(value) or not least <= value <= most:
         raise ValueError(f"{name} is {shortly(value)}; it must be a whole number, {least} to {most}")
     return int(value)
 
 
-def _is_whole(value: Any) -> bool:
+def is_whole(value: Any) -> bool:
+    """Return True for a whole number, of Python or numpy, other than a bool."""
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
 
 

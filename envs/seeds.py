@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.errors import as_array, shortly
+from hitmac.envs.ranges import is_whole
 
 
 def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
@@ -25,7 +26,7 @@ def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
 
 def checked_seed(seed: int, name: str = "seed") -> int:
     """Return `seed`; raise ValueError, with `name`, unless it is a whole number from 0 to 2^63 - 1."""
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+    if not is_whole(seed) or not 0 <= seed < 2**63:
         raise ValueError(f"{name} is {shortly(seed)}; it must be a whole number from 0 to 2^63 - 1")
     return int(seed)
 

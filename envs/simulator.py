@@ -80,8 +80,7 @@ class Simulator:
         self.num_threads, self.threads, self.sensor_threads = divide(self.num_envs, n, m, given, self.large)
         self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
-        n, decisions = self.scenario.num_sensors, len(self.scenario.decisions)
-        self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, decisions * n)))
+        self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)))
         self.reset(seed=random_seed() if seed is None else seed)
 
     @property

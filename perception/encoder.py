@@ -64,8 +64,7 @@ class EncoderConfig:
         """Return for every option that is out of its range the words that say what is allowed."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
-            value = getattr(self, name)
-            if not (isinstance(value, str) and value in known):
+            if not (isinstance(value := getattr(self, name), str) and value in known):
                 found[name] = f"it must be {one_of(known, value)}"
         for name in ("num_heads", "embed_layers", "num_blocks", "num_frequencies", "weight_dim"):
             if not is_whole(getattr(self, name), least := 0 if name == "num_frequencies" else 1):
@@ -265,13 +264,7 @@ class _Block(nn.Module):
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
     def forward(self, per_target: Tensor, of_agent: Tensor, per_agent: Tensor | None = None) -> Tensor:
-        """Return the tokens of this block.
-
-        Args:
-            per_target: (T, f), features of the pairs from the block before.
-            of_agent: (T, f), features of their agents; with `per_agent`, (T,), the rows of their agents in it.
-            per_agent: (N, f), features of all agents. None: `of_agent` holds the features.
-        """
+        """Return the tokens; `of_agent` holds the features of the pairs' agents, or their rows in `per_agent`."""
         of_agent = of_agent if per_agent is None else per_agent.index_select(0, of_agent)
         return per_target + self.feed_forward(per_target + of_agent)
 

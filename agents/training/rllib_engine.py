@@ -221,13 +221,14 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
         return 0
     sitting.steps += steps
     learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
-    check_update(sitting.policy, {short: learned[name] for name, short in _LOGGED.items()}, sitting.steps)
+    logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
+    check_update(sitting.policy, logged, sitting.steps)
     sitting.entropy = float(learned["entropy"]) / highest_entropy(sitting.policy.action_space)
     means = [float(rollouts[name]) / steps for name in MEANS]
     for name, value in zip(MEANS, means, strict=True):
         logger.record(f"rollout/{name}", value)
-    for name, short in _LOGGED.items():
-        logger.record(f"train/{short}", float(learned[name]))
+    for name, value in logged.items():
+        logger.record(f"train/{name}", value)
     logger.record("train/learning_rate", rate)
     logger.dump(sitting.steps)
     clock.add_point(*means)
