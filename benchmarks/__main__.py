@@ -133,6 +133,8 @@ def courts() -> None:
 
 
 def export() -> None:
+    import runpy
+
     import onnxruntime
     import torch
 
@@ -141,7 +143,7 @@ def export() -> None:
     from hitmac.agents.export import export_agent
     from hitmac.envs.tasks import CoverageTask
 
-    print("\npretrained:flat, one scene of 4 x 5, one thread, ms of processor time; best of 5")
+    print("\none scene of 4 x 5, one thread, ms of processor time a decision; best of 5")
     torch.set_num_threads(1)
     agent = load_agent("pretrained:flat", "hit-mac")
     task = CoverageTask("hit-mac", 1, 0, features=agent.features)
@@ -149,14 +151,27 @@ def export() -> None:
     target, before = state.target_position[0], state.target_position[0] - 1.0
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
+    sensors = {"sensor_position": state.sensor_position[0], "heading": state.heading[0]}
     with tempfile.TemporaryDirectory() as folder:
         (file,) = export_agent("pretrained:flat", Path(folder) / "policy.onnx")
         session = onnxruntime.InferenceSession(file, options)
-    sensors = state.sensor_position[0], state.heading[0]
+        runners = {}
+        for name in ("pretrained:flat", "pretrained:hit-mac"):
+            place = Path(folder, name.removeprefix("pretrained:"))
+            export_agent(name, place)
+            sys.path.insert(0, str(place))  # where its observe.py is
+            runners[name] = runpy.run_path(str(place / "run.py"))["Agent"]()
+            sys.path.remove(str(place))
     calls: dict[str, Callable[[], Any]] = {
-        "predict of the agent": lambda: agent.policy.predict(shown, deterministic=True),
-        "onnxruntime": lambda: session.run(["actions"], shown),
-        "hitmac.observe": lambda: hitmac.observe(task.scenario, agent.features, *sensors, target, before),
+        "predict of pretrained:flat": lambda: agent.policy.predict(shown, deterministic=True),
+        "its network in onnxruntime": lambda: session.run(["actions"], shown),
+        "hitmac.observe": lambda: hitmac.observe(
+            task.scenario, agent.features, target_position=target, target_before=before, **sensors
+        ),
+        **{
+            f"run.py of {name}, all of it": lambda runner=runner: runner.decide(target, **sensors)
+            for name, runner in runners.items()
+        },
     }
     for name, call in calls.items():
 
@@ -167,7 +182,7 @@ def export() -> None:
             return 200 / (time.process_time() - began)
 
         run()
-        print(f"  {name:<21} {1e3 / best(run):.2f}")
+        print(f"  {name:<39} {1e3 / best(run):.2f}")
 
 
 def pictures() -> None:
