@@ -1,4 +1,5 @@
 import os
+import signal
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,9 @@ import pytest
 if "PYTEST_XDIST_WORKER" in os.environ:  # several processes share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     os.environ.setdefault("NUMBA_NUM_THREADS", "2")  # some tests compare threads
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's script runs them in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 EXCERPTS = Path(__file__).parent / "data"
 RECORDINGS = Path(__file__).parents[2] / "shared" / "reference"
