@@ -159,6 +159,7 @@ def test_a_thousand_decisions_are_those_of_the_original(folder, tmp_path):
         check_same(files, lambda scene: load_agent("pretrained:flat", scene))
 
 
+@pytest.mark.slow
 def test_both_levels_of_a_hierarchy_are_those_of_the_original(tmp_path):
     files = export_agent("pretrained:hit-mac", tmp_path / "policy.onnx")
     assert [file.name for file in files] == ["policy-coordinator.onnx", "policy-executor.onnx"]

@@ -186,6 +186,7 @@ def test_many_pairs_without_gradients(layer):
     assert torch.equal(agents.per_agent, features.per_agent)
 
 
+@pytest.mark.slow
 def test_a_compiled_and_an_exported_encoder_take_any_lists():
     net = encoder()
 

@@ -73,6 +73,7 @@ def test_the_encoder_takes_the_masks_of_our_environments(over):
         assert all(torch.equal(one, other) for one, other in zip(net(pairs, kind), expected, strict=True))
 
 
+@pytest.mark.slow
 def test_a_mask_of_any_dtype_is_exported_compiled_and_mapped():
     net = AgentTargetEncoder(6, 8).eval()
     pairs, mask = torch.randn(*PAIRS.shape, 6), PAIRS.to(torch.int8)

@@ -210,6 +210,7 @@ class Padded(nn.Module):
         return self.module(x, key_mask=there, causal=self.causal)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("make", "causal"), [("attention", False), ("one head", True), ("norm first", True)])
 def test_compiled_exported_and_mapped(make, causal):
     torch.manual_seed(0)

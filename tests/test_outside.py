@@ -44,6 +44,7 @@ def test_exported_is_eager_at_other_sizes(over):
         close(exported(*given), net(*given))
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:# The axis name")
 @pytest.mark.parametrize("over", OVER)
 def test_onnx_is_eager_at_other_sizes(over, tmp_path, caplog):
@@ -71,6 +72,7 @@ def test_the_critic_exports_too():
     torch.testing.assert_close(exported(z, mask), net(z, mask))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("over", OVER)
 def test_compiled_is_eager(over):
     net = encoder(attend_over=over)

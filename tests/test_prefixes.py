@@ -223,6 +223,7 @@ def test_half_types_do_not_round_the_scores(dtype):
     assert z.grad.isfinite().all()
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:# The axis name")
 def test_compiled_and_exported_at_other_lengths(tmp_path):
     import onnxruntime

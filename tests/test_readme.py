@@ -53,7 +53,9 @@ def test_there_are_examples():
     assert len(BLOCKS) >= 10
 
 
-@pytest.mark.parametrize("example", sorted(BLOCKS))
+@pytest.mark.parametrize(
+    "example", [pytest.param(name, marks=[] if "README" in name else [pytest.mark.slow]) for name in sorted(BLOCKS)]
+)
 def test_an_example_runs(example, tmp_path):
     """Alone, in a process of its own, with nothing added: as a stranger would run it."""
     save(tmp_path / "runs" / "six-nine")

@@ -105,6 +105,7 @@ def test_half_types(options, dtype):
         torch.testing.assert_close(made.float()(x.float(), mask)[0].double(), expected, atol=0.03, rtol=0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", SOME)
 def test_compiled_is_eager(options):
     made = layer(**options)
@@ -119,6 +120,7 @@ def test_compiled_is_eager(options):
         )
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:# The axis name")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
 @pytest.mark.parametrize("options", OPTIONS[-1:])
@@ -146,6 +148,7 @@ def test_exported_is_eager_at_other_sizes(options, tmp_path):
                 torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
 def test_a_recurrent_encoder_exports():
     from torch.export import Dim, export

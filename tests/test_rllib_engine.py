@@ -99,6 +99,7 @@ def test_a_run_leaves_the_files_of_the_default_engine_and_goes_on(monkeypatch, t
     assert np.abs(longer["policy/action_net.0.0.weight"] - one["policy/action_net.0.0.weight"]).max() < 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",
     [
