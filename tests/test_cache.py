@@ -39,16 +39,22 @@ def use(tmp_path):
     package.mkdir()
     (package / "kernels_of_mine.py").write_text(KERNEL)
 
-    def call(**changes):
+    def start(**changes):
         environment = {**os.environ, "HOME": str(tmp_path / "home"), **changes}
         environment.pop("NUMBA_CACHE_DIR", None)
-        ended = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(package)], capture_output=True, text=True, env=environment, check=True
-        )
-        hits, misses = map(int, ended.stdout.split())
-        return hits, misses, ended.stderr
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        return subprocess.Popen([sys.executable, "-c", PROGRAM, str(package)], text=True, env=environment, **pipes)
 
-    call.package = package
+    def ended(process):
+        printed, said = process.communicate()
+        assert process.returncode == 0, said
+        hits, misses = map(int, printed.split())
+        return hits, misses, said
+
+    def call(**changes):
+        return ended(start(**changes))
+
+    call.package, call.start, call.ended = package, start, ended
     return call
 
 
@@ -114,6 +120,28 @@ def test_a_cache_that_can_only_be_read_is_read(use, monkeypatch):
     assert out.tolist() == [2, 2]
     assert sum(double.stats.cache_hits.values()) == 1
     sys.modules.pop("kernels_of_mine")
+
+
+def test_processes_that_start_together_compile_a_kernel_once(use):
+    together = [use.ended(process) for process in [use.start() for _ in range(3)]]
+    assert sorted(together) == [(0, 1, ""), (1, 0, ""), (1, 0, "")]
+
+
+def test_a_process_that_was_halted_is_not_waited_for(use, monkeypatch, tmp_path):
+    fcntl = pytest.importorskip("fcntl")
+    place = use.package / "__pycache__"
+    place.mkdir()
+    with open(place / "kernels.lock", "w") as file:
+        fcntl.lockf(file, fcntl.LOCK_EX)  # all of it, for every kernel
+        process = use.start()
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(timeout=4)
+        process.kill()
+        process.communicate()
+        program = PROGRAM.replace(
+            "from kernels", "from hitmac.envs.kernels import cache\ncache._LONGEST_TURN = 0.1\nfrom kernels"
+        )
+        subprocess.run([sys.executable, "-c", program, str(use.package)], check=True)
 
 
 @pytest.mark.slow

@@ -5,14 +5,25 @@ from __future__ import annotations
 import hashlib
 import os
 import pickle
+import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
 
+from hitmac.envs.files import regular_file
+
+try:
+    import fcntl
+except ImportError:  # not on Windows: there, processes that start together all compile
+    fcntl = None  # type: ignore[assignment]
+
 _DIGEST = hashlib.sha256
+_LONGEST_TURN = 120.0  # seconds that a process waits for another one, which may have been halted
 _warned: set[str] = set()
+_locks: dict[str, int] = {}  # descriptors of open files, by path: to close one would give up all its locks
 
 
 class _ReadOnlyLocator(_CacheLocator):
@@ -68,12 +79,12 @@ class _CheckedFile(IndexDataCacheFile):
             _warn(f"compiled kernels cannot be cached, so that every process compiles them: {error}")
 
     def _load_data(self, name: str) -> Any:
-        with open(self._data_path(name), "rb") as file:
+        with open(regular_file(self._data_path(name)), "rb") as file:
             return pickle.loads(_checked(file.read(), file.name))
 
     def _load_index(self) -> dict[Any, Any]:
         try:
-            with open(self._index_path, "rb") as file:
+            with open(regular_file(self._index_path), "rb") as file:
                 version, data = pickle.load(file), file.read()
         except FileNotFoundError:
             return {}
@@ -99,7 +110,45 @@ class KernelCache(FunctionCache):
 
     def __init__(self, function: Callable, sources: str) -> None:
         super().__init__(function)
-        self._cache_file = _CheckedFile(self._cache_path, f"{self._impl.filename_base}.{sources}", "")
+        self._name = f"{self._impl.filename_base}.{sources}"
+        self._cache_file = _CheckedFile(self._cache_path, self._name, "")
+
+    @contextmanager
+    def turn(self, signature: Any) -> Iterator[None]:
+        """Wait until no other process compiles the kernel of a signature, and make others wait meanwhile.
+
+        Processes that start together on an empty cache so compile each kernel once.
+        """
+        digest = _DIGEST(f"{self._name} {signature}".encode()).digest()
+        place = int.from_bytes(digest[:6], "little")  # of one byte, which stands for the kernel
+        with suppress(OSError):
+            os.makedirs(self._cache_path, exist_ok=True)
+        lock = _lock(os.path.join(self._cache_path, "kernels.lock"), place)
+        try:
+            yield
+        finally:
+            if lock is not None:
+                with suppress(OSError):
+                    fcntl.lockf(lock, fcntl.LOCK_UN, 1, place)
+
+
+def _lock(path: str, place: int) -> int | None:
+    """Lock a byte of a file against other processes; return the open file, None where that cannot be done in time."""
+    if fcntl is None:
+        return None
+    try:
+        file = _locks.get(path)
+        if file is None:
+            file = _locks[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        until = time.monotonic() + _LONGEST_TURN
+        while time.monotonic() < until:
+            with suppress(BlockingIOError, PermissionError):  # another process has it
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
+                return file
+            time.sleep(0.02)
+    except OSError:  # a folder that can only be read, a file system without locks
+        pass
+    return None
 
 
 def _checked(data: bytes, path: str) -> bytes:

@@ -83,7 +83,14 @@ def kernel(function: Callable) -> Callable:
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
     files = {Path(one.__code__.co_filename) for one in (function, *called)}
     folders = sorted({file.parent for file in files if file.is_file()})  # no file holds what :func:`one_of` writes
-    dispatcher._cache = KernelCache(function, SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders))
+    cache = KernelCache(function, SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders))
+    dispatcher._cache, load_or_compile = cache, dispatcher.compile
+
+    def compile_in_turn(signature: Any) -> Any:
+        with cache.turn(signature):
+            return load_or_compile(signature)
+
+    dispatcher.compile = compile_in_turn
     return dispatcher
 
 
