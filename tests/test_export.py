@@ -1,7 +1,9 @@
 """Exported policies: the decisions of the original, without torch and without this package."""
 
+import hashlib
 import json
 import logging
+import os
 import runpy
 import shutil
 import subprocess
@@ -19,10 +21,11 @@ from hitmac.agents.export import export_agent
 from hitmac.agents.export import folder as export_folder
 from hitmac.agents.export.__main__ import main
 from hitmac.agents.export.folder import CARD
-from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.learned.checkpoint import build_policy, save_policy
 from hitmac.agents.learned.recurrent_policy import RECURRENT_FEATURES
+from hitmac.agents.pretrained import pretrained_folder
 from hitmac.agents.registry import as_agent, as_level
-from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, Scenario, Simulator, load_scenario, observe
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, Scenario, Simulator, load_scenario, observe, presets
 from hitmac.envs.observation import Observer
 
 SIZES = ((4, 5, 300), (1, 1, 50), (1, 4, 100), (3, 1, 100), (6, 9, 250), (10, 15, 200))
@@ -378,10 +381,92 @@ def test_the_card_has_all_that_observations_need(folder):
     card = json.loads((folder / CARD).read_text())
     assert card["networks"][0]["features"] == list(load_agent("pretrained:flat", "hit-mac").features)
     assert card["decisions"]["turn"][0] == "stay"
-    court = load_scenario("football-4")
-    site = json.loads(json.dumps(export_folder.site_of(court)))
-    places = {"sensor_position": np.zeros((4, 2)), "heading": np.zeros(4), "along": np.arange(4.0)}
-    targets = np.random.default_rng(0).uniform(-9, 9, (court.num_targets, 2))
-    for name in FEATURES:
-        one, other = (observe(of, (name,), target_position=targets, **places)["pairs"] for of in (site, court))
-        np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", [*presets(), "city-20x30"])
+def test_the_site_has_all_that_observations_need(name):
+    scenario = load_scenario(name)
+    site = json.loads(json.dumps(export_folder.site_of(scenario)))
+    simulator = Simulator(scenario.replace(num_sensors=min(scenario.num_sensors, 30), sensor_positions=()), 1, 0)
+    state = simulator.state
+    places = {"sensor_position": state.sensor_position[0], "heading": state.heading[0], "along": state.along[0]}
+    moving = {"target_position": state.target_position[0], "target_before": state.target_position[0] - 1.0}
+    shown = [observe(of, tuple(FEATURES), **places, **moving)["pairs"] for of in (site, scenario)]
+    np.testing.assert_array_equal(*shown)
+    if name.startswith("city"):  # whose blocks are in the way
+        open_site = observe(site | {"walls": []}, ("visible",), **places, **moving)["pairs"]
+        assert (open_site != shown[0][..., [tuple(FEATURES).index("visible")]]).any()
+
+
+def test_the_site_is_that_of_the_training(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(export_folder, "_write", lambda part, path, card: path.write_text(card))
+    for name, scene, task in (
+        ("c", "hit-mac-6x9", "Coordinator"),
+        ("e", "hit-mac-executor-3x4", "Executor"),
+        ("flat", "random", "Coverage"),
+    ):
+        made, config = fresh(scene, task, {"padding": "masked", "row_id": False} if task == "Executor" else {})
+        save_policy(f"runs/{name}/checkpoint", made, config)
+    site = {
+        "runs/flat": "random",
+        "runs/flat:nearest=2": "random",
+        "runs/c:runs/e": "hit-mac-6x9",
+        "pretrained:any-size:nearest=3:neighbours=2": load_scenario(pretrained_folder("any-size")).name,
+    }
+    for number, (agent, expected) in enumerate(site.items()):
+        export_agent(agent, f"out{number}")
+        card = json.loads(Path(f"out{number}", CARD).read_text())
+        assert (card["agent"], card["site"]["name"]) == (agent, expected)
+    assert load_scenario(export_folder._own_scenario("assign-all:runs/e")).name == "hit-mac-executor-3x4"
+
+
+def test_what_a_user_has_put_into_the_folder_stays(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_folder, "_write", lambda part, path, card: path.write_text(card))
+    there = copied(folder, tmp_path / "there")
+    (there / "maps").mkdir()
+    for name in ("maps/floor.txt", "my_camera.py", "run.py"):
+        (there / name).write_text("own")
+    export_agent(hierarchy(), there, "hit-mac", replace=True)
+    assert {path.name for path in there.iterdir()} == {
+        "coordinator.onnx", "executor.onnx", CARD, "observe.py", "run.py", "maps", "my_camera.py"
+    }  # fmt: skip
+    assert [(there / name).read_text() for name in ("maps/floor.txt", "my_camera.py", "run.py")] == ["own"] * 3
+    (there / "policy.onnx").write_text("own")
+    with pytest.raises(FileExistsError, match=r"policy\.onnx is no part of the policy that was exported there"):
+        export_agent("pretrained:flat", there, replace=True)
+    old = copied(folder, tmp_path / "old", runner=hashlib.sha256(b"of another version").hexdigest())
+    (old / "run.py").write_text("of another version")
+    export_agent("pretrained:flat", old, replace=True)
+    assert (old / "run.py").read_bytes() == (folder / "run.py").read_bytes()
+    (old / CARD).write_text("{}")
+    with pytest.raises(ValueError, match=r"policy\.json is not that of an exported policy"):
+        export_agent("pretrained:flat", old, replace=True)
+
+
+def test_a_folder_that_cannot_be_renamed_stays(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr(export_folder, "_write", lambda part, path, card: path.write_text(card))
+    there, replace = copied(folder, tmp_path / "there"), os.replace
+
+    def fails(source, target):
+        if source.name == "made":
+            raise PermissionError(13, "Permission denied", str(source))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(PermissionError):
+        export_agent("pretrained:flat", there, replace=True)
+    assert (there / "policy.onnx").stat().st_size > 10_000
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+@pytest.mark.parametrize("ending", [".pt", ".pth", ".ort"])
+def test_the_ending_of_another_format_is_refused(ending, tmp_path):
+    with pytest.raises(ValueError, match=r"its name must end in \.onnx or \.pt2"):
+        export_agent("pretrained:flat", tmp_path / f"policy{ending}")
+
+
+def test_the_runner_decides_where_there_is_no_target(folder, monkeypatch):
+    own = runner(folder, monkeypatch).Agent()
+    for targets in ([], np.zeros((0, 2))):
+        assert own.decide(targets, sensor_position=np.zeros((3, 2)), heading=np.zeros(3)).shape == (1, 3)

@@ -31,9 +31,10 @@ class Agent:
     def decide(self, target_position: Any, **measured: Any) -> np.ndarray:
         """Return the decisions (k, n), one row for each of POLICY["decisions"]; call it once a sub-step.
 
-        The arguments are those of `observe`, without what the memory knows: positions before, and ages.
+        The arguments are those of `observe`, without what the memory knows: positions before, and ages. Every target
+        keeps its row, NaN where it is not measured.
         """
-        measured |= self.memory.see(target_position)
+        measured |= self.memory.see(target_position if len(target_position) else np.full((1, 2), np.nan))
         for network, session in self.networks:
             if self.sub_step % network["every"] == 0:  # an assignment holds for several sub-steps
                 shown = observe(SITE, network["features"], **measured, **network.get("nearness", {}))
