@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+
+KNOWLEDGE = ("full", "shared", "neighbours", "own")
+"""Ways in which sensors know of the targets, see :attr:`hitmac.envs.Scenario.knowledge`."""
 
 
 def observe(
@@ -57,23 +61,22 @@ def observe(
         empty one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
     Raises:
-        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing, an array of
-            another shape, or an option out of its range; the message names it.
+        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing or out of
+            its range, an array of another shape, or an option out of its range; the message names it.
+        TypeError: a site that is neither a scenario nor a mapping.
     """
     names = (features,) if isinstance(features, str) or not isinstance(features, Iterable) else tuple(features)
     if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
         raise ValueError(f"unknown feature {', '.join(map(str, unknown))}: known are {', '.join(FEATURES)}")
     nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
     pairs = _Pairs(
-        _Site(site if isinstance(site, Mapping) else vars(site)), sensor_position, heading, target_position,
+        _Site(site), sensor_position, heading, target_position,
         target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
     )  # fmt: skip
     observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
     for k, name in enumerate(names):
-        try:
+        with _needed_by(f"the feature {name}"):
             values = FEATURES[name](pairs)
-        except KeyError as error:
-            raise ValueError(f"the feature {name} needs {error.args[0]}, which is missing") from None
         observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, values, 0.0)
     if nearest is None:
         return {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
@@ -81,7 +84,19 @@ def observe(
     observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
     observed[(targets < 0)[..., None] & [name not in OF_SENSOR for name in names]] = 0.0
     shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
-    return shown if neighbours is None else shown | {"neighbours": pairs.neighbours(neighbours)}
+    if neighbours is None:
+        return shown
+    with _needed_by("the list of neighbours"):
+        return shown | {"neighbours": pairs.neighbours(neighbours)}
+
+
+@contextmanager
+def _needed_by(what: str) -> Iterator[None]:
+    """Name what needs something that is missing."""
+    try:
+        yield
+    except KeyError as error:
+        raise ValueError(f"{what} needs {error.args[0]}, which is missing") from None
 
 
 def check_nearness(
@@ -109,10 +124,15 @@ class Memory:
 
     Args:
         knowledge: as of a scenario. ``"full"``: a target without a position is not there. Any other: it is where it was
-            last seen, and all sensors share what they see.
+            last seen, and all whose memory this is share what they see.
+
+    Raises:
+        ValueError: another knowledge.
     """
 
     def __init__(self, knowledge: str = "full") -> None:
+        if knowledge not in KNOWLEDGE:
+            raise ValueError(f"knowledge is {knowledge!r}; it must be one of {', '.join(KNOWLEDGE)}")
         self._keeps = knowledge != "full"
         self._last = self._position = self._before = np.full(2, np.nan)
         self._age = np.array(0.0)
@@ -127,10 +147,21 @@ class Memory:
         Returns:
             ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. A target that was not
             measured a sub-step before has no position before.
+
+        Raises:
+            ValueError: another number of targets than before, or an array of another shape.
         """
         now = _array("target_position", target_position, None, 2).copy()
+        left = _array("left", left, None) != 0.0
+        fits = left.shape[-1] in (1, now.shape[-2])
+        if self._last.shape not in ((2,), now.shape) or not fits:
+            before = f"left {left.shape}" if not fits else f"{self._last.shape} before"
+            raise ValueError(
+                f"target_position has shape {now.shape}, and {before}; every target keeps its row, NaN where it is not "
+                "measured"
+            )
         fresh = np.isfinite(now).all(-1)[..., None]
-        kept = ~(fresh | np.array(left, np.bool_)[..., None]) & self._keeps
+        kept = ~(fresh | left[..., None]) & self._keeps
         self._position = np.where(kept, self._position, now)
         self._before = np.where(kept, self._before, self._last)
         self._age = np.where(fresh[..., 0], 0.0, self._age + 1.0)
@@ -163,18 +194,52 @@ def walls_of(walls: Any, extent: Any, blocks: Sequence[int], street_width: float
 class _Site(dict):
     """Parameters of a site by name."""
 
+    def __init__(self, site: Any) -> None:
+        if not isinstance(site, Mapping) and not hasattr(site, "distance_scale"):
+            raise TypeError(f"site is {repr(site)[:200]}; it must be a Scenario, or a mapping with its parameters")
+        super().__init__(site if isinstance(site, Mapping) else vars(site))
+
     def __missing__(self, name: str) -> Any:
         raise KeyError(f"the site's {name}")
 
+    def number(self, name: str, most: float = math.inf) -> Any:
+        """Return a number over 0."""
+        return self.numbers(name, 1, most)
+
+    def numbers(self, name: str, size: int, most: float = math.inf) -> Any:
+        """Return a number over 0, or an array of as many as `size`."""
+        value = self[name]
+        if type(value) in (int, float) and 0 < value <= most and value < math.inf:
+            return value
+        array = _array(f"the site's {name}", value)
+        if array.shape not in ((), (1,), (size,)):
+            raise ValueError(f"the site's {name} has shape {array.shape}; it must be a number, or {size} of them")
+        if not ((array > 0) & (array <= most) & (array < math.inf)).all():
+            limit = "finite" if most == math.inf else f"at most {most:g}"
+            raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be over 0 and {limit}")
+        return array
+
+    def share(self, name: str) -> float:
+        """Return a number that is 0 if it is missing."""
+        value = self.get(name, 0.0)
+        if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+            raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be 0 or more, and finite")
+        return float(value)
+
+    def rows(self, name: str, width: int) -> np.ndarray:
+        """Return rows of numbers, none if they are missing."""
+        rows = self.get(name, ())
+        return _array(f"the site's {name}", rows, None, width) if len(rows) else np.zeros((0, width))
+
     @property
     def extent(self) -> np.ndarray:  # half the width, half the height
-        return np.broadcast_to(np.asarray(self["arena"], np.float64), (2,))
+        return np.broadcast_to(self.numbers("arena", 2), (2,))
 
     @property
     def walls(self) -> np.ndarray:
-        if not self.get("blocks"):
-            return np.reshape(self.get("walls", ()), (-1, 4))
-        return walls_of(self.get("walls", ()), self.extent, self["blocks"], self["street_width"])
+        own = self.rows("walls", 4)
+        blocks = self.get("blocks")
+        return walls_of(own, self.extent, blocks, self.number("street_width")) if blocks else own
 
     @property
     def diagonal(self) -> float:
@@ -182,12 +247,12 @@ class _Site(dict):
 
     @property
     def top_speed(self) -> float:
-        return float(self["max_speed"] * (1.0 + self.get("speed_noise", 0.0)))
+        return float(self.number("max_speed") * (1.0 + self.share("speed_noise")))
 
     @property
     def pace(self) -> float:  # seconds that a target walks in a sub-step, on average
-        every = 0 if self.get("tracks") else self.get("extra_move_every", 0)
-        return float(self["time_step"] * (1.0 + (1.0 / every if every else 0.0)))
+        every = 0 if self.get("tracks") else self.share("extra_move_every")
+        return float(self.number("time_step") * (1.0 + (1.0 / every if every else 0.0)))
 
 
 class _Pairs:
@@ -196,11 +261,42 @@ class _Pairs:
     Numbers of a sensor are (..., n, 1), of a target (..., 1, m), of a pair (..., n, m).
     """
 
-    def __init__(self, site: _Site, sensor: Any, heading: Any, target: Any, **others: Any) -> None:
-        self.site, self._others = site, others
-        sensor, target = _array("sensor_position", sensor, None, 2), _array("target_position", target, None, 2)
-        self.n, self.m, self._sensor = sensor.shape[-2], target.shape[-2], sensor
-        heading, age = _array("heading", heading, self.n), self._given("age", self.m)
+    def __init__(
+        self,
+        site: _Site,
+        sensor_position: Any,
+        heading: Any,
+        target_position: Any,
+        *,
+        target_before: Any,
+        age: Any,
+        seen: Any,
+        field_of_view: Any,
+        along: Any,
+    ) -> None:
+        sensor = _array("sensor_position", sensor_position, None, 2)
+        target = _array("target_position", target_position, None, 2)
+        self.site, self.n, self.m, self._sensor = site, sensor.shape[-2], target.shape[-2], sensor
+        others = {
+            "heading": (heading, self.n), "target_before": (target_before, self.m, 2), "age": (age, self.m),
+            "seen": (seen, self.n, self.m), "field_of_view": (field_of_view, self.n), "along": (along, self.n),
+        }  # fmt: skip
+        leading = {"sensor_position": sensor.shape[:-2], "target_position": target.shape[:-2]}
+        given: dict[str, Any] = dict.fromkeys(others)
+        for name, (values, *shape) in others.items():
+            if values is not None or name == "heading":
+                given[name] = array = _array(name, values, *shape)
+                leading[name] = array.shape[: array.ndim - len(shape)]
+        if any(leading.values()):
+            _check_broadcast(leading)
+        heading, age, self._given = given["heading"], given["age"], given
+        if age is not None and (age < 0.0).any():
+            raise ValueError(f"age is {age.min()}; it must be 0 or more")
+        view = given["field_of_view"]
+        if view is not None and ((view <= 0.0) | (view > 360.0)).any():
+            raise ValueError(
+                f"field_of_view is {view[(view <= 0.0) | (view > 360.0)][0]}; it must be over 0, at most 360"
+            )
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
         age = np.zeros(self.m) if age is None else age
         known = np.isfinite(target).all(-1) & np.isfinite(age)
@@ -217,12 +313,9 @@ class _Pairs:
         self.east, self.north = _unit(self.dx, self.dy, self.distance)
         self.ahead, self.aside = self.seen_from(self.east, self.north)
 
-    def _given(self, name: str, *shape: int | None) -> np.ndarray | None:
-        return None if self._others[name] is None else _array(name, self._others[name], *shape)
-
-    def of_each_sensor(self, name: str) -> np.ndarray:
+    def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
         """Return a parameter that is one number, or one of each sensor."""
-        return np.broadcast_to(np.asarray(self.site[name], np.float64), (self.n,))[:, None]
+        return np.broadcast_to(self.site.numbers(name, self.n, most), (self.n,))[:, None]
 
     def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return cosine and sine of the angle from the heading to a unit vector."""
@@ -247,22 +340,26 @@ class _Pairs:
 
     @cached_property
     def view(self) -> np.ndarray:
-        present = self._given("field_of_view", self.n)
-        return self.of_each_sensor("field_of_view") if present is None else present[..., None]
+        present = self._given["field_of_view"]
+        return self.own_view if present is None else present[..., None]
+
+    @cached_property
+    def own_view(self) -> np.ndarray:
+        return self.of_each_sensor("field_of_view", 360.0)
 
     @cached_property
     def range_squared(self) -> np.ndarray:
         """Squared range: of a zooming lens, range^2 x field of view stays constant."""
-        return self.of_each_sensor("sensing_range") ** 2 * self.of_each_sensor("field_of_view") / self.view
+        return self.of_each_sensor("sensing_range") ** 2 * self.own_view / self.view
 
     @cached_property
     def visible(self) -> np.ndarray:
-        seen = self._given("seen", self.n, self.m)
+        seen = self._given["seen"]
         if seen is not None:
             return self.works & (seen != 0.0)
         narrow = np.where(self.view < 360.0, np.cos(np.radians(self.view / 2.0)), -2.0)
         clear = (self.squared <= self.range_squared) & (self.ahead > narrow) & self.mask & (self.age == 0.0)
-        for disc in np.reshape(self.site.get("discs", ()), (-1, 3)):
+        for disc in self.site.rows("discs", 3):
             clear = clear & ~self._meets_disc(*disc)
         for wall in self.site.walls:
             clear = clear & ~self._meets_wall(*wall)
@@ -283,16 +380,17 @@ class _Pairs:
 
     @cached_property
     def velocity(self) -> tuple[np.ndarray, np.ndarray]:
-        before = self._given("target_before", self.m, 2)
+        before = self._given["target_before"]
         if before is None:
             return np.zeros((1, 1)), np.zeros((1, 1))
-        gone = np.where(np.isfinite(before).all(-1, keepdims=True), self._target - before, 0.0) / self.site["time_step"]
+        gone = np.where(np.isfinite(before).all(-1, keepdims=True), self._target - before, 0.0)
+        gone = gone / self.site.number("time_step")
         return gone[..., None, :, 0], gone[..., None, :, 1]
 
     def relative(self, speed: np.ndarray) -> np.ndarray:
         """Return a speed / top speed, within the bound of the observation space."""
-        noise = self.site.get("position_noise", 0.0)
-        most = 1.0 + (18.0 * noise / self.site["time_step"] / self.site.top_speed if noise else 0.0)
+        noise = self.site.share("position_noise")
+        most = 1.0 + (18.0 * noise / self.site.number("time_step") / self.site.top_speed if noise else 0.0)
         return np.clip(speed * (1.0 / self.site.top_speed), -most, most)
 
     @cached_property
@@ -306,11 +404,13 @@ class _Pairs:
     @cached_property
     def rail(self) -> tuple[np.ndarray, ...]:
         """Share of the rail behind the sensor, cosine and sine of the angle from the heading to its way forward."""
-        rails, along = self.site.get("rails", ()), self._given("along", self.n)
+        rails, along = self.site.get("rails", ()), self._given["along"]
         if not len(rails):
             return (np.zeros((1, 1)),) * 3
         if along is None:
             raise KeyError("the argument along")
+        if len(rails) not in (1, self.n):
+            raise ValueError(f"the site's rails are {len(rails)}; there must be one, or {self.n}, one of each sensor")
         own = [_on_rail(rails[i if len(rails) > 1 else 0], along[..., i, None]) for i in range(self.n)]
         share, way_x, way_y = (np.stack(one, -2) for one in zip(*own, strict=True))
         return share, *self.seen_from(way_x, way_y)
@@ -327,6 +427,15 @@ def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
         words = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {array.shape}; it must be (..., {words})")
     return array
+
+
+def _check_broadcast(leading: dict[str, tuple[int, ...]]) -> None:
+    """Raise ValueError unless leading axes broadcast."""
+    try:
+        np.broadcast_shapes(*leading.values())
+    except ValueError:
+        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
+        raise ValueError(f"the leading axes do not broadcast: {shapes}") from None
 
 
 def _lowest(values: np.ndarray, most: int) -> np.ndarray:
@@ -366,7 +475,7 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "sensor_id": lambda of: np.arange(of.n)[:, None] / of.n,
     "target_id": lambda of: np.arange(of.m) / of.m,
     "bearing": lambda of: _half_turns(of.aside, of.ahead),
-    "distance": lambda of: of.distance / of.site["distance_scale"],
+    "distance": lambda of: of.distance / of.site.number("distance_scale"),
     "bearing_sin": lambda of: of.aside,
     "bearing_cos": lambda of: of.ahead,
     "in_range": lambda of: of.squared <= of.range_squared,
@@ -375,17 +484,17 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "radial_velocity": lambda of: of.relative(of.velocity[0] * of.east + of.velocity[1] * of.north),
     "tangential_velocity": lambda of: of.relative(of.velocity[1] * of.east - of.velocity[0] * of.north),
     "field_of_view": lambda of: of.view / 360.0,
-    "sensing_range": lambda of: np.sqrt(of.range_squared) / of.site["distance_scale"],
-    "turn": lambda of: of.of_each_sensor("turn_angle") / 180.0,
+    "sensing_range": lambda of: np.sqrt(of.range_squared) / of.site.number("distance_scale"),
+    "turn": lambda of: of.of_each_sensor("turn_angle", 180.0) / 180.0,
     "relative_distance": lambda of: np.minimum(of.distance / np.sqrt(of.range_squared), 4.0),
     "relative_bearing": lambda of: np.clip(_half_turns(of.aside, of.ahead) * 360.0 / of.view, -4.0, 4.0),
     "age": lambda of: np.minimum(of.age * 0.01, 10.0),
     "seen_now": lambda of: of.age == 0.0,
-    "expected_distance": lambda of: of.expected[2] / of.site["distance_scale"],
+    "expected_distance": lambda of: of.expected[2] / of.site.number("distance_scale"),
     "expected_sin": lambda of: of.seen_from(*_unit(*of.expected))[1],
     "expected_cos": lambda of: of.seen_from(*_unit(*of.expected))[0],
     "spread": lambda of: (
-        np.minimum(of.age * of.site.pace * of.site.top_speed, of.site.diagonal) / of.site["distance_scale"]
+        np.minimum(of.age * of.site.pace * of.site.top_speed, of.site.diagonal) / of.site.number("distance_scale")
     ),
     "sensor_x": lambda of: of.x / of.site.extent[0],
     "sensor_y": lambda of: of.y / of.site.extent[1],

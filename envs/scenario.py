@@ -19,7 +19,7 @@ from hitmac.envs.field_docs import parameter_table
 from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.placements import PLACEMENTS
 from hitmac.envs.kernels.walks import WALKS
-from hitmac.envs.measured import walls_of
+from hitmac.envs.measured import KNOWLEDGE, walls_of
 from hitmac.envs.ranges import (
     Choice,
     Count,
@@ -34,9 +34,6 @@ from hitmac.envs.ranges import (
     over,
     plain,
 )  # fmt: skip
-
-KNOWLEDGE = ("full", "shared", "neighbours", "own")
-"""What sensors can know of the targets; see :attr:`Scenario.knowledge`."""
 
 FILES = {"tracks": whole_paths, "background": whole_path}
 """Parameters that name files, each with the function that returns their whole paths."""

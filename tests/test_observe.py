@@ -236,6 +236,63 @@ def test_what_is_wrong_is_named():
             observe(ONE, ("distance", "visible", "age"), **given)
 
 
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        *(({name: 0}, f"the site's {name} is 0; it must be over 0 and") for name in ONE),
+        *(({name: float("nan")}, f"the site's {name} is nan; it must be over 0") for name in ONE),
+        *(({name: "x"}, f"the site's {name} is 'x'; it must be an array of numbers") for name in ONE),
+        ({"field_of_view": 361}, "field_of_view is 361; it must be over 0 and at most 360"),
+        ({"turn_angle": 181}, "turn_angle is 181; it must be over 0 and at most 180"),
+        ({"sensing_range": [5, -1]}, r"sensing_range is \[5, -1\]; it must be over 0"),
+        ({"sensing_range": [5, 6, 7]}, r"sensing_range has shape \(3,\); it must be a number, or 2 of them"),
+        ({"arena": (1, 2, 3)}, r"arena has shape \(3,\)"),
+        ({"speed_noise": -1}, "speed_noise is -1; it must be 0 or more"),
+        ({"walls": [(0, 0, 1)]}, r"walls has shape \(1, 3\); it must be \(..., any, 4\)"),
+        ({"discs": [(0, 0)]}, "the site's discs has shape"),
+        ({"rails": [[(0, 0), (1, 1)]] * 3}, "rails are 3; there must be one, or 2"),
+    ],
+)
+def test_a_site_out_of_its_ranges_is_named(change, says):
+    site, two, one = ONE | {"turn_angle": 5} | change, [(0, 0), (1, 1)], [(1, 1)]
+    with pytest.raises(ValueError, match=says) as raised:
+        observe(site, ALL, two, [0, 0], one, [(0, 0)], along=[0, 0])
+    assert "\n" not in str(raised.value)
+
+
+def test_other_wrong_arguments_are_named():
+    place = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(1, 1)]}
+    for name in ("sensing_range", "field_of_view"):
+        site = {key: value for key, value in ONE.items() if key != name}
+        with pytest.raises(ValueError, match=f"the list of neighbours needs the site's {name}, which is missing"):
+            observe(site, ("distance",), **place, nearest=1, neighbours=1)
+    with pytest.raises(TypeError, match="site is 'hit-mac'; it must be a Scenario, or a mapping"):
+        observe("hit-mac", ("distance",), **place)
+    with pytest.raises(
+        ValueError, match=r"do not broadcast: sensor_position \(2,\), target_position \(\), heading \(3,\)"
+    ):
+        observe(ONE, ("distance",), [[(0, 0)]] * 2, [[0]] * 3, [(1, 1)])
+    with pytest.raises(ValueError, match=r"age is -1.0; it must be 0 or more"):
+        observe(ONE, ("distance",), **place, age=[-1])
+    with pytest.raises(ValueError, match=r"field_of_view is 0.0; it must be over 0, at most 360"):
+        observe(ONE, ("distance",), **place, field_of_view=[0])
+
+
+def test_a_memory_names_what_is_wrong():
+    for knowledge in ("Full", "shred", None):
+        with pytest.raises(ValueError, match=f"knowledge is {knowledge!r}; it must be one of full, shared"):
+            Memory(knowledge)
+    memory = Memory()
+    memory.see([(1, 2), (3, 4)])
+    with pytest.raises(
+        ValueError, match=r"target_position has shape \(3, 2\), and \(2, 2\) before; every target keeps"
+    ):
+        memory.see(np.zeros((3, 2)))
+    with pytest.raises(ValueError, match=r"and left \(3,\)"):
+        memory.see(np.zeros((2, 2)), left=[True, False, True])
+    assert memory.see([(1, 2), (3, 4)])["age"].tolist() == [0, 0]
+
+
 def test_it_knows_every_feature_and_needs_numpy_alone():
     assert hitmac.observe is observe
     assert set(measured.FEATURES) == set(FEATURES)
