@@ -40,9 +40,10 @@ from hitmac.agents.training.variations import trainings, with_seed_range
 from hitmac.envs.errors import did_you_mean
 from hitmac.envs.load import load_scenario
 from hitmac.envs.scenario import Scenario
+from hitmac.programs import program_name
 from hitmac.signals import end_on_signal
 
-PROGRAM = "train.py"
+PROGRAM = program_name("train.py")
 COMMANDS: dict[str, type[Job | HitMacOptions]] = {**JOBS, HitMacOptions.job: HitMacOptions}
 USAGE = "\n".join(
     (

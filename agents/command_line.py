@@ -8,7 +8,7 @@ import io
 import re
 import sys
 from collections.abc import Iterator, Sequence
-from itertools import dropwhile, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -42,6 +42,12 @@ def parse(
     more: Any = {"description": description or options.__doc__}
     if default is not None:
         more["default"] = helped(**_values(default))
+    given = sys.argv[1:] if arguments is None else arguments
+    for name in _lists(options):  # as where the files that *.csv stands for are not there
+        for option, value in pairwise((*given, "--")):
+            if option == name and value.startswith("--"):
+                print(f"{program}: error: {name} is given without a value (see --help)", file=sys.stderr)
+                sys.exit(2)
     try:
         with contextlib.redirect_stderr(errors):
             return options(**_values(tyro.cli(helped, prog=program, args=arguments, config=config, **more)))
@@ -57,6 +63,11 @@ def parse(
             reason += did_you_mean(wrong[0], known)
         print(f"{program}: error: {reason} (see --help)", file=sys.stderr)
         sys.exit(2)
+
+
+def _lists(options: Any) -> list[str]:
+    """Return the options that take several values."""
+    return [f"--{name.replace('_', '-')}" for name, value in _values(options).items() if isinstance(value, tuple)]
 
 
 def _values(options: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from hitmac.envs.errors import did_you_mean
 from hitmac.envs.files import write_text
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.programs import program_name
 from hitmac.signals import end_on_signal
 
 SCENARIO = "hit-mac"
@@ -91,7 +92,7 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = "python -m agents.reproduce"
+    program = program_name("python -m agents.reproduce")
     options = parse(Options, program, arguments)
     with end_on_signal(program, "; the same command goes on"), stop_on_bad_input(program):
         for name in options.row:

@@ -17,10 +17,15 @@ from hitmac.envs.render import Picture, save_png
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.seeds import checked_seed
 from hitmac.envs.window import check_display
+from hitmac.programs import program_name
 from hitmac.signals import end_on_signal
 
 _STEPS_SHOWN = 200
 _MOST_STEPS = 100_000
+
+
+def _program() -> str:
+    return program_name("python -m envs")
 
 
 def _listing() -> str:
@@ -42,7 +47,7 @@ def _listing() -> str:
         arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
         lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")
-    lines += ["", "python -m envs NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
+    lines += ["", f"{_program()} NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
     return "\n".join(lines)
 
 
@@ -57,8 +62,12 @@ def _agent(options: argparse.Namespace, scenario: Scenario) -> Any:
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(prog="python -m envs", description="List the scenarios, or show one.")
-    parser.add_argument("scenario", nargs="?", help="preset, also with sizes, or YAML file; omit to list the presets")
+    parser = argparse.ArgumentParser(prog=_program(), description="List the scenarios, or show one.")
+    parser.add_argument(
+        "scenario",
+        nargs="?",
+        help="preset, also with sizes, YAML file, or directory of a run; omit to list the presets",
+    )
     parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="task of the environment (Coverage)")
     parser.add_argument(
         "--agent",
@@ -76,11 +85,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.scenario is None and not (options.film or options.picture):
         print(_listing())
         return
-    with end_on_signal("python -m envs"):
+    with end_on_signal(parser.prog):
         try:
             _show(options)
         except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-            parser.exit(2, f"error: {error}\n")
+            parser.exit(2, f"{parser.prog}: error: {error}\n")
 
 
 def _show(options: argparse.Namespace) -> None:

@@ -47,6 +47,10 @@ def whole_file(path: str | Path) -> Iterator[Path]:
             os.fsync(written.fileno())
         temporary.chmod(mode)
         os.replace(temporary, path)
+    except OSError as error:
+        if error.filename == str(temporary):  # which nobody has asked for
+            raise type(error)(error.errno, error.strerror, str(path)) from None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -60,11 +64,18 @@ def delete_left_over(folder: Path) -> None:
 
 def working_folder(path: Path) -> Path:
     """Make and return an empty folder beside `path`, to become it; delete those of processes that were killed."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise NotADirectoryError(f"{error.filename} is a file, so that {path} cannot be made") from None
     for other in _left_over(path.parent, path.name):
         shutil.rmtree(other, ignore_errors=True)
     folder = path.with_name(f".{path.name}.{os.getpid()}")
-    folder.mkdir()
+    try:
+        folder.mkdir()
+    except OSError as error:
+        error.filename = str(path)
+        raise
     return folder
 
 

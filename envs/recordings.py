@@ -145,7 +145,10 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
                     raise ValueError(f"the file is too long; it may have {MOST_ROWS:,} rows")
                 times.add((name, point[0]))
                 tracks.setdefault(name, []).append(point)
-        except (ValueError, csv.Error) as error:  # also a byte that is no UTF-8
+        except UnicodeDecodeError as error:  # the reader is ahead of the line
+            byte = error.object[error.start]
+            raise ValueError(f"{path} is no text in UTF-8: it has the byte 0x{byte:02x}; save it as UTF-8") from None
+        except (ValueError, csv.Error) as error:
             raise ValueError(f"{path}, line {max(lines.line_num, 1)}: {error}") from None
     return tracks
 

@@ -24,7 +24,7 @@ from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.apis.gym_env import CoverageEnv
 from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.apis.vector_env import CoverageVectorEnv
-from hitmac.envs.files import parse_yaml, whole_file, write_text
+from hitmac.envs.files import parse_yaml, whole_file, working_folder, write_text
 from hitmac.envs.tasks import TASKS, CoverageTask
 from tests.faults import JOBS
 
@@ -149,6 +149,24 @@ def test_what_fails_leaves_what_was_there(tmp_path):
         raise RuntimeError
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_names_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    path = tmp_path / "absent" / "file.txt"
+    with pytest.raises(FileNotFoundError) as raised:
+        write_text(path, "text")
+    assert str(raised.value) == f"[Errno 2] No such file or directory: '{path}'"
+
+    def fails(source, target):
+        raise PermissionError(13, "Permission denied", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(PermissionError) as raised:
+        write_text(tmp_path / "file.txt", "text")
+    assert str(raised.value) == f"[Errno 13] Permission denied: '{tmp_path / 'file.txt'}'"
+    (tmp_path / "plain").touch()
+    with pytest.raises(NotADirectoryError, match=r"plain is a file, so that .*plain/run cannot be made"):
+        working_folder(tmp_path / "plain" / "run")
 
 
 @pytest.mark.parametrize("kind", [np.uint8, np.int16, np.uint64])

@@ -240,7 +240,7 @@ def test_a_file_is_relative_to_the_yaml(walk, tmp_path, monkeypatch):
         ("time,id,x,y\n0,a,1,2\n0.5,a,1,2\n", r"lasts 0.5 s .*; it must last at least a time_step \(1 s\)"),
         ("time,id,x,y\n0,a,1,2\n1e9,a,1,2\n", "at most 5,000,000 positions"),
         ("time,id,x,y\n0,a,1,2\n1,a,11,2\n", r"has a target at x = 11 at 1 s; the arena is \+-10 x \+-5"),
-        (b"time,id,x,y\n0,\xff,1,2\n", "utf-8"),
+        (b"time,id,x,y\n0,\xff,1,2\n", r"is no text in UTF-8: it has the byte 0xff"),
         ('time,id,x,y\n0,"a,1,2\n' + "z" * 200_000, "line 3: field larger than field limit"),
     ],
 )
@@ -312,6 +312,11 @@ def test_evaluations_take_whole_episodes_of_the_files(walk, tmp_path, capsys):
     with pytest.raises(SystemExit):
         evaluate_main(["--tracks", str(tmp_path / "no.csv"), "--agents", "still"])
     assert "no.csv" in capsys.readouterr().err
+    for others in ([], ["--agents", "still"]):  # not those of the scenario
+        with pytest.raises(SystemExit) as end:
+            evaluate_main(["--scenario", str(tmp_path / "site.yaml"), "--tracks", *others])
+        assert end.value.code == 2
+        assert "--tracks is given without a value" in capsys.readouterr().err
 
 
 def test_training_takes_episodes_from_anywhere_in_the_files(walk):

@@ -88,6 +88,8 @@ def test_the_command_works(installed, project):
     for arguments in (("--help",), ("scenarios",), ("train", "coverage", "--help"), ("evaluate", "--help")):
         ended = run("-m", "hitmac", *arguments, cwd=project, path=installed)
         assert (ended.returncode, ended.stderr) == (0, "")
+        named = ended.stdout.replace("hitmac scenarios NAME", "usage: hitmac scenarios")
+        assert re.search(rf"usage: hitmac (COMMAND|{arguments[0]})", re.sub(r"\x1b\[[\d;]*m", "", named))
     assert (installed / "bin" / "hitmac").is_file()
 
 

@@ -25,6 +25,7 @@ from hitmac.envs.film import check_film
 from hitmac.envs.load import with_settings
 from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.programs import program_name
 from hitmac.signals import end_on_signal
 
 
@@ -76,7 +77,7 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = "python -m agents.evaluate"
+    program = program_name("python -m agents.evaluate")
     names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")

@@ -14,6 +14,7 @@ from hitmac.agents import pretrained as home
 from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy
 from hitmac.agents.learned.groups import trainings_in
 from hitmac.envs.files import parse_yaml, read_text, write_text
+from hitmac.programs import program_name
 from hitmac.signals import end_on_signal
 
 LARGEST = 1_000_000
@@ -25,7 +26,7 @@ _FILES = ("config.json", "policy.safetensors")
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog="python -m agents.pretrained",
+        prog=program_name("python -m agents.pretrained"),
         description="Copy the policy of a run to agents/pretrained/NAME, and write its card from the run's evaluation.",
     )
     parser.add_argument("name", help="name of the policy, as in pretrained:NAME")
