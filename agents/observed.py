@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,30 +13,47 @@ from hitmac.envs.magnitudes import MOST
 AnyState = TypeVar("AnyState", bound=tuple)
 
 
-def checked_observation(
-    pairs: Any, mask: Any, features: Sequence[str], size: tuple[int, int] | None = None
-) -> tuple[np.ndarray, np.ndarray]:
+Size = tuple[int | None, ...]
+"""Sizes of an observation's axes after that of the scenes, or of the rows: n and m, or m alone; None: any from 1 up."""
+
+
+def check_parts(observation: Any) -> None:
+    """Raise ValueError unless an observation has the parts `pairs` and `mask`."""
+    if not isinstance(observation, Mapping) or not {"pairs", "mask"} <= observation.keys():
+        raise ValueError(f"the observation is {shortly(observation)}; it must be a dict of pairs and mask")
+
+
+def check_size(mask: np.ndarray, size: Size) -> None:
+    """Raise ValueError unless the mask of an observation is of a size."""
+    own = mask.shape[1:]
+    if len(own) != len(size) or not all(n >= 1 and most in (None, n) for n, most in zip(own, size, strict=True)):
+        first, *others = ("scenes", "sensors", "targets") if len(size) == 2 else ("rows", "targets")
+        names = [f"{n or '1 or more'} {name}" for n, name in zip(size, others, strict=True)]
+        hint = f"; give mask[None] and pairs[None] for one of the {first}" if mask.ndim == len(size) else ""
+        raise ValueError(f"mask has shape {mask.shape}; it must be ({', '.join((first, *names))}){hint}")
+
+
+def checked_observation(pairs: Any, mask: Any, features: Sequence[str], size: Size) -> tuple[np.ndarray, np.ndarray]:
     """Return the features and the mask of an observation, contiguous and the mask bool, for kernels.
 
     Args:
-        pairs: (..., m, d) features.
-        mask: (..., m), not 0 for valid pairs.
+        pairs: (B, n, m, d) features, or (R, m, d) of rows.
+        mask: (B, n, m), or (R, m), not 0 for valid pairs.
         features: names of the d features.
-        size: n and m of a policy that knows its sensors; None: any.
+        size: n and m, or m.
 
     Raises:
         ValueError: an array of another shape or type, or a number that is not finite.
     """
-    pairs, mask = (np.ascontiguousarray(as_array(*one)) for one in (("pairs", pairs), ("mask", mask)))
-    if pairs.ndim < 3 or pairs.shape[-1] != len(features) or pairs.dtype.kind != "f":
+    pairs, mask = (np.require(as_array(*one), requirements=["C", "W"]) for one in (("pairs", pairs), ("mask", mask)))
+    check_size(mask, size)
+    if pairs.ndim < 1 or pairs.shape[-1] != len(features) or pairs.dtype.kind != "f":
         raise ValueError(
             f"pairs have shape {pairs.shape} and type {pairs.dtype}; their last axis must hold the {len(features)} "
             f"features {', '.join(features)} as floating-point numbers"
         )
     if mask.shape != pairs.shape[:-1] or mask.dtype.kind not in "biuf":
         raise ValueError(f"mask is {mask.dtype} of shape {mask.shape}; it must be 0 or 1, of shape {pairs.shape[:-1]}")
-    if size is not None and mask.shape[1:] != size:
-        raise ValueError(f"the observation is of {mask.shape[1:]} sensors and targets; the policy is for {size}")
     check_finite("pairs", pairs)
     return pairs, mask if mask.dtype == np.bool_ else mask != 0
 
@@ -47,7 +64,7 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
     Raises:
         ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target that is not there.
     """
-    targets, mask = np.ascontiguousarray(as_array("targets", targets)), as_array("mask", mask)
+    targets, mask = np.require(as_array("targets", targets), requirements=["C", "W"]), as_array("mask", mask)
     if targets.shape != mask.shape or targets.dtype.kind not in "iu":
         raise ValueError(
             f"targets are {targets.dtype} of shape {targets.shape}; they must be whole numbers, of shape {mask.shape}"

@@ -166,7 +166,7 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        action, chosen = action.astype(np.int64, copy=False), self.chosen(mask)
+        action, chosen = np.require(action, np.int64, ["C", "W"]), self.chosen(mask)  # one compiled kernel for all
         if self.large:
             self.run(simulate.move, action, chosen)
             self.sensor_threads.run(simulate.look_near, self.rows, chosen)
@@ -206,7 +206,7 @@ class Simulator:
             return self._everyone
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
             raise ValueError(f"{name} is {shortly(mask)}; it must be a bool array of shape ({self.num_envs},)")
-        return mask
+        return np.require(mask, requirements=["C", "W"])
 
     def _checked(self, places: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the places as arrays with the scene axis first, or raise ValueError."""

@@ -7,7 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from hitmac.agents import load_agent
+from hitmac.agents.baselines.planner import plan
 from hitmac.envs import Scenario, Simulator
+from hitmac.envs.kernels import simulate
+from hitmac.envs.observation import Observer
 
 
 def states_equal(one, other, scenes=slice(None)):
@@ -183,3 +187,28 @@ for name in Simulator(scenario, 1, 0).state._fields:
 def test_what_is_written_into_the_state_never_leads_outside_its_arrays():
     """In a process of its own, which would end."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", JUNK], cwd=Path(__file__).parents[1], check=True, timeout=600)
+
+
+@pytest.mark.parametrize(
+    "form",
+    {
+        "strided": lambda array: np.repeat(array, 2, -1)[..., ::2],
+        "read only": lambda array: np.frombuffer(array.tobytes(), array.dtype).reshape(array.shape),
+        "of another order": np.asfortranarray,
+        "of another byte order": lambda array: array.astype(array.dtype.newbyteorder()),
+    }.items(),
+    ids=lambda form: form[0],
+)
+def test_arrays_of_any_form_use_the_same_kernels(form):
+    scenes, make = [Simulator("hit-mac", 3, 0) for _ in range(2)], form[1]
+    actions, mask = np.random.default_rng(0).integers(0, 3, (3, 4)), np.array([True, False, True])
+    planners = [load_agent("planner-fast", "hit-mac").policy for _ in range(2)]
+    observed = Observer(scenes[0].scenario, planners[0].features).observe(scenes[0])
+    decided, compiled = [], []
+    for scene, planner, change in zip(scenes, planners, (np.array, make), strict=True):
+        scene.step(change(actions), change(mask))
+        decided.append(planner.predict({name: change(array) for name, array in observed.items()})[0])
+        compiled.append((len(simulate.sub_step.signatures), len(plan.signatures)))
+    assert compiled[0] == compiled[1]
+    np.testing.assert_array_equal(*decided)
+    np.testing.assert_array_equal(scenes[0].state.target_position, scenes[1].state.target_position)

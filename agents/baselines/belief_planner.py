@@ -148,6 +148,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         scene, new = self._beliefs.take_in(pairs, mask, own, episode_start, targets)
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
+        before = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         near, sampling = None, self._sampling
@@ -155,7 +156,7 @@ class BeliefPlannerAgent(HeadingPlanner):
             near, sampling = Near(self._cells, size[1], self._farthest_move()), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
             plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, sampling, near,
-            self._search, self._weight, scene, (plans.reshape(rows, n, -1), ways.reshape(rows, n)), values,
+            self._search, self._weight, scene, before, values,
         )  # fmt: skip
         return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)
 

@@ -54,6 +54,7 @@ class ScriptedExecutor(RulePolicy):
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing_sin", "bearing_cos", "distance", "turn")
+    alone: ClassVar[bool] = True
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the turns (R,) of rows (R, m, d) with the mask (R, m); stay where no target is assigned."""
@@ -133,6 +134,7 @@ class PlannerExecutor(PlanningPolicy):
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
+    alone: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
@@ -146,6 +148,7 @@ class PlannerExecutor(PlanningPolicy):
         episode_start: np.ndarray | None = None,
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
+        pairs, mask = self.checked(pairs, mask)
         values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
         return values[:, 0], new
 

@@ -188,10 +188,8 @@ class PlannerAgent(HeadingPlanner):
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation; see :class:`RulePolicy`."""
-        size = (
-            None if self._motion is None and self._limits is None else (self.scenario.num_sensors, np.shape(mask)[-1])
-        )
-        return checked_observation(pairs, mask, self.features, size)
+        anywhere = self._motion is None and self._limits is None
+        return checked_observation(pairs, mask, self.features, (None, None) if anywhere else self.size)
 
     def _kept(self, pairs: np.ndarray, state: tuple[Any, ...], targets: np.ndarray | None) -> PlannerState:
         """Return a copy of the state of the last call; raise ValueError unless it is one of such observations."""

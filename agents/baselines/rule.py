@@ -10,7 +10,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.nearness import is_large, refuse_lists
-from hitmac.agents.observed import checked_lists, checked_observation
+from hitmac.agents.observed import Size, check_parts, check_size, checked_lists, checked_observation
 from hitmac.agents.policy import completed
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.load import load_scenario
@@ -58,6 +58,8 @@ class RulePolicy:
     features: ClassVar[tuple[str, ...]] = ("distance",)
     needs_scenario: ClassVar[bool] = False
     """True if a level of the hierarchy cannot do without the scenario."""
+    alone: ClassVar[bool] = False
+    """True if the policy without a scenario decides for rows of single sensors."""
 
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
         self._scenario = None if scenario is None else load_scenario(scenario)
@@ -90,8 +92,9 @@ class RulePolicy:
     def lists_of(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
         """Return the argument `targets` of :meth:`act`, if an observation lists targets.
 
-        Raises ``ValueError`` if the policy needs the observations of all targets.
+        Raises ``ValueError`` if the policy needs the observations of all targets, or the observation is none.
         """
+        check_parts(observation)
         if self.near() is None:
             refuse_lists(observation, type(self).__name__)
         if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:
@@ -120,15 +123,17 @@ class RulePolicy:
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation, the mask bool.
 
-        Raises ``ValueError`` unless they have the same shape, with the scenario's number of sensors, the features are
-        those that the policy reads, and all numbers are finite.
+        Raises ``ValueError`` unless they are of the :attr:`size`, the features are those that the policy reads, and all
+        numbers are finite.
         """
-        pairs, mask = checked_observation(pairs, mask, self.features)
-        if self._scenario is not None and mask.ndim == 3 and mask.shape[1] != self._scenario.num_sensors:
-            raise ValueError(
-                f"the observation is of {mask.shape[1]} sensors; the policy is for {self._scenario.num_sensors}"
-            )
-        return pairs, mask
+        return checked_observation(pairs, mask, self.features, self.size)
+
+    @property
+    def size(self) -> Size:
+        """Sizes of the observations' axes after the first: the scenario's number of sensors, and any of targets."""
+        if self._scenario is None:
+            return (None,) if self.alone else (None, None)
+        return self._scenario.num_sensors, None
 
     @property
     def decides(self) -> tuple[str, ...]:
@@ -172,7 +177,8 @@ class RandomPolicy(RulePolicy):
     ) -> tuple[np.ndarray, BatchRandom]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         self.lists_of(observation)
-        mask = observation["mask"]
+        mask = np.asarray(observation["mask"])
+        check_size(mask, (None,) * len(self.size))
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
 

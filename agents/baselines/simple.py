@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
+from hitmac.agents.observed import check_size
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 
 
@@ -15,6 +16,8 @@ class RandomAgent(RandomPolicy):
 
     Without a scenario it is an executor, for rows of single sensors.
     """
+
+    alone: ClassVar[bool] = True
 
     def near(self) -> dict[str, Any]:
         """Return the nearest target alone: the agent reads none."""
@@ -30,6 +33,8 @@ class RandomAgent(RandomPolicy):
 class StillAgent(RulePolicy):
     """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
 
+    alone: ClassVar[bool] = True
+
     def near(self) -> dict[str, Any]:
         """Return the nearest target alone: the agent reads none."""
         return {"nearest": 1}
@@ -40,6 +45,7 @@ class StillAgent(RulePolicy):
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the observation, of which the agent reads the mask's shape only."""
+        check_size(mask := np.asarray(mask), (None,) * len(self.size))
         return pairs, mask
 
 

@@ -141,8 +141,8 @@ class Beliefs:
         rows = b * self.rows
         belief = Belief(
             new.body.reshape(rows, *new.body.shape[2:]),
-            new.weight.reshape(rows, m, -1),
-            new.course.reshape(rows, m, -1),
+            new.weight.reshape(rows, m, new.weight.shape[-1]),
+            new.course.reshape(rows, m, new.course.shape[-1]),
             np.ascontiguousarray(new.stream.reshape(rows, 2).T),
         )
         threads = Threads(rows, cores(), block=8)
