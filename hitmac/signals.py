@@ -7,13 +7,15 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 SIGNALS = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that end a program, other than Ctrl-C."""
 
 _PACKAGES = ("hitmac", "envs", "agents")  # with programs, as in ``python -m hitmac.agents.evaluate``
+_SOON = 0.01  # seconds
 
 
 class Interrupted(KeyboardInterrupt):
@@ -42,16 +44,41 @@ def end_on_signal(program: str, kept: str = "") -> Iterator[None]:
 
     handlers = {signal.SIGINT: signal.default_int_handler, **dict.fromkeys(SIGNALS, end)}
     before = _set(handlers) if threading.current_thread() is threading.main_thread() else {}  # only it gets signals
+    hook = sys.unraisablehook
+    if before:
+        sys.unraisablehook = lambda dropped: _send_again(dropped, hook)
     try:
         yield
     except KeyboardInterrupt as interrupt:
-        number = interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"\n{program}: aborted{kept}", file=sys.stderr)
-        sys.exit(128 + number)
+        sys.exit(128 + _number(interrupt))
     finally:
+        if before:
+            sys.unraisablehook = hook
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _number(interrupt: KeyboardInterrupt) -> int:
+    return interrupt.number if isinstance(interrupt, Interrupted) else signal.SIGINT
+
+
+def _send_again(dropped: Any, hook: Callable[[Any], object]) -> None:
+    """Send a signal again soon whose exception Python has dropped, in a destructor or a callback of a weak reference.
+
+    What would be raised here would be dropped, too.
+
+    Args:
+        dropped: what Python passes to ``sys.unraisablehook``.
+        hook: what to call for any other exception.
+    """
+    if not isinstance(dropped.exc_value, KeyboardInterrupt):
+        hook(dropped)
+    elif type(dropped.exc_value) in (KeyboardInterrupt, Interrupted):
+        timer = threading.Timer(_SOON, os.kill, (os.getpid(), _number(dropped.exc_value)))
+        timer.daemon = True
+        timer.start()
 
 
 def end_while_imported() -> None:

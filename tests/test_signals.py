@@ -1,4 +1,4 @@
-"""Signals that come while a program is being imported: it ends in one line, with the signal's status."""
+"""Signals that come while a program is being imported, or in a destructor: it ends in one line, with their status."""
 
 import contextlib
 import os
@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from hitmac.__main__ import COMMANDS
+from hitmac.agents.training.stopping import stop_on_signal
+from hitmac.signals import end_on_signal
 
 ROOT = Path(__file__).resolve().parents[1]
 LONG = {
@@ -77,3 +79,60 @@ def test_a_program_that_imports_the_package_keeps_its_handlers(tmp_path):
     (tmp_path / "my_program.py").write_text(script.read_text())
     for arguments in ([str(script)], ["-m", "my_program"], ["-c", script.read_text()]):
         subprocess.run([sys.executable, *arguments], cwd=tmp_path, env=ENVIRONMENT, check=True)
+
+
+class Dropping:
+    """Object whose destructor calls a function; Python drops what that raises."""
+
+    def __init__(self, call):
+        self.call = call
+
+    def __del__(self):
+        self.call()
+
+
+def drop(call):
+    """Call where exceptions are dropped, and give a signal that is sent again the time to arrive."""
+    held = Dropping(call)
+    del held
+    time.sleep(0.5)
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_signal_that_comes_in_a_destructor_ends_the_program(number, capsys):
+    hook, reached = sys.unraisablehook, []
+
+    def program():
+        with end_on_signal("outer"), end_on_signal("inner"):
+            drop(lambda: signal.raise_signal(number))
+            reached.append("the end")
+
+    with pytest.raises(SystemExit) as end:
+        program()
+    assert (end.value.code, reached) == (128 + number, [])
+    assert capsys.readouterr().err == "\ninner: aborted\n"
+    assert sys.unraisablehook is hook
+
+
+def test_other_exceptions_of_destructors_are_shown_as_usual(monkeypatch):
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda dropped: shown.append(dropped.exc_type))
+    with end_on_signal("outer"), end_on_signal("inner"):
+        drop(lambda: [][0])
+    drop(lambda: {}[0])
+    assert shown == [IndexError, KeyError]
+
+
+def test_two_signals_in_destructors_stop_a_training_and_then_end_it():
+    reached = []
+
+    def program():
+        with end_on_signal("x"), stop_on_signal() as stop:
+            stop.leaves(lambda: drop(lambda: signal.raise_signal(signal.SIGINT)))
+            reached.append(stop.number)
+            drop(lambda: signal.raise_signal(signal.SIGTERM))
+            reached.append("the end")
+
+    with pytest.raises(SystemExit) as end:
+        program()
+    assert (end.value.code, reached) == (128 + signal.SIGTERM, [signal.SIGINT])

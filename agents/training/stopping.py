@@ -11,7 +11,11 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from hitmac.signals import SIGNALS, Interrupted
+from hitmac.signals import SIGNALS
+
+
+class _Leave(KeyboardInterrupt):
+    """End of a function of :meth:`Stop.leaves`; where Python drops it, the function goes on to its own end."""
 
 
 class Stop:
@@ -25,7 +29,7 @@ class Stop:
         self.number = 0
         self._since = 0.0
         self._leaving = False
-        self._leave: Interrupted | None = None
+        self._leave: _Leave | None = None
 
     def is_set(self) -> bool:
         """Return whether the signal has come."""
@@ -40,7 +44,7 @@ class Stop:
         """Make the request; leave the function of :meth:`leaves`."""
         self.number, self._since = number, time.monotonic()
         if self._leaving:
-            self._leave = Interrupted(number)
+            self._leave = _Leave()
             raise self._leave
 
     def leaves(self, function: Callable[[], None]) -> None:
