@@ -6,11 +6,13 @@ import difflib
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
 _LONGEST = 200  # characters of a value in a message
+_MOST_NAMES = 10  # in a message
 
 
 class CombinedError(ValueError, TypeError):
@@ -55,8 +57,15 @@ def shortened(text: str) -> str:
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
     """Return the hint `` (did you mean X?)`` for the known name closest to `name`, or ``""`` if none is close."""
-    close = difflib.get_close_matches(str(name), list(known), 1)
+    close = difflib.get_close_matches(str(name)[:_LONGEST], list(known), 1)
     return f" (did you mean {close[0]}?)" if close else ""
+
+
+def in_short(names: Collection[object], known: Collection[str] = ()) -> str:
+    """Return the first names, each with its hint of :func:`did_you_mean`, and how many more there are."""
+    first = [f"{shortened(str(name))}{did_you_mean(name, known)}" for name in islice(names, _MOST_NAMES)]
+    more = len(names) - len(first)
+    return f"{', '.join(first)}{f' and {more} more' if more else ''}"
 
 
 @contextmanager

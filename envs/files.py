@@ -15,7 +15,11 @@ from typing import Any
 
 import yaml
 
-_MOST_NODES = 1_000_000  # of a YAML document, with everything that it repeats by reference
+from hitmac.envs.errors import shortly
+
+_MOST_VALUES = 200_000  # of a document, keys among them
+_MOST_REPEATED = 1_000_000  # the same with everything that a YAML document repeats by reference
+_LONGEST_NUMBER = 1_000  # characters, in YAML; the time to convert one grows with the square of its length
 _MOST_BYTES = 16 * 2**20  # of a file that is read whole
 
 
@@ -115,14 +119,39 @@ def write_text(path: str | Path, text: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """PyYAML's safe loader, which refuses a key that is given twice instead of dropping the first value."""
+    """PyYAML's safe loader, which refuses a key that is given twice instead of dropping the first value.
+
+    Every error is a ``yaml.YAMLError``, also that of a number or a date that cannot be.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._written = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        """Compose a node; raise ``yaml.YAMLError`` as soon as there are too many."""
+        self._written += 1
+        if self._written > _MOST_VALUES:
+            raise yaml.YAMLError(f"it has more than {_MOST_VALUES} keys and values")
+        return super().compose_node(parent, index)
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        """Construct a value, or raise ``yaml.YAMLError`` that shows its line."""
+        kind = node.tag.rpartition(":")[2]
+        try:
+            if kind in ("int", "float") and len(node.value) > _LONGEST_NUMBER:
+                raise ValueError
+            return super().construct_object(node, deep)
+        except (ArithmeticError, AttributeError, LookupError, ValueError):  # as PyYAML's constructors raise them
+            raise yaml.constructor.ConstructorError(None, None, f"no valid {kind}", node.start_mark) from None
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         """Construct a mapping, or raise ``yaml.YAMLError`` that names the repeated key and its line."""
         seen: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} is given twice", key.start_mark)
+                twice = f"key {shortly(key.value)} is given twice"
+                raise yaml.constructor.ConstructorError(None, None, twice, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -131,14 +160,14 @@ def parse_yaml(text: str) -> Any:
     """Parse YAML without running code.
 
     Raises:
-        yaml.YAMLError: bad syntax, a key given twice, or a document that is nested too deeply or that, with all its
-            references written out, is too long.
+        yaml.YAMLError: bad syntax, a key given twice, a number or a date that cannot be, or a document that is nested
+            too deeply or that, also with all its references written out, is too long.
     """
     loader = _Loader(text)
     try:
         node = loader.get_single_node()
-        if _nodes(node, {}) > _MOST_NODES:
-            raise yaml.YAMLError(f"its references stand for more than {_MOST_NODES} values")
+        if _nodes(node, {}) > _MOST_REPEATED:
+            raise yaml.YAMLError(f"its references stand for more than {_MOST_REPEATED} values")
         return None if node is None else loader.construct_document(node)
     except RecursionError:
         raise yaml.YAMLError("it is nested too deeply") from None
@@ -149,7 +178,7 @@ def parse_yaml(text: str) -> Any:
 def _nodes(node: yaml.Node | None, counted: dict[int, int]) -> int:
     """Return the number of nodes under a node, a node once for every reference to it."""
     if id(node) not in counted:
-        counted[id(node)] = _MOST_NODES  # until it is known: what a node that holds itself would come to, at least
+        counted[id(node)] = _MOST_REPEATED  # until it is known: what a node that holds itself would come to, at least
         parts = node.value if isinstance(node, yaml.CollectionNode) else []
         parts = [part for pair in parts for part in pair] if isinstance(node, yaml.MappingNode) else parts
         counted[id(node)] = 1 + sum(_nodes(part, counted) for part in parts)
@@ -157,7 +186,9 @@ def _nodes(node: yaml.Node | None, counted: dict[int, int]) -> int:
 
 
 def parse_json(text: str) -> Any:
-    """Parse JSON; what is nested too deeply raises a ``ValueError``, as bad syntax does."""
+    """Parse JSON; what is nested too deeply or too long raises a ``ValueError``, as bad syntax does."""
+    if text.count(",") >= _MOST_VALUES:  # each but the first of a list has one
+        raise ValueError(f"it has more than {_MOST_VALUES} keys and values")
     try:
         return json.loads(text)
     except RecursionError:

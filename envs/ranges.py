@@ -15,7 +15,7 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from hitmac.envs.errors import collect, did_you_mean, raise_together, shortened, shortly
+from hitmac.envs.errors import collect, did_you_mean, in_short, raise_together, shortened, shortly
 from hitmac.envs.renames import current_parameters
 
 
@@ -148,8 +148,9 @@ def from_known(make: Callable[..., Any], kind: type, parameters: Mapping[str, An
     known = [field.name for field in dataclasses.fields(kind)]
     errors: list[Exception] = []
     parameters = current_parameters(parameters)
-    if unknown := [f"{name}{did_you_mean(name, known)}" for name in parameters if name not in known]:
-        errors.append(ValueError(f"unknown scenario parameter {', '.join(unknown)}: known are {', '.join(known)}"))
+    if unknown := [name for name in parameters if name not in known]:
+        names = in_short(unknown, known)
+        errors.append(ValueError(f"unknown scenario parameter {names}: known are {', '.join(known)}"))
     with collect(errors):
         made = make(**{name: value for name, value in parameters.items() if name in known})
     raise_together(errors)

@@ -1,5 +1,6 @@
 """Hostile files, places that are no files, and arguments that must not reach a kernel."""
 
+import json
 import os
 import subprocess
 import sys
@@ -47,8 +48,13 @@ MERGES = "a: &a {k: 1}\n" + "".join(
         ("arena: " + "[" * 5000 + "]" * 5000, "nested too deeply"),
         ("arena: 1\narena: 2\n", "'arena' is given twice"),
         ("arena: !!python/object/apply:os.getcwd []\n", "could not determine a constructor"),
+        (f"arena: {'59:' * 2000}59.5", "no valid float in"),
+        (f"arena: {'59:' * 1_000_000}59", "no valid int in"),
+        (f"arena: {'9' * 5000}", "no valid int in"),
+        ("arena: 2020-13-45", "no valid timestamp in"),
+        ("arena: !!bool perhaps", "line 1, column 8: arena: !!bool perhaps"),
     ],
-    ids=["references", "merges", "itself", "deep", "twice", "code"],
+    ids=["references", "merges", "itself", "deep", "twice", "code", "float", "int", "digits", "date", "bool"],
 )
 def test_a_hostile_scenario_is_refused_in_one_line_and_at_once(text, says, tmp_path):
     path = tmp_path / "scene.yaml"
@@ -60,6 +66,40 @@ def test_a_hostile_scenario_is_refused_in_one_line_and_at_once(text, says, tmp_p
     assert "\n" not in str(refused.value)
     assert len(str(refused.value)) < 500
     assert time.process_time() - began < 5  # written out, the first two would take minutes
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("a.yaml", f"discs: [{'[0,0,1],' * 1_500_000}]"),
+        ("a.yaml", "discs:\n" + "- [0, 0, 1]\n" * 1_000_000),
+        ("a.yaml", "".join(f"k{k}: 1\n" for k in range(300_000))),
+        ("a.json", f'{{"discs": [{"[0,0,1]," * 1_500_000}[0,0,1]]}}'),
+    ],
+)
+def test_a_long_document_is_refused_before_it_is_composed(name, text, tmp_path, monkeypatch):
+    monkeypatch.setattr("hitmac.envs.files._MOST_VALUES", 2000)
+    path = tmp_path / name
+    path.write_text(text)
+    began = time.process_time()
+    with pytest.raises(ValueError, match=f"a.{name[2:]} is not a .* file: it has more than 2000 keys and values$"):
+        load_scenario(path)
+    assert time.process_time() - began < 5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("placement", ["fixed", "rails"])
+def test_a_scenario_of_ten_thousand_sensors_is_within_the_limits(placement, tmp_path):
+    places = [(float(k % 100), float(k // 100)) for k in range(10_000)]
+    told = {
+        "fixed": {"sensor_positions": places, "sensor_headings": (45.5,) * 10_000},
+        "rails": {"rails": [((x, y), (x + 1, y), (x, y)) for x, y in places], "rail_starts": (0.5,) * 10_000},
+    }
+    each = {"sensing_range": (500.0,) * 10_000, "field_of_view": (60.0,) * 10_000, "turn_angle": (2.5,) * 10_000}
+    scenario = Scenario(name="a", num_sensors=10_000, placement=placement, **told[placement], **each)
+    scenario.save(tmp_path / "a.yaml")
+    (tmp_path / "a.json").write_text(json.dumps(scenario.to_dict()))
+    assert load_scenario(tmp_path / "a.yaml") == load_scenario(tmp_path / "a.json") == scenario
 
 
 @pytest.mark.parametrize("name", [name for name, job in JOBS.items() if job.program is train.main])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 import yaml
 
 from hitmac.agents import PolicyConfig, load_policy, save_policy
-from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.learned.checkpoint import FORMAT, VERSION, build_policy
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import (
     JOBS,
@@ -338,6 +339,23 @@ def test_misspelt_names_get_a_hint(call, hint, capsys):
 
 def test_names_that_are_like_no_other_get_no_hint():
     assert did_you_mean("xyz", ["planner", "greedy"]) == did_you_mean(7, ["planner"]) == ""
+
+
+def test_of_many_unknown_names_the_first_are_told(tmp_path):
+    many = {f"k{k}": 1 for k in range(100_000)} | {"x" * 10**6: 1}
+    (tmp_path / "config.json").write_text(json.dumps({"format": FORMAT, "version": VERSION, **many}))
+    (tmp_path / "policy.safetensors").touch()
+    began = time.process_time()
+    for call, told in (
+        (lambda: Scenario.from_dict(many), "k7, k8, k9 and 99991 more: known are"),
+        (lambda: read_options(CoverageOptions, many), "k7, k8, k9 and 99991 more: known are"),
+        (lambda: load_policy(tmp_path), "k5, k6, k7 and 99993 more; it must have"),
+        (lambda: Scenario.from_dict({"y" * 10**7: 1}), "(10000000 characters): known are"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(told)) as caught:
+            call()
+        assert len(str(caught.value)) < 3000
+    assert time.process_time() - began < 5
 
 
 def agent(name):

@@ -21,6 +21,7 @@ from hitmac.agents.learned.policy_config import POLICY_DEFAULTS, PolicyConfig
 from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensors_of
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
+from hitmac.envs.errors import in_short, shortly
 from hitmac.envs.files import parse_json, read_text, whole_file, write_text
 from hitmac.envs.load import from_portable, load_scenario, portable
 from hitmac.envs.renames import current_options
@@ -168,19 +169,19 @@ def _read_config(path: Path) -> PolicyConfig:
         raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')
     version = plain.get("version")
     if version not in (1, 2, VERSION):
-        raise ValueError(f"{path} has version {version!r}; this program reads versions 1 to {VERSION}")
+        raise ValueError(f"{path} has version {shortly(version)}; this program reads versions 1 to {VERSION}")
     if version != VERSION:
         plain = _upgraded(plain)
     if set(plain) - {"nearness"} != _KEYS:
-        raise ValueError(f"{path} has the keys {', '.join(plain)}; it must have {', '.join(sorted(_KEYS))}")
+        raise ValueError(f"{path} has the keys {in_short(plain)}; it must have {', '.join(sorted(_KEYS))}")
     try:
-        seeds = plain["training_seeds"]
+        seeds, shown = plain["training_seeds"], shortly(plain["training_seeds"])
         if not isinstance(seeds, list) or len(seeds) != 2 or not all(type(one) is int for one in seeds):
-            raise ValueError(f"training_seeds is {seeds!r}; it must be the first and the last seed, whole numbers")
+            raise ValueError(f"training_seeds is {shown}; it must be the first and the last seed, whole numbers")
         if not 0 <= seeds[0] <= seeds[1] < 2**64:
-            raise ValueError(f"training_seeds is {seeds!r}; it must be from 0 up, and the last not under the first")
+            raise ValueError(f"training_seeds is {shown}; it must be from 0 up, and the last not under the first")
         if not isinstance(plain["features"], list) or not all(isinstance(one, str) for one in plain["features"]):
-            raise ValueError(f"features is {plain['features']!r}; it must be a list of names")
+            raise ValueError(f"features is {shortly(plain['features'])}; it must be a list of names")
         return PolicyConfig(
             policy=plain["policy"],
             features=tuple(plain["features"]),

@@ -14,7 +14,7 @@ from hitmac.agents.training.engine_options import EngineOptions, engine_problems
 from hitmac.agents.training.run_options import RunOptions
 from hitmac.agents.training.start import network_of
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.errors import collect, did_you_mean, raise_together
+from hitmac.envs.errors import collect, in_short, raise_together
 from hitmac.envs.observation import DEFAULT_FEATURES
 from hitmac.envs.ranges import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, invalid_fields
 from hitmac.envs.renames import current_options
@@ -207,8 +207,8 @@ def read_options(kind: Any, written: Mapping[str, Any]) -> Any:
         _RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
         for name, value in current_options(written).items()
     }
-    if unknown := [f"{name}{did_you_mean(name, known)}" for name in plain if name not in known]:
-        errors.append(ValueError(f"unknown option {', '.join(unknown)}: known are {', '.join(known)}"))
+    if unknown := [name for name in plain if name not in known]:
+        errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))
     options = kind(**{name: value for name, value in plain.items() if name in known})
     with collect(errors):
         options.check()
