@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
@@ -40,6 +41,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
                 shutil.copyfileobj(written, device)
         return
     path = Path(os.path.realpath(path))
+    if path.is_symlink():  # a link to itself
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
     for other in _left_over(path.parent, path.stem, path.suffix):
         other.unlink(missing_ok=True)

@@ -158,6 +158,14 @@ def test_a_link_stays_and_its_file_is_replaced(tmp_path):
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["elsewhere", "link.txt", "real.txt"]
 
 
+def test_a_link_to_itself_stays_and_is_named(tmp_path):
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    with pytest.raises(OSError, match=r"'.*/[ab]'$"):
+        write_text(tmp_path / "a", "new")
+    assert [path.readlink().name for path in sorted(tmp_path.iterdir())] == ["b", "a"]
+
+
 def test_a_new_file_has_the_usual_permissions_and_an_old_one_keeps_its_own(tmp_path):
     usual, tensors, text = tmp_path / "usual", tmp_path / "a.safetensors", tmp_path / "b.txt"
     usual.touch()
