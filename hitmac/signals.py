@@ -114,5 +114,5 @@ def _is_program() -> bool:
     if sys.argv[0] == "-m":
         name = sys.orig_argv[-len(sys.argv)]  # after the options of Python itself: "-m", "hitmac", or "-mhitmac"
         return name.rpartition("-m")[2].split(".")[0] in _PACKAGES
-    script = Path(sys.argv[0])
-    return script.stem == "hitmac" or script.resolve() == Path(__file__).resolve().parents[1] / "train.py"
+    script, root = Path(sys.argv[0]).resolve(), Path(__file__).resolve().parents[1]
+    return Path(sys.argv[0]).stem == "hitmac" or script == root / "train.py" or script.parent == root / "tests"

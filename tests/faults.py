@@ -29,6 +29,7 @@ from hitmac.agents.export import __main__ as export_main
 from hitmac.envs import load_scenario
 from hitmac.envs.recordings import read_recording
 from hitmac.perception.released import load_released
+from hitmac.signals import end_on_signal
 
 _CALLS = {"os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.chmod", "os.symlink", "os.truncate"}
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
@@ -128,10 +129,16 @@ def run(job: Job, folder: Path, go_on: bool = False, kill_at: int | None = None,
             os.write(writing, b"%d" % calls[0])
         os._exit(status)
     os.close(writing)
-    if after is not None:
-        time.sleep(after)
-        os.kill(child, signal.SIGKILL)
-    _, status = os.waitpid(child, 0)
+    try:
+        if after is not None:
+            time.sleep(after)
+            os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+        raise
     with os.fdopen(reading) as pipe:
         calls = int(pipe.read() or 0)
     if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
@@ -262,4 +269,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with end_on_signal("python -m tests.faults"):
+        sys.exit(main())

@@ -2,7 +2,8 @@
 
 An input may be accepted; else the error must be one that the project raises itself: a ValueError, TypeError or OSError
 whose message is short. What is accepted must give finite numbers. No input may end or hang the process, or take much
-memory. Each part runs in a process of its own; a part that fails prints its smallest failing input.
+memory. Each part runs in a process of its own; one that fails prints its smallest failing input, and a command that
+fails again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import faulthandler
 import linecache
 import os
 import resource
+import shlex
 import subprocess
 import sys
 import tempfile
@@ -23,6 +25,7 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
+from hitmac.signals import end_on_signal
 from tests import fuzz_kernels
 from tests.fuzz_files import FILE_PARTS
 
@@ -123,22 +126,32 @@ def main() -> int:
         note = Path(folder, "last")
         for part in parts:
             began = time.perf_counter()
-            command = [sys.executable, "-m", "tests.fuzz", part, "--inputs", str(inputs), "--seed", str(options.seed)]
-            ended = subprocess.Popen(
-                [*command, *["--plain"] * options.plain, "--alone", str(note)],
+            note.write_text("")
+            command = ["-m", "tests.fuzz", part, "--inputs", str(inputs), "--seed", str(options.seed)]
+            command += ["--plain"] * options.plain
+            process = subprocess.Popen(
+                [sys.executable, *command, "--alone", str(note)],
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.PIPE,
                 text=True,
             )
-            assert ended.stderr is not None
-            said = ended.stderr.read()
-            _, status, used = os.wait4(ended.pid, 0)
+            assert process.stderr is not None
+            try:
+                said = process.stderr.read()
+                _, status, used = os.wait4(process.pid, 0)
+            except BaseException:
+                process.kill()
+                process.wait()
+                raise
             seconds, memory = time.perf_counter() - began, used.ru_maxrss / 2**20
             failed += status != 0
             result = "clear" if status == 0 else f"FAILED ({status}), {said[-3000:]}\n{note.read_text()[:2000]}"
             print(f"{part:<14}{inputs:>8}{seconds:>9.0f}{memory:>6.1f}  {result}", flush=True)
+            if status != 0:
+                print(f"again: {shlex.join(['python', *command])}", flush=True)
     return failed
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with end_on_signal("python -m tests.fuzz"):
+        sys.exit(main())

@@ -19,6 +19,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 
 from hitmac.envs import FEATURES, TASKS, Scenario, load_scenario, presets
 from hitmac.envs.tasks import CoverageTask, ExecutorTask, Task
+from hitmac.signals import end_on_signal
 from tests.scenes import scenarios
 
 _SCENES = 256
@@ -150,4 +151,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    with end_on_signal("python -m tests.soak"):
+        sys.exit(main())

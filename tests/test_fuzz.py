@@ -1,11 +1,15 @@
 """Short forms of ``make fuzz`` and ``make soak``."""
 
+import shlex
+import shutil
+
 import numpy as np
 import pytest
 
 from hitmac.envs import TASKS, load_scenario
 from tests import fuzz_kernels
 from tests.fuzz import PARTS, UnclearError, checked, fuzz
+from tests.fuzz import main as fuzz_main
 from tests.soak import Case, cases, soak
 
 
@@ -25,6 +29,15 @@ def test_errors_of_libraries_and_empty_messages_are_not_clear():
     with pytest.raises(ZeroDivisionError):
         checked(lambda: 1 / 0)
     checked(lambda: load_scenario("hit-mac").replace(arena=-1))
+
+
+def test_a_part_that_fails_prints_a_command_that_fails_again(monkeypatch, capsys):
+    asked = ["scenario file", "--inputs", "7", "--seed", "3", "--plain"]
+    monkeypatch.setattr("sys.argv", ["fuzz", *asked])
+    monkeypatch.setattr("sys.executable", shutil.which("false"))
+    assert fuzz_main() == 1
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert shlex.split(last) == ["again:", "python", "-m", "tests.fuzz", *asked]
 
 
 @pytest.mark.parametrize("name", TASKS)
