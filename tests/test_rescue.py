@@ -1,19 +1,22 @@
 """Trainings whose directory vanishes, or can be written to no more: one line, and the policy is saved elsewhere."""
 
 import errno
+import os
 import re
 import shutil
 import sys
 import threading
 from pathlib import Path
 
+import numpy as np
 import pytest
+import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training import loop
 from hitmac.agents.training.callback import TrainingProgress
 from hitmac.agents.training.rescue import rescue
+from hitmac.agents.training.resume import write_arrays
 
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8", "--total-steps", "512"]
 SMALL += ["--episodes", "2", "--episode-steps", "20", "--curve-points", "0", "--save-every", "0", "--run-dir", "run"]
@@ -71,24 +74,48 @@ def test_a_directory_that_is_replaced_is_left_alone(broken):
 
 def test_a_full_disk_is_said_and_the_last_checkpoint_stays(broken, monkeypatch):
     def fill():
-        def full(*_):
-            raise OSError(errno.ENOSPC, "No space left on device")
+        def full(_, path):
+            path.write_bytes(b"half")
+            raise safetensors.SafetensorError(
+                "Error while serializing: I/O error: No space left on device (os error 28)"
+            )
 
-        monkeypatch.setattr(loop, "save_training", full)
+        monkeypatch.setattr(safetensors.numpy, "save_file", full)
 
     line, folder = broken(fill)
-    assert "No space left on device" in line
+    assert f"[Errno 28] No space left on device: '{Path('run/checkpoint/training.safetensors')}'" in line
     load_policy(folder)
     load_policy("run")
-    assert (Path("run") / "checkpoint" / "training.safetensors").is_file()
+    names = sorted(path.name for path in Path("run/checkpoint").iterdir())
+    assert names == ["config.json", "policy.safetensors", "training.safetensors"]
 
 
-def test_where_nothing_can_be_saved_the_first_error_is_said(tmp_path):
-    def fail(_):
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process are POSIX's")
+def test_what_safetensors_cannot_write_is_an_error_of_the_file(tmp_path):
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*one'$") as raised:
+            write_arrays(tmp_path / "one", {"a": np.zeros(1000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert raised.value.errno == errno.EFBIG
+    assert not list(tmp_path.iterdir())
+
+
+def test_where_nothing_can_be_saved_both_errors_are_said(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+    def fail(folder):
+        (folder / "config.json").touch()
         raise OSError("nor there")
 
-    with pytest.raises(OSError, match=r"^.*run is gone, or has lost its config.yaml$"), rescue(tmp_path / "run", fail):
+    gone = r"^.*run is gone, or has lost its config.yaml; nor could the policy be saved elsewhere: nor there$"
+    with pytest.raises(OSError, match=gone), rescue(tmp_path / "run", fail):
         raise OSError("not here")
+    assert not list(tmp_path.iterdir())
     before = threading.excepthook
     with pytest.raises(KeyError), rescue(tmp_path, fail):
         raise KeyError("others pass")

@@ -18,7 +18,7 @@ from torch import nn
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.groups import check_single
 from hitmac.agents.learned.policy_config import POLICY_DEFAULTS, PolicyConfig
-from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensors_of
+from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensor_file, tensors_of
 from hitmac.agents.tracking.belief_observer import space_of
 from hitmac.envs.assigned_observation import goals_space
 from hitmac.envs.errors import in_short, shortly
@@ -64,7 +64,7 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
         "options": config.options,
     } | ({"nearness": config.nearness} if config.nearness else {})
     write_text(folder / "config.json", json.dumps(plain, indent=2) + "\n")
-    with whole_file(folder / "policy.safetensors") as temporary:
+    with tensor_file(folder / "policy.safetensors") as temporary:
         safetensors.torch.save_file(tensors_of(policy), temporary)
 
 

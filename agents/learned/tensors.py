@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import safetensors
@@ -9,7 +12,7 @@ import safetensors.torch
 import torch
 from torch import nn
 
-from hitmac.envs.files import regular_file
+from hitmac.envs.files import regular_file, whole_file
 from hitmac.perception import EncoderConfig
 
 _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
@@ -18,6 +21,22 @@ _FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
     """Return every tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
     return {name: parameter.detach() for name, parameter in policy.named_parameters()}
+
+
+@contextmanager
+def tensor_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for safetensors to write to, as :func:`hitmac.envs.files.whole_file` does.
+
+    Raises:
+        OSError: the file could not be written, which safetensors has an error of its own for.
+    """
+    try:
+        with whole_file(path) as temporary:
+            yield temporary
+    except safetensors.SafetensorError as error:
+        if found := re.search(r"I/O error: (.+) \(os error (\d+)\)", str(error)):
+            raise OSError(int(found[2]), found[1], str(path)) from None
+        raise OSError(f"{path}: {error}") from None
 
 
 def read_tensors(path: Path) -> dict[str, torch.Tensor]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -35,11 +36,14 @@ def rescue(run_dir: Path, save_to: Callable[[Path], None]) -> Iterator[Callable[
             yield check
         except OSError as error:
             reason = str(error) if (run_dir / "config.yaml").is_file() else gone
+            folder = None
             try:
                 folder = Path(tempfile.mkdtemp(prefix="hitmac-"))
                 save_to(folder)
-            except OSError:
-                raise OSError(reason) from None
+            except OSError as other:
+                if folder is not None:
+                    shutil.rmtree(folder, ignore_errors=True)
+                raise OSError(f"{reason}; nor could the policy be saved elsewhere: {other}") from None
             raise OSError(f"{reason}; the policy as it is now was saved to {folder}") from None
 
 

@@ -18,11 +18,11 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import nn
 from torch.optim import Optimizer
 
-from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
+from hitmac.agents.learned.tensors import put_tensors, tensor_file, tensors_of
 from hitmac.agents.tracking.belief_observer import BeliefObserver
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.files import regular_file, whole_file
+from hitmac.envs.files import regular_file
 
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 """Errors of a state that is damaged, or of another run."""
@@ -78,7 +78,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name to a file, which is whole or not there."""
-    with whole_file(path) as temporary:
+    with tensor_file(path) as temporary:
         safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
 
 
