@@ -19,6 +19,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
@@ -158,11 +160,12 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
     engine = engine_of(options)
-    with stop_on_bad_input(PROGRAM):
-        print(sizes_in_words(options, scenario))
-        compile_kernels(options, scenario)
-        sitting = engine.begin(options, scenario, run_dir)
-    sitting, stopped = engine.train(options, scenario, run_dir, sitting)
+    with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
+        with stop_on_bad_input(PROGRAM):
+            print(sizes_in_words(options, scenario))
+            compile_kernels(options, scenario)
+            sitting = engine.begin(options, scenario, run_dir)
+        sitting, stopped = engine.train(options, scenario, run_dir, sitting)
     report(options, scenario, sitting.progress, run_dir, sitting.entropy)
     print(f"\n{sitting.steps} steps in {sitting.progress.seconds / 60:.1f} minutes of training")
     return stopped

@@ -1,7 +1,10 @@
 """NaN and infinity end a training in one line, and the last checkpoint stays good."""
 
+import re
+
 import numpy as np
 import pytest
+import stable_baselines3
 import torch
 
 from hitmac import train
@@ -16,6 +19,12 @@ CASES = [
     *((job, "observation", np.inf) for job in (("coverage",), PPO)),
     *((job, "reward", 1e30) for job in (PPO, A2C)),
 ]
+FAST = [
+    PPO, (*PPO, "--epochs", "1"), A2C, (*PPO, "--encoder", "mlp"), (*PPO, "--per-sensor"), (*PPO, "--nearest", "2"),
+    ("coverage",), ("coverage", "--memory", "recurrent", "--knowledge", "shared"), ("executor",), ("coordinator",),
+    ("coordinator", "--algorithm", "a2c"), ("coordinator", "--no-difference-rewards"),
+]  # fmt: skip
+pytestmark = pytest.mark.filterwarnings("error::RuntimeWarning")  # it would be a line of its own
 
 
 def run(monkeypatch, *arguments):
@@ -53,17 +62,57 @@ def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
         run(monkeypatch, *job, "--run-dir", tmp_path / "run", "--resume", "--total-steps", "1000")
 
 
-def test_a_weight_that_is_not_finite_is_named(monkeypatch, tmp_path, capsys):
-    from stable_baselines3 import PPO
+def refused(monkeypatch, capsys, *arguments):
+    """Return the one line with which a training ends."""
+    with pytest.raises(SystemExit) as ended:
+        run(monkeypatch, *arguments)
+    assert ended.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert line.startswith("train.py: error: step ")
+    return line
 
-    learn = PPO.train
+
+@pytest.mark.parametrize("job", FAST)
+def test_weights_that_are_too_large_end_the_training_in_one_line(job, monkeypatch, tmp_path, capsys):
+    line = refused(monkeypatch, capsys, *job, *TINY, tmp_path / "run", "--total-steps", 2000, "--learning-rate", 1e30)
+    assert re.search(r"step (?!0:)\d+: the (weight .* is not finite|policy's \w+ gives -?(nan|inf) at )", line)
+    if (tmp_path / "run" / "checkpoint").exists():  # of before the first update
+        policy, _ = load_policy(tmp_path / "run")
+        assert all(weight.abs().max() < 100 for weight in policy.parameters())
+
+
+def test_an_infinite_reward_ends_the_training_in_one_line(monkeypatch, tmp_path, capsys):
+    line = refused(monkeypatch, capsys, *PPO, *TINY, tmp_path / "run", "--total-steps", 2000, "--turn-cost", 1e300)
+    assert "step 8: the reward of scene 0 holds -inf" in line
+
+
+def test_a_policy_whose_outputs_are_not_finite_is_not_saved(monkeypatch, tmp_path, capsys):
+    learn, updates = stable_baselines3.PPO.train, []
+
+    def spoilt(self):
+        learn(self)
+        updates.append(1)
+        if len(updates) == 3:
+            with torch.no_grad():
+                for weight in self.policy.parameters():
+                    weight.mul_(1e30)
+
+    monkeypatch.setattr(stable_baselines3.PPO, "train", spoilt)
+    line = refused(monkeypatch, capsys, *PPO, *TINY, tmp_path / "run", "--total-steps", 2000)
+    assert "step 192: the policy's TurnHead gives" in line
+    policy, _ = load_policy(tmp_path / "run")
+    assert all(weight.abs().max() < 100 for weight in policy.parameters())
+
+
+def test_a_weight_that_is_not_finite_is_named(monkeypatch, tmp_path, capsys):
+    learn = stable_baselines3.PPO.train
 
     def spoilt(self):
         learn(self)
         with torch.no_grad():
             next(self.policy.parameters()).view(-1)[0] = float("nan")
 
-    monkeypatch.setattr(PPO, "train", spoilt)
+    monkeypatch.setattr(stable_baselines3.PPO, "train", spoilt)
     with pytest.raises(SystemExit):
         run(monkeypatch, "coverage-ppo", *TINY, tmp_path / "run", "--total-steps", "1000")
     assert "is not finite after the update" in capsys.readouterr().err

@@ -163,6 +163,17 @@ def test_a_number_that_is_not_finite_ends_the_training(monkeypatch, tmp_path, ca
         assert all(weight.isfinite().all() for weight in policy.parameters())
 
 
+@pytest.mark.slow
+def test_weights_that_are_too_large_end_the_training(monkeypatch, tmp_path, capsys):
+    fast = ("--num-env-runners", 1, "--epochs", 1, "--batch-size", 48, "--learning-rate", 1e30)
+    with pytest.raises(SystemExit) as end:
+        run(monkeypatch, "coverage-ppo", *RLLIB, *SMALL, *fast, "--total-steps", 400, "--run-dir", tmp_path / "run")
+    assert end.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert line.startswith("train.py: error: step 48: the policy's TurnHead gives ")
+    assert not (tmp_path / "run" / "checkpoint").exists()
+
+
 def test_advantages_are_those_of_the_default_engine():
     """Rollouts of the default engine's buffer, cut into chunks of episodes, have the same estimates."""
     steps, rows, draw = 12, 5, np.random.default_rng(0)

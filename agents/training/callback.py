@@ -64,8 +64,8 @@ class TrainingProgress(TrainingClock, BaseCallback):
         self.check_time()
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
         simulator = self.training_env.task.simulator
-        check_finite("the reward", self.locals["rewards"], self.num_timesteps)
-        check_finite("the observation", self.locals["new_obs"]["pairs"], self.num_timesteps)
+        check_finite("the reward", self.locals["rewards"])
+        check_finite("the observation", self.locals["new_obs"]["pairs"])
         # With credit for every sensor, their rewards are parts of the team's.
         reward = self.locals["rewards"].sum(-1) if self.locals["rewards"].ndim > 1 else self.locals["rewards"]
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)

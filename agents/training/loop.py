@@ -9,11 +9,12 @@ from pathlib import Path
 
 from stable_baselines3.common.logger import configure
 
+from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
 from hitmac.agents.training.callback import TimeIsUpError, TrainingProgress, UpdateGivenUpError
 from hitmac.agents.training.curve import CurveEvaluation
 from hitmac.agents.training.engines import curve_of, state_file
-from hitmac.agents.training.finite import finite_update
+from hitmac.agents.training.finite import finite_training, finite_update
 from hitmac.agents.training.learner import Learner, build, learned_policy
 from hitmac.agents.training.remarks import entropy_share
 from hitmac.agents.training.rescue import rescue
@@ -38,6 +39,12 @@ class Sitting:
     def steps(self) -> int:
         """Environment steps so far."""
         return self.model.num_timesteps
+
+    @property
+    def policies(self) -> tuple[AttentionPolicy, AttentionPolicy]:
+        """The policy that learns, and what is learned of it, which imitation averages."""
+        assert isinstance(self.model.policy, AttentionPolicy)
+        return self.model.policy, learned_policy(self.model)
 
     @property
     def entropy(self) -> float | None:
@@ -79,7 +86,8 @@ def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> 
         sitting.save(run_dir)
 
     elsewhere = rescue(run_dir, lambda folder: save_policy(folder, learned_policy(sitting.model), sitting.config))
-    with stop_on_signal() as stop, elsewhere as check:
+    finite = finite_training(lambda: sitting.steps, *sitting.policies)
+    with stop_on_signal() as stop, elsewhere as check, finite:
         try:
             _update(options, sitting, run_dir, save, stop)
         except UpdateGivenUpError:
@@ -115,7 +123,7 @@ def _update(options: Job, sitting: Sitting, run_dir: Path, save: Callable[[], No
             if stop.is_set():
                 break
             steps, seconds = model.num_timesteps, progress.seconds
-            with finite_update(model), suppress(TimeIsUpError):
+            with finite_update(model.logger, *sitting.policies), suppress(TimeIsUpError):
                 model.learn(options.rollout_steps * sitting.venv.num_envs, callback, reset_num_timesteps=False)
             callback.tick()
             if not told and callback.fraction < 1.0:

@@ -22,7 +22,7 @@ from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, save_po
 from hitmac.agents.learned.tensors import tensors_of
 from hitmac.agents.training.clock import TrainingClock
 from hitmac.agents.training.engines import EngineFailedError, curve_of, state_file
-from hitmac.agents.training.finite import NotFiniteError, check_update
+from hitmac.agents.training.finite import NotFiniteError, check_update, finite_training
 from hitmac.agents.training.learner import policy_config
 from hitmac.agents.training.ray_cluster import LOCAL, connect, error_lines, without_log
 from hitmac.agents.training.remarks import highest_entropy
@@ -134,7 +134,8 @@ def train(options: Job, scenario: Scenario, run_dir: Path, sitting: Sitting) -> 
         sitting.save(run_dir)
 
     elsewhere = rescue(run_dir, lambda folder: save_policy(folder, sitting.policy, sitting.config))
-    with stop_on_signal() as stop, elsewhere as check:
+    finite = finite_training(lambda: sitting.steps, sitting.policy)
+    with stop_on_signal() as stop, elsewhere as check, finite:
         try:
             clock = EngineClock(options, sitting, stop)
             with _one_line():
@@ -214,7 +215,7 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
     try:
         result = sitting.algorithm.train()
     except NotFiniteError as error:
-        raise NotFiniteError(f"step {sitting.steps}: {getattr(error, 'cause', error)}") from None
+        raise NotFiniteError(str(getattr(error, "cause", error))) from None
     rollouts = result.get(ENV_RUNNER_RESULTS, {})  # without any, all env runners are lost
     steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
     if not steps:
@@ -222,7 +223,7 @@ def _iterate(options: Job, sitting: Sitting, clock: EngineClock, logger: Logger)
     sitting.steps += steps
     learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
     logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
-    check_update(sitting.policy, logged, sitting.steps)
+    check_update(sitting.policy, logged)
     sitting.entropy = float(learned["entropy"]) / highest_entropy(sitting.policy.action_space)
     means = [float(rollouts[name]) / steps for name in MEANS]
     for name, value in zip(MEANS, means, strict=True):
