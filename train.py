@@ -18,6 +18,7 @@ import importlib.util
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.on_ray import train_on_ray
 from hitmac.agents.training.remarks import remarks
+from hitmac.agents.training.rescue import same_directory
 from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.roles import Job
 from hitmac.agents.training.run_directory import contents, prepare
@@ -160,20 +162,30 @@ def train_run(options: Job | HitMacOptions, scenario: Scenario, run_dir: Path) -
 def train_policy(options: Job, scenario: Scenario, run_dir: Path) -> bool:
     """Build a policy, train it, evaluate it and report; return whether the user stopped the training."""
     engine = engine_of(options)
-    with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
-        with stop_on_bad_input(PROGRAM):
-            print(sizes_in_words(options, scenario))
-            compile_kernels(options, scenario)
-            sitting = engine.begin(options, scenario, run_dir)
-        sitting, stopped = engine.train(options, scenario, run_dir, sitting)
-    report(options, scenario, sitting.progress, run_dir, sitting.entropy)
+    with same_directory(run_dir) as check:
+        with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
+            with stop_on_bad_input(PROGRAM):
+                print(sizes_in_words(options, scenario))
+                compile_kernels(options, scenario)
+                sitting = engine.begin(options, scenario, run_dir)
+            check()
+            sitting, stopped = engine.train(options, scenario, run_dir, sitting)
+        evaluation = options.evaluate(scenario)
+        check()
+    report(options, scenario, evaluation, sitting.progress, run_dir, sitting.entropy)
     print(f"\n{sitting.steps} steps in {sitting.progress.seconds / 60:.1f} minutes of training")
     return stopped
 
 
-def report(options: Job, scenario: Scenario, progress: Progress, run_dir: Path, entropy: float | None) -> None:
-    """Evaluate the trained policy beside the baselines; write and print the results, and what looks wrong with them."""
-    evaluation = options.evaluate(scenario)
+def report(
+    options: Job,
+    scenario: Scenario,
+    evaluation: dict[str, Any],
+    progress: Progress,
+    run_dir: Path,
+    entropy: float | None,
+) -> None:
+    """Write and print the evaluation of the trained policy beside the baselines, and what looks wrong with it."""
     save_evaluation(run_dir / "evaluation.json", evaluation)
     warned = list(remarks(evaluation, options.metric, entropy))
     options.save_pictures(run_dir, scenario, evaluation, "\n\n".join([reached_in_words(progress), *warned]).strip())

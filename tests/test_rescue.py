@@ -15,8 +15,9 @@ import safetensors.numpy
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.training.jobs import CoverageRewardOptions
 from hitmac.agents.training.rescue import rescue
-from hitmac.agents.training.resume import write_arrays
+from hitmac.agents.training.resume import saved_progress, write_arrays
 
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8", "--total-steps", "512"]
 SMALL += ["--episodes", "2", "--episode-steps", "20", "--curve-points", "0", "--save-every", "0", "--run-dir", "run"]
@@ -72,6 +73,71 @@ def test_a_directory_that_is_replaced_is_left_alone(broken):
     assert not (Path("run") / "checkpoint").exists()
 
 
+def stranger(folder):
+    """Make a run of another training, as far as a training looks at it."""
+    (folder / "checkpoint").mkdir(parents=True)
+    (folder / "config.yaml").write_text("job: coverage\n")
+    (folder / "checkpoint" / "policy.safetensors").write_text("another's")
+
+
+def strange(folder):
+    """Return whether the folder holds what the stranger had, and nothing else."""
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file())
+    policy = Path("checkpoint/policy.safetensors")
+    return files == [str(policy), "config.yaml"] and (folder / policy).read_text() == "another's"
+
+
+@pytest.mark.parametrize("deleted", [False, True])
+def test_another_run_in_the_place_of_the_directory_is_left_alone(broken, deleted):
+    def replace():
+        if deleted:
+            shutil.rmtree("run")  # its inode is free to be that of the next directory, unless it is held
+        else:
+            Path("run").rename("old")
+        stranger(Path("run"))
+
+    line, folder = broken(replace)
+    assert "run is gone, and another directory is in its place" in line
+    load_policy(folder)
+    assert strange(Path("run"))
+
+
+@pytest.mark.parametrize("when", ["compile_kernels", "evaluate"])
+def test_a_directory_is_not_replaced_unseen_before_and_after_the_updates(when, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    owner = train if when == "compile_kernels" else CoverageRewardOptions
+    original = getattr(owner, when)
+
+    def replacing(*arguments):
+        result = original(*arguments)
+        Path("run").rename("old")
+        stranger(Path("run"))
+        return result
+
+    monkeypatch.setattr(owner, when, replacing)
+    monkeypatch.setattr(sys, "argv", ["train.py", "coverage-ppo", *SMALL[:-2], "--run-dir", "run"])
+    with pytest.raises(SystemExit) as end:
+        train.main()
+    assert end.value.code == 1
+    assert "run is gone, and another directory is in its place" in capsys.readouterr().err
+    assert strange(Path("run"))
+
+
+def test_a_run_that_was_moved_or_copied_goes_on(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["train.py", *arguments])
+        train.main()
+
+    run("coverage-ppo", *SMALL[:-2], "--run-dir", "run")
+    shutil.copytree("run", "copy")
+    Path("run").rename("moved")
+    for folder in ("copy", "moved"):
+        run("coverage-ppo", "--run-dir", folder, "--resume", "--total-steps", "600")
+        assert saved_progress(Path(folder, "checkpoint", "training.safetensors"))[0] >= 600
+
+
 def test_a_full_disk_is_said_and_the_last_checkpoint_stays(broken, monkeypatch):
     def fill():
         def full(_, path):
@@ -113,8 +179,14 @@ def test_where_nothing_can_be_saved_both_errors_are_said(tmp_path, monkeypatch):
         raise OSError("nor there")
 
     gone = r"^.*run is gone, or has lost its config.yaml; nor could the policy be saved elsewhere: nor there$"
-    with pytest.raises(OSError, match=gone), rescue(tmp_path / "run", fail):
+
+    def vanish():
+        (tmp_path / "run").rmdir()
         raise OSError("not here")
+
+    (tmp_path / "run").mkdir()
+    with pytest.raises(OSError, match=gone), rescue(tmp_path / "run", fail):
+        vanish()
     assert not list(tmp_path.iterdir())
     before = threading.excepthook
     with pytest.raises(KeyError), rescue(tmp_path, fail):

@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+
+
+@contextmanager
+def same_directory(run_dir: Path) -> Iterator[Callable[[], None]]:
+    """Keep watch over the directory of a run, which others may delete or move while it trains.
+
+    Yields:
+        A check to call before saving. It raises FileNotFoundError if the directory is gone, or has lost its
+        configuration, so that it does not come back without it, or if another one has taken its place.
+    """
+    first = run_dir.stat()
+    held = os.open(run_dir, os.O_RDONLY) if os.name == "posix" else None  # no other directory gets its number
+
+    def check() -> None:
+        if not (run_dir / "config.yaml").is_file():
+            raise FileNotFoundError(f"{run_dir} is gone, or has lost its config.yaml")
+        if not os.path.samestat(first, run_dir.stat()):
+            raise FileNotFoundError(f"{run_dir} is gone, and another directory is in its place")
+
+    try:
+        yield check
+    finally:
+        if held is not None:
+            os.close(held)
 
 
 @contextmanager
@@ -19,23 +44,16 @@ def rescue(run_dir: Path, save_to: Callable[[Path], None]) -> Iterator[Callable[
         save_to: saves what can be saved to the directory that it is given.
 
     Yields:
-        A check to call before saving: it raises OSError if the directory is gone, so that it does not come back without
-        its configuration.
+        The check of :func:`same_directory`.
 
     Raises:
         OSError: the directory is gone, or a file could not be written; the message says where the policy was saved.
     """
-    gone = f"{run_dir} is gone, or has lost its config.yaml"
-
-    def check() -> None:
-        if not (run_dir / "config.yaml").is_file():
-            raise FileNotFoundError(gone)
-
-    with _quiet_writers():
+    with _quiet_writers(), same_directory(run_dir) as check:
         try:
             yield check
         except OSError as error:
-            reason = str(error) if (run_dir / "config.yaml").is_file() else gone
+            reason = _reason(error, check)
             folder = None
             try:
                 folder = Path(tempfile.mkdtemp(prefix="hitmac-"))
@@ -45,6 +63,15 @@ def rescue(run_dir: Path, save_to: Callable[[Path], None]) -> Iterator[Callable[
                     shutil.rmtree(folder, ignore_errors=True)
                 raise OSError(f"{reason}; nor could the policy be saved elsewhere: {other}") from None
             raise OSError(f"{reason}; the policy as it is now was saved to {folder}") from None
+
+
+def _reason(error: OSError, check: Callable[[], None]) -> OSError:
+    """Return why a file could not be written: because the directory is gone, or else the error itself."""
+    try:
+        check()
+    except OSError as gone:
+        return gone
+    return error
 
 
 @contextmanager
