@@ -67,7 +67,7 @@ def observe(
     """
     names = (features,) if isinstance(features, str) or not isinstance(features, Iterable) else tuple(features)
     if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
-        raise ValueError(f"unknown feature {', '.join(map(str, unknown))}: known are {', '.join(FEATURES)}")
+        raise ValueError(f"unknown feature {', '.join(map(str, unknown))[:200]}: known are {', '.join(FEATURES)}")
     nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
     pairs = _Pairs(
         _Site(site), sensor_position, heading, target_position,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import did_you_mean, is_among, shortened
+from hitmac.envs.errors import in_short, is_among
 from hitmac.envs.kernels.feature_table import FEATURES, Scales, most_speed
 from hitmac.envs.kernels.observe import SCALES, observe
 from hitmac.envs.machine import check_memory
@@ -158,13 +158,9 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
     names: tuple[Any, ...] = tuple(features) if several else (features,)
     if len(names) == 1 and is_among(names[0], FEATURE_SETS):
         return FEATURE_SETS[names[0]]
-    unknown = [
-        f"{shortened(str(name))}{did_you_mean(name, (*FEATURES, *FEATURE_SETS))}"
-        for name in names
-        if not is_among(name, FEATURES)
-    ]
+    unknown = [name for name in names if not is_among(name, FEATURES)]
     if unknown or not names:
-        problem = f"unknown feature {', '.join(unknown)}" if unknown else "no feature given"
+        problem = f"unknown feature {in_short(unknown, (*FEATURES, *FEATURE_SETS))}" if unknown else "no feature given"
         raise ValueError(f"{problem}: known are {', '.join(FEATURES)}, and the sets {', '.join(FEATURE_SETS)}")
     if len(set(names)) != len(names):
         raise ValueError(f"features {', '.join(names)} name a feature twice; give each once")
