@@ -21,7 +21,13 @@ class NotFiniteError(ArithmeticError):
 def check_finite(what: str, values: np.ndarray) -> None:
     """Raise :class:`NotFiniteError` if any of the values (B, ...), the first axis that of the scenes, is not finite."""
     if (place := not_finite(values)) is not None:
-        raise NotFiniteError(f"{what} of scene {place[0]} holds {values[place]} at {list(place[1:])}")
+        raise not_finite_error(what, place[0], values, place)
+
+
+def not_finite_error(what: str, scene: object, values: np.ndarray, place: tuple[int, ...]) -> NotFiniteError:
+    """Return the error of a value of a scene, whose place (scene, ...) in the values is given."""
+    at = f" at {list(place[1:])}" if place[1:] else ""
+    return NotFiniteError(f"{what} of scene {scene} holds {values[place]}{at}")
 
 
 def not_finite(values: np.ndarray) -> tuple[int, ...] | None:

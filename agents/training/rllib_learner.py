@@ -18,7 +18,7 @@ from torch import Tensor
 from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.rllib_module import AttentionRLModule
-from hitmac.agents.training.finite import NotFiniteError, not_finite
+from hitmac.agents.training.finite import not_finite, not_finite_error
 from hitmac.agents.training.resume import Moments, moments_of, put_moments
 from hitmac.agents.training.rllib_runner import ACTING, ACTING_NEXT
 
@@ -130,7 +130,7 @@ def _check_finite(what: str, values: np.ndarray, rows: Sequence[str], lengths: n
     """Raise NotFiniteError if any of the values (S, ...), `lengths` of them for each row, is not finite."""
     if (place := not_finite(values)) is not None:
         row = rows[int(np.searchsorted(lengths.cumsum(), place[0], "right"))]
-        raise NotFiniteError(f"{what} of scene {row} holds {values[place]} at {list(place[1:])}")
+        raise not_finite_error(what, row, values, place)
 
 
 def not_last(lengths: np.ndarray) -> np.ndarray:
