@@ -299,7 +299,7 @@ def test_the_window_of_the_command_line(driver):
         assert (ended.returncode, ended.stderr) == (0, "")
     else:
         assert ended.returncode == 2
-        assert ended.stderr.startswith("error: there is no display for a window (DISPLAY is not set)")
+        assert ended.stderr.startswith("python -m envs: error: there is no display for a window (DISPLAY is not set)")
         assert ended.stderr.count("\n") == 1
 
 
