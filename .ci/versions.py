@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 PYTHONS = ("python3.11", "python3.12", "python3.13")
 SHOWN = ("torch", "numpy", "numba", "gymnasium", "stable-baselines3")
 SMOKE = (
-    "agents", "attention", "command", "encoder_config", "envs", "export", "hierarchy", "imitation", "outside",
-    "perception", "pettingzoo", "physics", "planner", "pretrained", "recordings", "references", "render", "scenario",
-    "site", "statistics", "tasks", "train",
+    "agents", "attention", "command", "encoder_config", "envs", "export", "hierarchy", "imitation",
+    "nearest_agents", "outside", "perception", "pettingzoo", "physics", "planner", "pretrained", "recordings",
+    "references", "render", "scenario", "site", "statistics", "tasks", "train",
 )  # fmt: skip
 
 

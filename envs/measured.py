@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -12,6 +13,8 @@ import numpy as np
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
 """Ways in which sensors know of the targets, see :attr:`hitmac.envs.Scenario.knowledge`."""
+
+_LARGEST = sys.float_info.max
 
 
 def observe(
@@ -110,7 +113,7 @@ def check_nearness(
             raise ValueError(f"{name} is {repr(number)[:200]}; it must be a whole number, 1 or more")
     if radius is not None:
         real = isinstance(radius, int | float | np.integer | np.floating) and not isinstance(radius, bool)
-        if not real or not 0 < radius < math.inf:
+        if not real or not 0 < radius <= _LARGEST:
             raise ValueError(f"radius is {repr(radius)[:200]}; it must be a finite number over 0")
     for name, value in (("radius", radius), ("neighbours", neighbours)):
         if nearest is None and value is not None:
@@ -131,8 +134,8 @@ class Memory:
     """
 
     def __init__(self, knowledge: str = "full") -> None:
-        if knowledge not in KNOWLEDGE:
-            raise ValueError(f"knowledge is {knowledge!r}; it must be one of {', '.join(KNOWLEDGE)}")
+        if not isinstance(knowledge, str) or knowledge not in KNOWLEDGE:
+            raise ValueError(f"knowledge is {repr(knowledge)[:200]}; it must be one of {', '.join(KNOWLEDGE)}")
         self._keeps = knowledge != "full"
         self._last = self._position = self._before = np.full(2, np.nan)
         self._age = np.array(0.0)
@@ -209,7 +212,7 @@ class _Site(dict):
     def numbers(self, name: str, size: int, most: float = math.inf) -> Any:
         """Return a number over 0, or an array of as many as `size`."""
         value = self[name]
-        if type(value) in (int, float) and 0 < value <= most and value < math.inf:
+        if type(value) in (int, float) and 0 < value <= min(most, _LARGEST):
             return value
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
@@ -222,7 +225,7 @@ class _Site(dict):
     def share(self, name: str) -> float:
         """Return a number that is 0 if it is missing."""
         value = self.get(name, 0.0)
-        if not isinstance(value, int | float | np.number) or not 0 <= value < math.inf:
+        if not isinstance(value, int | float | np.number) or not 0 <= value <= _LARGEST:
             raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be 0 or more, and finite")
         return float(value)
 

@@ -12,6 +12,7 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 from hitmac import envs
 from hitmac.envs.apis.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from hitmac.envs.apis.vector_env import CoverageVectorEnv
 from hitmac.envs.tasks import CoordinatorTask
 
 ID = "dsn/Coverage-v0"
@@ -112,6 +113,14 @@ def same(ours, theirs):
 
 def masked(value, mask):
     return value if isinstance(value, dict) else value[mask]
+
+
+@pytest.mark.parametrize("wrong", ["Never", None, np.ones(2), ["team"]])
+def test_options_of_a_batch_are_refused_in_one_line(wrong):
+    with pytest.raises(ValueError, match=r"autoreset_mode is .*; it must be one of NextStep, SameStep, Disabled"):
+        CoverageVectorEnv(num_envs=2, autoreset_mode=wrong)
+    with pytest.raises(ValueError, match=r"credit is .*; it must be team or difference_rewards"):
+        CoverageVecEnv(2, credit=wrong)
 
 
 def test_a_disabled_vector_refuses_to_step_an_ended_scene():

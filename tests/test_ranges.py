@@ -327,7 +327,7 @@ def test_the_command_line_shows_a_line_for_each_error(monkeypatch, capsys):
         (lambda: agent("assign-all:scriptd"), "unknown executor 'scriptd' (did you mean scripted?)"),
         (lambda: CoverageOptions(encoder="atention").check(), "(did you mean attention?)"),
         (lambda: command("covrage"), "unknown job 'covrage' (did you mean coverage?)"),
-        (lambda: command("--gama", "1"), "--gama, 1 (did you mean --gamma?)"),
+        (lambda: command("--gama", "1"), "(did you mean --gamma?)"),
         (lambda: read_options(CoverageOptions, {"gama": 1}), "unknown option gama (did you mean gamma?): known are"),
     ],
 )

@@ -151,7 +151,9 @@ class AttentionPolicy(ActorCriticPolicy):
 
     def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
         """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is there."""
-        return self.features_extractor.encode({key: obs[key] if key in LISTS else obs[key].float() for key in obs})
+        # Some versions of Stable-Baselines3 keep whole numbers as floating-point ones.
+        parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
+        return self.features_extractor.encode(parts)
 
     def _distribution(self, features: Features, mask: Tensor | None) -> Distribution:
         return self.action_dist.proba_distribution(action_logits=self.action_net(features, mask))

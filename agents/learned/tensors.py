@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -34,8 +35,9 @@ def tensor_file(path: Path) -> Iterator[Path]:
         with whole_file(path) as temporary:
             yield temporary
     except safetensors.SafetensorError as error:
-        if found := re.search(r"I/O error: (.+) \(os error (\d+)\)", str(error)):
-            raise OSError(int(found[2]), found[1], str(path)) from None
+        if found := re.search(r"\(os error (\d+)\)|Os { code: (\d+)", str(error)):
+            number = int(found[1] or found[2])
+            raise OSError(number, os.strerror(number), str(path)) from None
         raise OSError(f"{path}: {error}") from None
 
 

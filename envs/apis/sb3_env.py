@@ -12,6 +12,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
 from hitmac.envs.assigned_observation import flatten_sensors
+from hitmac.envs.errors import is_among, shortly
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.window import Viewer
 
@@ -68,8 +69,8 @@ class DirectionalSensorVecEnv(VecEnv):
         task = make_task(task, scenario, num_envs, seed, **options)
         if per_sensor is None:
             per_sensor = task.spec.role == "executor"
-        if credit not in ("team", "difference_rewards"):
-            raise ValueError(f"credit is {credit!r}; it must be team or difference_rewards")
+        if not is_among(credit, ("team", "difference_rewards")):
+            raise ValueError(f"credit is {shortly(credit)}; it must be team or difference_rewards")
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         self.credit = credit

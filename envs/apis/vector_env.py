@@ -10,7 +10,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hitmac.envs.apis.gym_env import DirectionalSensorEnv, episode_steps
-from hitmac.envs.errors import as_options
+from hitmac.envs.errors import as_options, is_among, shortly
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.window import Viewer
 
@@ -49,6 +49,9 @@ class DirectionalSensorVectorEnv(VectorEnv):
         **options: Any,
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
+        modes = [mode.value for mode in AutoresetMode]
+        if not isinstance(autoreset_mode, AutoresetMode) and not is_among(autoreset_mode, modes):
+            raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be one of {', '.join(modes)}")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.task = make_task(task, scenario, num_envs, **options)
         self.max_episode_steps = episode_steps(self.task, max_episode_steps)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import as_array, did_you_mean, is_among
+from hitmac.envs.errors import as_array, did_you_mean, is_among, shortly
 from hitmac.envs.observation import Observer
 from hitmac.envs.ranges import Choice, Range
 from hitmac.envs.renames import current_options
@@ -230,8 +230,9 @@ def check_cost(turn_cost: float) -> float:
 
 def check_number(name: str, value: float, allowed: Range) -> float:
     """Return `value` as a float; raise ValueError unless it is a finite number that is allowed."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or value not in allowed or value == math.inf:
-        raise ValueError(f"{name} is {value!r}; it must be a number, {allowed}")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not number or value not in allowed or value > sys.float_info.max:  # an int may be
+        raise ValueError(f"{name} is {shortly(value)}; it must be a number, {allowed}")
     return float(value)
 
 
