@@ -9,7 +9,7 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import dropwhile, pairwise, takewhile
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, NoReturn, TypeVar
 
 import tyro
 
@@ -46,8 +46,7 @@ def parse(
     for name in _lists(options):  # as where the files that *.csv stands for are not there
         for option, value in pairwise((*given, "--")):
             if option == name and value.startswith("--"):
-                print(f"{program}: error: {name} is given without a value (see --help)", file=sys.stderr)
-                sys.exit(2)
+                _refuse(program, f"{name} is given without a value (see --help)")
     try:
         with contextlib.redirect_stderr(errors):
             return options(**_values(tyro.cli(helped, prog=program, args=arguments, config=config, **more)))
@@ -61,8 +60,13 @@ def parse(
         known = [f"--{name.replace('_', '-')}" for name in _values(options)]
         if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
             reason += did_you_mean(wrong[0], known)
-        print(f"{program}: error: {reason} (see --help)", file=sys.stderr)
-        sys.exit(2)
+        _refuse(program, f"{reason} (see --help)")
+
+
+def _refuse(program: str, reason: object) -> NoReturn:
+    """End the program with the reason in one line and exit status 2."""
+    print(f"{program}: error: {reason}", file=sys.stderr)
+    sys.exit(2)
 
 
 def _lists(options: Any) -> list[str]:
@@ -91,5 +95,4 @@ def stop_on_bad_input(program: str) -> Iterator[None]:
     try:
         yield
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-        print(f"{program}: error: {error}", file=sys.stderr)
-        sys.exit(2)
+        _refuse(program, error)

@@ -18,6 +18,7 @@ import torch
 import hitmac
 from hitmac.agents.export.parts import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
+from hitmac.agents.names import halves
 from hitmac.agents.nearness import split_options
 from hitmac.agents.policy import Policy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
@@ -136,10 +137,12 @@ def _own_scenario(agent: Any) -> str | Path:
     name = str(agent) if Path(agent).is_dir() else split_options(str(agent))[0]
     if name.startswith(PREFIX):
         return pretrained_folder(name.removeprefix(PREFIX))
-    parts = name.split(":")
-    firsts = [":".join(parts[:count]) for count in range(len(parts), 0, -1)]
-    lasts = [":".join(parts[count:]) for count in range(1, len(parts))]
-    return next((one for one in (*firsts, *lasts) if one and Path(one).is_dir()), "hit-mac")
+    names = (name, *(halves(name, _is_folder, bool) or halves(name, bool, _is_folder) or ()))
+    return next(filter(_is_folder, names), "hit-mac")
+
+
+def _is_folder(name: str) -> bool:
+    return bool(name) and Path(name).is_dir()
 
 
 def _check_free(target: Path, replace: bool) -> None:
