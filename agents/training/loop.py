@@ -41,10 +41,10 @@ class Sitting:
         return self.model.num_timesteps
 
     @property
-    def policies(self) -> tuple[AttentionPolicy, AttentionPolicy]:
-        """The policy that learns, and what is learned of it, which imitation averages."""
+    def policies(self) -> tuple[AttentionPolicy, ...]:
+        """The policy that learns, and what is learned if that is another, as the average of imitation."""
         assert isinstance(self.model.policy, AttentionPolicy)
-        return self.model.policy, learned_policy(self.model)
+        return tuple(dict.fromkeys((self.model.policy, learned_policy(self.model))))
 
     @property
     def entropy(self) -> float | None:
