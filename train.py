@@ -22,29 +22,32 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
 from hitmac.agents.evaluate import save_evaluation, save_film
 from hitmac.agents.evaluate.tables import table
-from hitmac.agents.training.child import TrainingFailedError, available_cores, end_with_parent
+from hitmac.agents.training.config import scaled, sizes_in_words
 from hitmac.agents.training.curve import reached_in_words, save_curve, save_points
-from hitmac.agents.training.engines import EngineFailedError, compile_kernels, engine_of
-from hitmac.agents.training.finite import NotFiniteError
-from hitmac.agents.training.group import check_group, evaluate_trainings, prepared
 from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.on_ray import train_on_ray
-from hitmac.agents.training.remarks import remarks
-from hitmac.agents.training.rescue import same_directory
-from hitmac.agents.training.resume import Progress
-from hitmac.agents.training.roles import Job
+from hitmac.agents.training.jobs import JOBS, Job, with_defaults
+from hitmac.agents.training.report import remarks
+from hitmac.agents.training.resume import Progress, same_directory
+from hitmac.agents.training.rllib.tune import train_on_ray
 from hitmac.agents.training.run_directory import contents, prepare
-from hitmac.agents.training.side_by_side import train_side_by_side
-from hitmac.agents.training.sizes import scaled, sizes_in_words
-from hitmac.agents.training.variations import trainings, with_seed_range
-from hitmac.envs.errors import did_you_mean
-from hitmac.envs.load import load_scenario
+from hitmac.agents.training.sweep import (
+    TrainingFailedError,
+    available_cores,
+    check_group,
+    end_with_parent,
+    evaluate_trainings,
+    prepared,
+    train_side_by_side,
+    trainings,
+    with_seed_range,
+)
+from hitmac.agents.training.train import EngineFailedError, NotFiniteError, compile_kernels, engine_of
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
-from hitmac.programs import program_name
+from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal
 
 PROGRAM = program_name("train.py")

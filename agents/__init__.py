@@ -1,9 +1,8 @@
 """Agents for directional sensor networks: learned and scripted agents, checkpoints, evaluation."""
 
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.learned.attention_policy import AttentionPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, load_policy, save_policy
-from hitmac.agents.learned.extractor import AttentionExtractor
+from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 

@@ -8,17 +8,22 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.rule import BatchRandom, needs_replanning
-from hitmac.agents.custom import declared
-from hitmac.agents.policy import Memoryless, Policy, started
-from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
+from hitmac.agents.policy import Memoryless, Policy, declared, started
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.load import load_scenario
-from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.ranges import whole_number
+from hitmac.envs.observation import (
+    PAPER_FEATURES,
+    check_padding,
+    executed,
+    flatten_sensors,
+    mask_unassigned,
+    place_of_row_id,
+)
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.seeds import checked_seed
+from hitmac.envs.simulator import checked_seed
 from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION, check_idle
+from hitmac.envs.validation import whole_number
 
 LevelState = tuple[np.ndarray, ...] | None
 
@@ -31,7 +36,7 @@ class LevelPolicy(NamedTuple):
     """Observation features that the policy reads, in order."""
     padding: str = "masked"
     """Layout of the targets assigned to a sensor, for an executor; see
-    :func:`hitmac.envs.assigned_observation.mask_unassigned`."""
+    :func:`hitmac.envs.observation.mask_unassigned`."""
     row_id: bool = True
     """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
     :class:`hitmac.envs.tasks.ExecutorTask`."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.measured import check_nearness
+from hitmac.envs.deployment import check_nearness
 from hitmac.envs.scenario import Scenario
 
 OPTIONS = {"nearest": int, "radius": float, "neighbours": int}

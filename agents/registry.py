@@ -2,30 +2,171 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import re
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple, get_type_hints
 
-from hitmac.agents.agent import Agent, Executor, Seeds
-from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent, FastBeliefPlannerAgent, FastestBeliefPlannerAgent
 from hitmac.agents.baselines.exact import ExactAgent
-from hitmac.agents.baselines.greedy import GreedyAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
-from hitmac.agents.baselines.planner import FastPlannerAgent, PlannerAgent
-from hitmac.agents.baselines.rule import RulePolicy
-from hitmac.agents.baselines.simple import NearestAgent, RandomAgent, StillAgent
-from hitmac.agents.custom import declared, has_learned, import_policy, is_import
+from hitmac.agents.baselines.planner import (
+    BeliefPlannerAgent,
+    FastBeliefPlannerAgent,
+    FastestBeliefPlannerAgent,
+    FastPlannerAgent,
+    PlannerAgent,
+)
+from hitmac.agents.baselines.rules import GreedyAgent, NearestAgent, RandomAgent, RulePolicy, StillAgent
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
 from hitmac.agents.learned.in_use import in_use
-from hitmac.agents.names import halves, only_two, read_options
-from hitmac.agents.nearness import split_options
-from hitmac.agents.policy import Completed, Memoryless, Policy, ReleasedPolicy
+from hitmac.agents.nearness import OPTIONS, split_options
+from hitmac.agents.policy import (
+    Completed,
+    Memoryless,
+    Policy,
+    ReleasedPolicy,
+    declared,
+    has_learned,
+    import_policy,
+    is_import,
+)
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.envs.errors import did_you_mean, is_among
-from hitmac.envs.load import load_scenario
 from hitmac.envs.observation import PAPER_FEATURES
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import convert, did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
+
+_WORDS = {"none": None, "true": True, "false": False}
+
+
+def read_options(kind: type, name: str) -> dict[str, Any]:
+    """Return the options in a name such as ``planner:turn_cost=0.5:horizon=30``, with their types.
+
+    Args:
+        kind: class of the agent, whose constructor's parameters are the options, those of its bases included.
+        name: name with options, each ``:OPTION=VALUE``.
+
+    Raises:
+        ValueError: no such option, one given twice, or one without a value.
+        TypeError: a value of another type.
+    """
+    known = _options_of(kind)
+    options: dict[str, Any] = {}
+    for part in name.split(":")[1:]:
+        option, equals, text = part.partition("=")
+        if option not in known:
+            raise ValueError(
+                f"unknown option {option!r} in {name}{did_you_mean(option, known)}: known are {', '.join(known)}"
+            )
+        if not (equals and text) or option in options:
+            raise ValueError(f"{option} in {name} is given {'twice' if option in options else 'without a value'}")
+        options[option] = convert(option, known[option], _value(text))
+    return options
+
+
+def _options_of(kind: type) -> dict[str, Any]:
+    """Return the types of a constructor's options; those that it hands on are its base's."""
+    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
+    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
+    own = {
+        name: hints[name]
+        for name, how in parameters.items()
+        if how.default is not how.empty and name != "scenario" and name in hints
+    }
+    handed_on = any(how.kind is how.VAR_KEYWORD for how in parameters.values())
+    return own | (_options_of(kind.__mro__[1]) if handed_on else {})
+
+
+def _value(text: str) -> Any:
+    """Return the number, true, false or none that a text is, or the text."""
+    number = number_of(text)
+    return _WORDS.get(text, text) if number is None else number
+
+
+def number_of(text: str) -> int | float | None:
+    """Return the number that a text is; None if it is none."""
+    for kind in (int, float):
+        with contextlib.suppress(ValueError):
+            return kind(text)
+    return None
+
+
+def with_options(names: Iterable[str]) -> re.Pattern[str]:
+    """Return the pattern of one of the names with options, at the end of an agent's name or before a ``+``.
+
+    Options of the observation, such as ``nearest=16``, may follow any name.
+    """
+    scripted, shown = "|".join(map(re.escape, names)), "|".join(OPTIONS)
+    own = rf"(?:memoryless:)?(?:{scripted})(?::\w+=[^:=+]+)+"
+    return re.compile(rf"(?:^|(?<=[=+]))(?:{own}|[^=+]+?(?::(?:{shown})=[^:=+]+)+)(?=$|\+)")
+
+
+def each_value(name: str) -> list[str]:
+    """Return a name for each value of an option with several, as in ``planner:turn_cost=0.1/0.5``."""
+    found = re.search(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+", name)
+    if found is None:
+        return [name]
+    return [name[: found.start()] + value + name[found.end() :] for value in found[0].split("/")]
+
+
+def split_group(name: str, optional: re.Pattern[str]) -> tuple[str, str]:
+    """Split ``NAME=MEMBERS`` at the last ``=`` that belongs to no option; without one, the name is empty."""
+    hidden = optional.sub(lambda found: "." * len(found[0]), name)
+    place = hidden.rfind("=")
+    return name[: max(place, 0)], name[place + 1 :]
+
+
+def family_of(name: str) -> tuple[str, str]:
+    """Return the family of an agent's name and its options, which follow the first colon; "" without options."""
+    found = re.search(r"(?::[^:=]+=[^:=]*)+$", name)
+    return (name[: found.start()], found[0][1:]) if found else (name, "")
+
+
+def halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:
+    """Split `text` at a ':' into two names, each of which may contain further ':'.
+
+    If only the left name is known, split at the only ':', so that an error can name the right one.
+    """
+    both = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == ":"]
+    left = [two for two in both if is_left(two[0])]
+    unknown = None if is_import(text) or not left else only_two(text)
+    return next((two for two in left if is_right(two[1])), unknown)
+
+
+def only_two(text: str) -> tuple[str, str] | None:
+    """Split `text` at its only ':'; None if it has none or several."""
+    left, _, right = text.partition(":")
+    return (left, right) if text.count(":") == 1 else None
+
+
+Seeds = tuple[tuple[int, int], ...]
+
+Executor = tuple[LevelPolicy, Seeds]
+"""Executor with the first and last seeds of its training scenes; () for an executor that was not trained."""
+
+
+class Agent(NamedTuple):
+    """Policy with its name, features and training metadata."""
+
+    name: str
+    policy: Policy
+    features: tuple[str, ...]
+    """Observation features that the policy reads."""
+    training_seeds: Seeds = ()
+    """First and last seeds of the training scenes; () for an agent that was not trained."""
+    run: str = ""
+    """Name of the training, where several trainings of one agent share its name."""
+    trained: bool = False
+    """True if the policy was trained, so that another training seed would give another policy."""
+    nearness: Mapping[str, Any] = MappingProxyType({})
+    """Options of the environment, ``nearest``, ``radius`` and ``neighbours``, with which the policy is shown the
+    nearest targets; none: it is shown all."""
+
 
 SCRIPTED: dict[str, type[RulePolicy]] = {
     "random": RandomAgent,
@@ -62,7 +203,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``pretrained:flat``            a trained policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
-    ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.custom.import_policy`
+    ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.policy.import_policy`
     ``memoryless:planner``         any of these, to which targets that are not seen now are not there
     ``planner:nearest=16``         an agent that turns all sensors, shown the 16 nearest targets of each; also
                                    ``radius=40``, their farthest distance, and ``neighbours=8``

@@ -17,19 +17,17 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import tyro
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
 from hitmac.agents.evaluate import evaluate, save_evaluation
-from hitmac.agents.evaluate.intervals import probability_of_improvement
-from hitmac.agents.evaluate.selection import each_training
+from hitmac.agents.evaluate.compare import each_training
+from hitmac.agents.evaluate.statistics import probability_of_improvement
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.registry import load_agent
 from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.stopping import stop_on_signal
-from hitmac.envs.errors import did_you_mean
+from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import write_text
-from hitmac.envs.ranges import Count
 from hitmac.envs.tasks import SUB_STEPS
-from hitmac.programs import program_name
+from hitmac.envs.validation import Count, did_you_mean
 from hitmac.signals import end_on_signal
 
 SCENARIO = "hit-mac"

@@ -14,15 +14,15 @@ from typing import Annotated
 import tyro
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.evaluate.selection import named_agents
+from hitmac.agents.evaluate.compare import named_agents
 from hitmac.agents.registry import Agent
 from hitmac.agents.replay.page import save_replay
 from hitmac.agents.replay.window import Player, pygame_with_display
 from hitmac.envs.files import check_ending
-from hitmac.envs.load import load_scenario
-from hitmac.envs.ranges import Count, over
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS
+from hitmac.envs.validation import Count, over
 from hitmac.signals import Interrupted, end_on_signal
 
 PROGRAM = "hitmac watch"

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
-from hitmac.agents.device import checked_device
+from hitmac.agents.learned.checkpoint import checked_device
 from hitmac.perception import AgentTargetEncoder, AMCCritic
 
 ROOT = Path(__file__).parents[1]

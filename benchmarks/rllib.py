@@ -19,15 +19,14 @@ def rllib(rounds: int = ROUNDS) -> None:
 
     from hitmac import envs
     from hitmac.agents.learned.checkpoint import build_policy
-    from hitmac.agents.learned.rllib_module import AttentionRLModule
-    from hitmac.agents.training import rllib_learner as learner
-    from hitmac.agents.training import rllib_runner as runner
     from hitmac.agents.training.jobs import CoverageRewardOptions
     from hitmac.agents.training.learner import build, policy_config
-    from hitmac.agents.training.ray_cluster import connect, without_log
-    from hitmac.agents.training.rllib_algorithm import ppo_config
-    from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-    from hitmac.envs.apis.vector_env import DirectionalSensorVectorEnv
+    from hitmac.agents.training.rllib import learner, runner
+    from hitmac.agents.training.rllib.algorithm import ppo_config
+    from hitmac.agents.training.rllib.cluster import connect, without_log
+    from hitmac.agents.training.rllib.module import AttentionRLModule
+    from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+    from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
     options, scenario = CoverageRewardOptions(engine="rllib"), envs.load_scenario("hit-mac")
     config = policy_config(options, scenario)

@@ -2,7 +2,7 @@
 
 ``import envs`` registers ``dsn/<task>-v0`` for every task in :data:`TASKS` with gymnasium, for ``gymnasium.make`` and
 ``gymnasium.make_vec``: ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0``. The Stable-Baselines3
-environments are imported from :mod:`hitmac.envs.apis.sb3_env`, since Stable-Baselines3 imports torch.
+environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports torch.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ import hitmac  # noqa: F401 - before the libraries, whose import a signal may en
 # isort: split
 import gymnasium
 
-from hitmac.envs.load import load_scenario, presets
-from hitmac.envs.measured import Memory, observe
+from hitmac.envs.deployment import Memory, observe
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
+from hitmac.envs.presets import load_scenario, presets
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
 
 if TYPE_CHECKING:
-    from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
+    from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
 DECISIONS = DECISIONS_PER_EPISODE
 """Earlier name of :data:`DECISIONS_PER_EPISODE`."""
@@ -57,8 +57,8 @@ def register_task(task: type[Task]) -> None:
         return
     gymnasium.register(
         id=task.spec.id,
-        entry_point="hitmac.envs.apis.gym_env:DirectionalSensorEnv",
-        vector_entry_point="hitmac.envs.apis.vector_env:DirectionalSensorVectorEnv",
+        entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",
+        vector_entry_point="hitmac.envs.wrappers.vector_env:DirectionalSensorVectorEnv",
         max_episode_steps=task.spec.episode_steps,
         kwargs={"task": task.spec.name},
     )
@@ -83,7 +83,7 @@ def parallel_env(
         ValueError: an unknown task (the message lists the known) or an option out of its range.
         ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
     """
-    from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
+    from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
     return DirectionalSensorParallelEnv(task, max_episode_steps=max_episode_steps, render_mode=render_mode, **options)
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from hitmac.envs.errors import shortly
+from hitmac.envs.validation import shortly
 
 _MOST_VALUES = 200_000  # of a document, keys among them
 _MOST_REPEATED = 1_000_000  # the same with everything that a YAML document repeats by reference

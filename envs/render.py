@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
+import os
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +16,14 @@ import numpy as np
 from hitmac.envs.files import check_ending, regular_file, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.tasks import Task
+from hitmac.envs.validation import is_among
 
 if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw as Draw
 
     from hitmac.envs.tasks import Task
-
 
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND = (250, 250, 247)
@@ -266,3 +271,174 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
     with whole_file(path) as temporary:
         few = shown.quantize(palette=palette_of(shown, 128), dither=Image.Dither.NONE)
         few.save(temporary, format="PNG", optimize=True)
+
+
+RENDER_MODES = ("rgb_array", "human")
+
+
+class Viewer:
+    """Implementation of ``render()`` of the environments: pictures, or a window.
+
+    Args:
+        scenario: scenario of the scenes.
+        render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
+        frames_per_second: highest frame rate of the window.
+
+    Raises:
+        ValueError: another render mode.
+        ModuleNotFoundError: Pillow or pygame is missing; the message names the extra to install.
+    """
+
+    def __init__(self, scenario: Scenario, render_mode: str | None, frames_per_second: int) -> None:
+        if render_mode is not None and not is_among(render_mode, RENDER_MODES):
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(RENDER_MODES)}")
+        self.render_mode = render_mode
+        self._frames_per_second = frames_per_second
+        self._picture = Picture(scenario) if render_mode else None
+        self._window: Any = None
+        self._clock: Any = None
+        if render_mode == "human":
+            try:
+                import pygame  # noqa: F401 - checked here, used when the window opens
+            except ModuleNotFoundError:
+                raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
+
+    def render(self, task: Task, b: int) -> np.ndarray | None:
+        """Return scene `b` of a task as (height, width, 3) uint8; None with a window or without a render mode."""
+        if self._picture is None:
+            return None
+        picture = self._picture.of_task(task, b)
+        if self.render_mode == "rgb_array":
+            return picture
+        import pygame
+
+        if self._window is None:
+            pygame.display.init()
+            self._window = pygame.display.set_mode(self._picture.shape[::-1])
+            pygame.display.set_caption(task.scenario.name)
+            self._clock = pygame.time.Clock()
+        pygame.event.pump()
+        self._window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
+        pygame.display.flip()
+        self._clock.tick(self._frames_per_second)
+        return None
+
+    def show(self, task: Task, b: int) -> None:
+        """Update the window, if there is one."""
+        if self.render_mode == "human":
+            self.render(task, b)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        if self._window is not None:
+            import pygame
+
+            pygame.display.quit()
+            self._window = self._clock = None
+
+
+_DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
+_UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
+
+
+def check_display(remedy: str = "--film out.gif") -> None:
+    """Raise an OSError that names the remedy, a command for a film, if no display shows a window; requires pygame.
+
+    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
+    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
+    """
+    import pygame
+
+    try:
+        # Without a display the drivers would print warnings: do not try them.
+        if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
+            raise pygame.error("DISPLAY is not set")
+        pygame.display.init()
+        if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
+            pygame.display.quit()
+            raise pygame.error("no screen found")
+    except pygame.error as error:
+        raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None
+
+
+ENDINGS = (".gif", ".mp4")
+"""Endings of films."""
+
+FRAMES_PER_SECOND = 50 / 3
+
+
+def check_film(name: str, path: str | Path) -> None:
+    """Raise an error unless a film can be written to `path`, the argument `name` of the caller.
+
+    Raises:
+        ValueError: `path` ends neither in .gif nor in .mp4.
+        ModuleNotFoundError: an MP4 film needs imageio-ffmpeg, which is not installed.
+    """
+    check_ending(name, path, *ENDINGS)
+    if Path(path).suffix.lower() == ".mp4":
+        _ffmpeg()
+
+
+def save_pictures(
+    path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND
+) -> None:
+    """Write RGB pictures (height, width, 3) of one size as a film, whole or not at all.
+
+    Args:
+        path: file of the film. Ending in .gif: a GIF that plays again and again; in .mp4: H.264 video.
+        pictures: the pictures, one or more.
+        frames_per_second: pictures a second; a GIF rounds the time between two to 10 ms.
+
+    Raises:
+        ValueError, ModuleNotFoundError: see :func:`check_film`.
+    """
+    check_film("path", path)
+    (save_gif if Path(path).suffix.lower() == ".gif" else save_mp4)(path, pictures, frames_per_second)
+
+
+def save_gif(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND) -> None:
+    """Write RGB pictures as a looping animated GIF; raise ValueError if `path` does not end in .gif."""
+    check_ending("path", path, ".gif")
+    from PIL import Image
+
+    # One palette for all frames avoids flicker and makes the file smaller.
+    palette = palette_of(Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])), 64)
+    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
+    with whole_file(path) as temporary:
+        frames[0].save(
+            temporary, save_all=True, append_images=frames[1:], duration=1000 / frames_per_second, loop=0, format="GIF"
+        )
+
+
+def save_mp4(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND) -> None:
+    """Write RGB pictures as MP4; raise ValueError if `path` does not end in .mp4.
+
+    Players want an even height and width, so that an odd one gets a last row or column twice.
+    """
+    check_ending("path", path, ".mp4")
+    height, width = pictures[0].shape[:2]
+    odd = ((0, height % 2), (0, width % 2), (0, 0))
+    with whole_file(path) as temporary:
+        writer = _ffmpeg().write_frames(
+            str(temporary),
+            (width + width % 2, height + height % 2),
+            fps=frames_per_second,
+            codec="libx264",
+            quality=8,
+            macro_block_size=2,
+            ffmpeg_log_level="error",
+            output_params=["-movflags", "+faststart", "-threads", "1"],
+        )
+        with contextlib.closing(writer):
+            writer.send(None)
+            for picture in pictures:
+                writer.send(np.ascontiguousarray(np.pad(picture, odd, mode="edge")))
+
+
+def _ffmpeg() -> Any:
+    """Return the package that holds ffmpeg."""
+    try:
+        import imageio_ffmpeg
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'") from None
+    return imageio_ffmpeg

@@ -8,16 +8,40 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.errors import as_array, as_options, did_you_mean, shortly
-from hitmac.envs.kernels import simulate
+from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, with_tracks
+from hitmac.envs.kernels import physics as simulate
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
-from hitmac.envs.load import load_scenario
-from hitmac.envs.memory import allocate, check_state, checked_places, no_tracks, with_tracks
-from hitmac.envs.ranges import positive
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.seeds import random_seed, scene_seeds
+from hitmac.envs.validation import as_array, as_options, did_you_mean, is_whole, positive, shortly
+
+
+def scene_seeds(seed: int | Sequence[int], num_envs: int) -> np.ndarray:
+    """Return the seed of each scene, (B,) uint64: ``seed + i``, or the i-th of a sequence."""
+    single = as_array("seed", seed).ndim == 0
+    seeds: list[Any] = [seed] if single else list(seed)  # type: ignore[arg-type]
+    for one in seeds:
+        checked_seed(one)
+    if single:
+        seeds = [int(seeds[0]) + i for i in range(num_envs)]
+    if len(seeds) != num_envs:
+        raise ValueError(f"got {len(seeds)} seeds for {num_envs} scenes; give one each, or a single number")
+    return np.array(seeds, np.uint64)
+
+
+def checked_seed(seed: int, name: str = "seed") -> int:
+    """Return `seed`; raise ValueError, with `name`, unless it is a whole number from 0 to 2^63 - 1."""
+    if not is_whole(seed) or not 0 <= seed < 2**63:
+        raise ValueError(f"{name} is {shortly(seed)}; it must be a whole number from 0 to 2^63 - 1")
+    return int(seed)
+
+
+def random_seed() -> int:
+    """Draw a seed from the operating system's entropy."""
+    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
+
 
 TRACKS = ("target_tracks", "target_moves")
 """Names of recorded positions: after every sub-step, and after every move, extra moves included."""
@@ -49,8 +73,8 @@ class Simulator:
             scenes along the last axis.
         observed: the part of `rows` that observers read, for which their kernels are compiled once.
         num_threads: number of threads that compute a step.
-        large: the sensors look only at what is near (see :data:`hitmac.envs.memory.GRID_FROM`), and those of one scene
-            are divided between the threads. The results are the same, bit for bit.
+        large: the sensors look only at what is near (see :data:`hitmac.envs.allocation.GRID_FROM`), and those of one
+            scene are divided between the threads. The results are the same, bit for bit.
         absences: False if all sensors and targets are there and stay, which makes an observation faster.
 
     Raises:

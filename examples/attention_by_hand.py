@@ -75,7 +75,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception import MultiHeadAttention, attend
-from hitmac.perception.scores import Additive, Dot, ScaledDot
+from hitmac.perception.functional import Additive, Dot, ScaledDot
 
 
 def show(name: str, x: Tensor) -> None:

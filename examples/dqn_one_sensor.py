@@ -12,7 +12,7 @@ from stable_baselines3 import DQN
 from hitmac.agents import AttentionExtractor
 from hitmac.agents.evaluate import evaluate, table
 from hitmac.agents.policy import PerSensor
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
 SCENE = "hit-mac-1x5"  # HiT-MAC's scene with 1 sensor and 5 targets
 

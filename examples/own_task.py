@@ -12,8 +12,8 @@ from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy, load_agent
 from hitmac.envs import DEFAULT_FEATURES, Task, register_task
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.tasks import TaskSpec, turning_space
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 
 class Triangulate(Task):

@@ -15,7 +15,7 @@ from ray.rllib.algorithms.ppo import PPOConfig
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
 
 from hitmac.agents.evaluate import evaluate, table
-from hitmac.agents.learned.rllib_module import AttentionRLModule
+from hitmac.agents.training.rllib.module import AttentionRLModule
 from hitmac.perception import EncoderConfig
 
 NUM_ENVS, ROLLOUT = 128, 32

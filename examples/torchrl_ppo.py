@@ -18,9 +18,9 @@ from torchrl.objectives import ClipPPOLoss
 from torchrl.objectives.value import GAE
 
 from hitmac.agents.evaluate import evaluate, table
-from hitmac.envs.apis.torchrl_env import DirectionalSensorTorchRLEnv
+from hitmac.envs.wrappers.torchrl_env import DirectionalSensorTorchRLEnv
 from hitmac.perception import AgentTargetEncoder
-from hitmac.perception.adapters import tensordict_module
+from hitmac.perception.encoder import tensordict_module
 
 NUM_ENVS, ROLLOUT, EPOCHS, BATCH_SIZE, WIDTH = 128, 32, 3, 512, 64
 

@@ -6,18 +6,18 @@ import importlib
 import sys
 
 from hitmac import __version__
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal
 
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
-    "evaluate": ("hitmac.agents.evaluate.__main__", "compare agents on the same new episodes: tables and figures"),
+    "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
     "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page or in a window"),
-    "attention": ("hitmac.agents.show_attention", "draw what a learned policy attends to"),
-    "export": ("hitmac.agents.export.__main__", "write a learned policy as ONNX, with a runner without torch"),
-    "scenarios": ("hitmac.envs.__main__", "list the scenarios; show, film or draw one"),
+    "attention": ("hitmac.agents.attention", "draw what a learned policy attends to"),
+    "export": ("hitmac.agents.export.command", "write a learned policy as ONNX, with a runner without torch"),
+    "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
-    "pretrained": ("hitmac.agents.pretrained.__main__", "put the policy of a run among the pretrained ones"),
+    "pretrained": ("hitmac.agents.pretrained.publish", "put the policy of a run among the pretrained ones"),
 }
 """Modules of the commands, and a line about each."""
 

@@ -1,20 +1,18 @@
 """Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-This module exports the encoder and its layers. Further modules are :mod:`hitmac.perception.scores`,
+This module exports the encoder and its layers. Further modules are :mod:`hitmac.perception.functional`,
 :mod:`hitmac.perception.transformer`, :mod:`hitmac.perception.released` (the published networks),
-:mod:`hitmac.perception.plots` (plots of attention weights) and :mod:`hitmac.perception.adapters` (adapters for other
+:mod:`hitmac.perception.plots` (plots of attention weights) and :mod:`hitmac.perception.encoder` (adapters for other
 libraries).
 """
 
-from hitmac.perception.ablations import NoisyLinear, RecurrentLayer
 from hitmac.perception.amc import AMCCritic
 from hitmac.perception.checks import check_finite
-from hitmac.perception.encoder import AgentTargetEncoder, EncoderConfig
-from hitmac.perception.features import Features, Weights
-from hitmac.perception.flat import FlatEncoder
-from hitmac.perception.functional import attend, causal_mask
+from hitmac.perception.encoder import AgentTargetEncoder, EncoderConfig, FlatEncoder
+from hitmac.perception.functional import Features, Weights, attend, causal_mask
 from hitmac.perception.multi_head import MultiHeadAttention
-from hitmac.perception.ragged import pad_scenes, unpad_scenes
+from hitmac.perception.recurrent import NoisyLinear, RecurrentLayer
+from hitmac.perception.sparse import pad_scenes, unpad_scenes
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
 

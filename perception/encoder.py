@@ -3,26 +3,207 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.ablations import RecurrentLayer
-from hitmac.perception.attending import ATTEND_OVER, Attending
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
-from hitmac.perception.chunks import in_chunks
-from hitmac.perception.features import Features, Weights
-from hitmac.perception.flat import FlatEncoder
-from hitmac.perception.fourier import FourierFeatures
-from hitmac.perception.functional import zero_masked
-from hitmac.perception.listed import Listed, list_pairs
-from hitmac.perception.plain import is_plain
-from hitmac.perception.pooling import FIXED_POOLINGS
+from hitmac.perception.fast_paths import in_chunks, is_plain
+from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, is_recorded, pool, zero_masked
+from hitmac.perception.recurrent import RecurrentLayer
+from hitmac.perception.sparse import Listed, between, list_pairs, within
 from hitmac.perception.tanh_attention import AttentionLayer
+from hitmac.perception.transformer import FourierFeatures
+
+if TYPE_CHECKING:
+    from tensordict.nn import TensorDictModule
+
+Layers = Sequence[nn.Module]
+
+
+class Attending(NamedTuple):
+    """Way of attending."""
+
+    attend: Callable[[Layers, Tensor, Tensor | None, str, bool], tuple[Features, Weights]]
+    """Function from the layers and the embedded pairs to the features and the weights."""
+    layers: tuple[str, ...] = ("attention",)
+    """Names of its layers in the encoder, and so in its tensors."""
+    listed: Callable[[Layers, Listed, Tensor, str, bool], tuple[Features, Weights]] | None = None
+    """Function for listed pairs; None: they cannot be attended over in this way."""
+    columns: bool = False
+    """Pairs of the same target attend to each other."""
+
+
+def over_agents(
+    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
+    per_target, per_agent, of_targets = _apply(layers[0], embedded, mask, need_weights)
+    of_others, global_feature, of_agents = _apply(layers[1], per_agent, _present(mask), need_weights)
+    return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
+def over_targets(
+    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's own targets only."""
+    per_target, per_agent, of_targets = _apply(layers[0], embedded, mask, need_weights)
+    global_feature = pool(per_agent, _present(mask), pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
+
+
+def over_pairs(
+    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over all n * m pairs as one sequence, as the paper's coordinator does."""
+    sequence = None if mask is None else mask.flatten(-2)  # (..., n * m)
+    z, global_feature, of_pairs = _apply(layers[0], embedded.flatten(-3, -2), sequence, need_weights)
+    per_target = z.unflatten(-2, embedded.shape[-3:-1])
+    return Features(per_target, pool(per_target, mask, pooling), global_feature), Weights(pairs=of_pairs)
+
+
+def over_axes(
+    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend from every pair over the pairs of its agent and over those of its target, and add both to its embedding.
+
+    Such layers are equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
+    across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
+    """
+    of_agent, _, of_targets = _apply(layers[0], embedded, mask, need_weights)
+    columns = None if mask is None else mask.mT  # (..., m, n)
+    of_target, _, of_agents = _apply(layers[1], embedded.transpose(-2, -3), columns, need_weights)
+    per_target = zero_masked(embedded + of_agent + of_target.transpose(-2, -3), mask)
+    per_agent = pool(per_target, mask, pooling)
+    global_feature = pool(per_agent, _present(mask), pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
+def listed_agents(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's listed targets, then over the agents near it."""
+    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    if listed.neighbours is None:
+        of_others, global_feature, of_agents = _apply(
+            layers[1], per_agent.unflatten(0, present.shape), present, need_weights
+        )
+        of_others = of_others.flatten(0, 1)
+    else:
+        of_others, of_agents = between(layers[1], per_agent, listed, need_weights)
+        of_others = zero_masked(of_others, present.flatten())
+        global_feature = pool(of_others.unflatten(0, present.shape), present, pooling)
+        if of_agents is not None:  # (B n, h, l)
+            of_agents = of_agents.unflatten(0, present.shape).transpose(1, 2) * present[:, None, :, None]
+    return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
+def listed_targets(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend over each agent's own listed targets only."""
+    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
+
+
+def listed_axes(
+    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
+) -> tuple[Features, Weights]:
+    """Attend from every listed pair over those of its agent and those of its target, and add both to its embedding."""
+    assert listed.columns is not None
+    of_agent, of_targets = within(layers[0], embedded, listed.rows, need_weights)
+    of_target, of_agents = within(layers[1], embedded, listed.columns, need_weights)
+    if torch.is_grad_enabled() or is_recorded():
+        per_target = embedded + of_agent + of_target
+    else:
+        per_target = of_target.add_(of_agent).add_(embedded)  # in place: new memory costs more than the sum
+    per_agent, present = listed.pool(per_target, pooling), listed.present
+    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
+    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
+
+
+ATTEND_OVER: dict[str, Attending] = {
+    "agents": Attending(over_agents, ("attention", "between_agents"), listed_agents),
+    "targets": Attending(over_targets, listed=listed_targets),
+    "pairs": Attending(over_pairs),
+    "axes": Attending(over_axes, ("attention", "between_agents"), listed_axes, columns=True),
+}
+"""All ways of attending."""
+
+
+def _apply(
+    layer: nn.Module, tokens: Tensor, mask: Tensor | None, need_weights: bool
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the layer's outputs, their pooled feature and the weights, None if they are not asked for."""
+    outputs, pooled, *weights = layer(tokens, mask, need_weights=need_weights)
+    return outputs, pooled, weights[0] if weights else None
+
+
+def _present(mask: Tensor | None) -> Tensor | None:
+    """Return which agents (..., n) have a valid pair."""
+    return None if mask is None else mask.any(-1)
+
+
+class FlatEncoder(nn.Module):
+    """Encoder of n agents' features of m targets without attention, for one fixed n and m.
+
+    Two linear layers with ReLU, which all agents share, map an agent's m concatenated pairs, each with its mask. Two
+    others map the n * m pairs of the scene. The outputs depend on the order of agents and targets.
+
+    Args:
+        num_agents, num_targets: n and m.
+        feature_dim: d, width of a pair's features.
+        weight_dim: f, width of the outputs.
+
+    Raises:
+        ValueError: a number under 1.
+    """
+
+    def __init__(self, num_agents: int, num_targets: int, feature_dim: int, weight_dim: int) -> None:
+        super().__init__()
+        check_widths(num_agents=num_agents, num_targets=num_targets, feature_dim=feature_dim, weight_dim=weight_dim)
+        self.num_agents, self.num_targets = num_agents, num_targets
+        self.feature_dim, self.weight_dim = feature_dim, weight_dim
+        width = num_targets * (feature_dim + 1)
+        self.of_pair = _relu_layers(feature_dim + 1, weight_dim)
+        self.of_agent = _relu_layers(width, weight_dim)
+        self.of_scene = _relu_layers(num_agents * width, weight_dim)
+
+    def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
+        """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; raise ValueError for another n or m."""
+        mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
+        if pairs.shape[-3:-1] != (self.num_agents, self.num_targets):
+            raise ValueError(
+                f"pairs are of {pairs.shape[-3]} agents and {pairs.shape[-2]} targets; "
+                f"this encoder is for {self.num_agents} and {self.num_targets}"
+            )
+        there = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)  # (..., n, m)
+        tokens = torch.cat((zero_masked(pairs, mask), there.unsqueeze(-1)), -1)  # (..., n, m, d + 1)
+        of_agent = tokens.flatten(-2)
+        return Features(self.of_pair(tokens), self.of_agent(of_agent), self.of_scene(of_agent.flatten(-2)))
+
+    def extra_repr(self) -> str:
+        """Return the text that ``print`` shows."""
+        return f"num_agents={self.num_agents}, num_targets={self.num_targets}"
+
+
+def _relu_layers(width: int, hidden: int) -> nn.Sequential:
+    """Build two linear layers, each with a ReLU."""
+    layers = nn.Sequential()
+    for inputs in (width, hidden):
+        linear = nn.Linear(inputs, hidden)
+        nn.init.xavier_uniform_(linear.weight)
+        nn.init.zeros_(linear.bias)
+        layers.extend((linear, nn.ReLU()))
+    return layers
+
 
 OLD_NAMES = {"frequencies": "num_frequencies", "layer": "encoder"}
 """Earlier names of encoder options, which keyword arguments and files may still use."""
@@ -126,7 +307,7 @@ class AgentTargetEncoder(nn.Module):
     """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
     Every pair's features pass through linear layers with a ReLU, and then through attention in one of the ways of
-    :data:`hitmac.perception.attending.ATTEND_OVER`:
+    :data:`hitmac.perception.encoder.ATTEND_OVER`:
 
     - ``"agents"``: over each agent's targets, then over the agents, so that each agent takes the others into account;
     - ``"targets"``: over each agent's own targets only;
@@ -298,3 +479,28 @@ def flat_encoder(config: EncoderConfig, num_agents: int, num_targets: int, featu
 
 ENCODERS = {name: EncoderKind(sequence_encoder) for name in LAYERS} | {"mlp": EncoderKind(flat_encoder, any_size=False)}
 """All kinds of encoder."""
+
+
+def tensordict_module(
+    encoder: AgentTargetEncoder,
+    in_keys: tuple[str, ...] = ("pairs", "mask"),
+    out_keys: tuple[str, str, str] = ("per_target", "per_agent", "global_feature"),
+) -> TensorDictModule:
+    """Wrap an encoder as a TensorDict module, for TorchRL.
+
+    Args:
+        encoder: the encoder to wrap.
+        in_keys: keys of the pairs (..., n, m, d), and optionally of the mask, in a TensorDict.
+        out_keys: keys under which the three features are stored.
+
+    Raises:
+        ValueError: other than 1 or 2 `in_keys`, or other than 3 `out_keys`.
+        ModuleNotFoundError: tensordict is missing; the message names the extra to install.
+    """
+    if len(in_keys) not in (1, 2) or len(out_keys) != 3:
+        raise ValueError(f"in_keys are {in_keys} and out_keys {out_keys}; give 1 or 2 in_keys and 3 out_keys")
+    try:
+        from tensordict.nn import TensorDictModule
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("TensorDict modules need tensordict: pip install 'hitmac[tensordict]'") from None
+    return TensorDictModule(encoder, in_keys=list(in_keys), out_keys=list(out_keys))

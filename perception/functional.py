@@ -2,16 +2,131 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from hitmac.perception.checks import check_attended, check_pairs
-from hitmac.perception.scores import Score
+from hitmac.perception.checks import check_attended, check_choice, check_pairs, check_widths
+
+
+class Score(nn.Module):
+    """Base class of all scores."""
+
+    def as_dot(self, query: Tensor) -> Tensor | None:
+        """Return the query (..., L, d_k) whose dot product with the key is the score; None if there is none."""
+        return None
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if widths mismatch."""
+        changed = self.as_dot(query)
+        assert changed is not None
+        if changed.shape[-1] != key.shape[-1]:
+            raise ValueError(
+                f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs them to fit"
+            )
+        return changed @ key.transpose(-2, -1)
+
+
+class Dot(Score):
+    """Dot product, ``q . k``."""
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """Return the query itself."""
+        return query
+
+
+class ScaledDot(Score):
+    """Scaled dot product, ``q . k / sqrt(d)`` (Vaswani and others, NeurIPS 2017, section 3.2.1)."""
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """Return ``q / sqrt(d)``."""
+        return query / query.shape[-1] ** 0.5
+
+
+class Bilinear(Score):
+    """Bilinear score, ``q^T W k`` (Luong, Pham, Manning, EMNLP 2015, "general"), with W initialised Xavier-uniform.
+
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key; None: the query's.
+
+    Attributes:
+        weight: W (query_dim, key_dim).
+    """
+
+    def __init__(self, query_dim: int, key_dim: int | None = None) -> None:
+        super().__init__()
+        key_dim = query_dim if key_dim is None else key_dim
+        check_widths(query_dim=query_dim, key_dim=key_dim)
+        self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
+        nn.init.xavier_uniform_(self.weight)
+
+    def as_dot(self, query: Tensor) -> Tensor:
+        """Return ``q^T W``."""
+        if query.shape[-1] != self.weight.shape[0]:
+            raise ValueError(f"query has width {query.shape[-1]}; it must be {self.weight.shape[0]}")
+        return query @ self.weight
+
+
+class Additive(Score):
+    """Additive score, ``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), without biases.
+
+    The weights are initialised Xavier-uniform. The score is also known as the concat score (Luong, Pham, Manning, EMNLP
+    2015), since ``W_q q + W_k k = [W_q W_k] [q; k]``, and as the MLP score, a network with one hidden layer.
+
+    Args:
+        query_dim: width of a query.
+        key_dim: width of a key; None: the query's.
+        hidden_dim: h, width of the sum; None: the query's.
+
+    Attributes:
+        query_weight, key_weight, weight: W_q (h, query_dim), W_k (h, key_dim), w (h,).
+    """
+
+    def __init__(self, query_dim: int, key_dim: int | None = None, hidden_dim: int | None = None) -> None:
+        super().__init__()
+        key_dim = query_dim if key_dim is None else key_dim
+        hidden_dim = query_dim if hidden_dim is None else hidden_dim
+        check_widths(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
+        self.query_weight = nn.Parameter(torch.empty(hidden_dim, query_dim))
+        self.key_weight = nn.Parameter(torch.empty(hidden_dim, key_dim))
+        self.weight = nn.Parameter(torch.empty(hidden_dim))
+        for parameter in (self.query_weight, self.key_weight, self.weight.unsqueeze(0)):
+            nn.init.xavier_uniform_(parameter)
+
+    def forward(self, query: Tensor, key: Tensor) -> Tensor:
+        """Return the scores (..., L, S), from an intermediate (..., L, S, h); ValueError if widths mismatch."""
+        for name, given, weight in (("query", query, self.query_weight), ("key", key, self.key_weight)):
+            if given.shape[-1] != weight.shape[-1]:
+                raise ValueError(f"{name} has width {given.shape[-1]}; it must be {weight.shape[-1]}")
+        hidden = (query @ self.query_weight.T).unsqueeze(-2) + (key @ self.key_weight.T).unsqueeze(-3)
+        return hidden.tanh() @ self.weight
+
+
+SCORES: dict[str, Callable[[int], Score]] = {
+    "dot": lambda width: Dot(),
+    "scaled_dot": lambda width: ScaledDot(),
+    "bilinear": Bilinear,
+    "additive": Additive,
+}
+"""Scores for queries and keys of one width, by name."""
+
+
+def make_score(score: str | Score, width: int) -> Score:
+    """Build the score of a name for queries and keys of a width; a module is returned unchanged.
+
+    Raises ``ValueError`` for an unknown name; the message lists the known names.
+    """
+    if isinstance(score, Score):
+        return score
+    check_choice("score", score, SCORES)
+    return SCORES[score](width)
+
 
 # From this number of scores on, attention does not materialise their matrix: memory then grows with the sequence
 # instead of its square. Below it the materialised form is faster.
@@ -39,7 +154,7 @@ def attend(
         query: (..., L, d_q).
         key: (..., S, d_k).
         value: (..., S, d_v).
-        score: a score of :mod:`hitmac.perception.scores`; None: the dot product.
+        score: a score of :mod:`hitmac.perception.functional`; None: the dot product.
         mask: broadcastable to (..., L, S), 0 and 1 in any dtype; 1 lets a query attend to a key. None: all ones.
         causal: query i attends only to the keys up to i; L must equal S.
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
@@ -286,3 +401,80 @@ def join_heads(x: Tensor, num_heads: int) -> Tensor:
 def weights_by_head(weights: Tensor, num_heads: int) -> Tensor:
     """Return the weights with an axis for the heads, even for a single head."""
     return weights.unsqueeze(-3) if num_heads == 1 else weights
+
+
+def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Sum the tokens, as the paper does; the result grows with their number."""
+    # With gradients a product: the gradient of a sum is an expanded view, which slows later products.
+    return (x.new_ones(1, x.shape[-2]) @ x).squeeze(-2) if x.requires_grad else x.sum(-2)
+
+
+def pool_mean(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the mean of the valid tokens."""
+    return pool_sum(x, mask) / count_tokens(x, mask)
+
+
+def pool_max(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Return the maximum of the valid tokens, number by number."""
+    if x.shape[-2] == 0:
+        return x.sum(-2)
+    if mask is None:
+        return x.amax(-2)
+    highest = x.masked_fill(~mask.unsqueeze(-1), torch.finfo(x.dtype).min).amax(-2)
+    return highest * mask.any(-1, keepdim=True)
+
+
+def pool_by_query(x: Tensor, mask: Tensor | None, query: Tensor) -> Tensor:
+    """Return the sum of the tokens weighted by the softmax of their dot products with a learned query (d,)."""
+    keys = None if mask is None else mask.unsqueeze(-2)
+    return (masked_softmax((x @ query).unsqueeze(-2), keys) @ x).squeeze(-2)
+
+
+FIXED_POOLINGS: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {
+    "sum": pool_sum,
+    "mean": pool_mean,
+    "max": pool_max,
+}
+"""Poolings without parameters."""
+
+POOLINGS: dict[str, Callable[..., Tensor]] = FIXED_POOLINGS | {"attention": pool_by_query}
+"""All poolings; those that are not fixed also take a query."""
+
+
+def pool(x: Tensor, mask: Tensor | None, pooling: str) -> Tensor:
+    """Pool tokens by the name of a fixed pooling."""
+    return FIXED_POOLINGS[pooling](x, mask)
+
+
+def count(mask: Tensor) -> Tensor:
+    """Count the ones along the last axis, (..., 1); at least 1, as a divisor."""
+    return mask.sum(-1, keepdim=True).clamp(min=1)
+
+
+def count_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
+    """Count the valid tokens of x (..., L, d); at least 1, as a divisor."""
+    return count(x.new_ones(x.shape[-2]) if mask is None else mask)
+
+
+class Features(NamedTuple):
+    """Encoder outputs for a scene with n agents and m targets."""
+
+    per_target: Tensor
+    """(..., n, m, f): one feature for every pair of an agent and a target."""
+    per_agent: Tensor
+    """(..., n, f): one feature for every agent."""
+    global_feature: Tensor
+    """(..., f): one feature for the whole scene."""
+
+
+class Weights(NamedTuple):
+    """Attention weights; None where the encoder does not attend. The axis of the h heads precedes the last two."""
+
+    targets: Tensor | None = None
+    """(..., n, h, m, m): for every agent, from each of its targets to each; of listed targets (..., n, h, k, k)."""
+    agents: Tensor | None = None
+    """(..., h, n, n): from each agent to each; with `neighbours` (..., h, n, l), to each of its list. With ``"axes"``
+    for every target (..., m, h, n, n), of listed targets (..., m, h, c, c), from each agent that lists the target to
+    each, in their order; c is the largest number of them, and m the highest listed index + 1."""
+    pairs: Tensor | None = None
+    """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""

@@ -5,8 +5,15 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from hitmac.perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
-from hitmac.perception.functional import attend_finite, finite_if_unseen, join_heads, split_heads, weights_by_head
-from hitmac.perception.scores import Score, make_score
+from hitmac.perception.functional import (
+    Score,
+    attend_finite,
+    finite_if_unseen,
+    join_heads,
+    make_score,
+    split_heads,
+    weights_by_head,
+)
 
 
 class MultiHeadAttention(nn.Module):
@@ -23,7 +30,7 @@ class MultiHeadAttention(nn.Module):
             4 project from 4 to 24 and back to 4.
         output_dim: width of the output; None: embed_dim.
         output_map: apply W_o. If False, the output is the concatenated heads, h * head_dim wide.
-        score: a name out of :data:`hitmac.perception.scores.SCORES`, or a score for the width of a head.
+        score: a name out of :data:`hitmac.perception.functional.SCORES`, or a score for the width of a head.
         bias: add a bias to the linear projections.
         dropout: probability of dropping a weight while training; in [0, 1).
 

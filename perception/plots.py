@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from hitmac.perception.encoder import AgentTargetEncoder
-from hitmac.perception.functional import attend
-from hitmac.perception.scores import ScaledDot
+from hitmac.perception.functional import ScaledDot, attend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

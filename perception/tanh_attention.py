@@ -8,9 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.chunks import attend_in_chunks
+from hitmac.perception.fast_paths import Groups, are_plain_maps, attend_in_chunks
 from hitmac.perception.functional import (
+    FIXED_POOLINGS,
+    POOLINGS,
     attend_finite,
+    count_tokens,
     is_long,
     is_recorded,
     is_transformed,
@@ -21,9 +24,6 @@ from hitmac.perception.functional import (
     weights_by_head,
     zero_masked,
 )
-from hitmac.perception.groups import Groups
-from hitmac.perception.plain import are_plain_maps
-from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, count_tokens
 
 # From this many input numbers on, each projection is one function with a gradient of its own; below it, calling that
 # function costs more than it saves.

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from hitmac import train
 from hitmac.agents import PolicyConfig, load_agent, load_policy, save_policy
-from hitmac.agents.evaluate import __main__ as evaluate_main
-from hitmac.agents.export import __main__ as export_main
+from hitmac.agents import scenarios as envs_main
+from hitmac.agents.evaluate import command as evaluate_main
+from hitmac.agents.export import command as export_main
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.training.run_directory import prepare
-from hitmac.envs import __main__ as envs_main
 from hitmac.envs import load_scenario
 from hitmac.envs.recordings import read_recording
 from hitmac.envs.render import Picture

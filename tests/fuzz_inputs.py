@@ -7,7 +7,7 @@ import yaml
 from hypothesis import strategies as st
 
 from hitmac.envs import Scenario, load_scenario, presets
-from hitmac.envs.ranges import field_types
+from hitmac.envs.validation import field_types
 from tests.scenes import scenarios
 
 EXTREMES = [

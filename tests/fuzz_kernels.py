@@ -15,8 +15,8 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import FEATURES, TASKS, Memory, Scenario, Simulator, load_scenario, observe
-from hitmac.envs.apis import gym_env, pettingzoo_env, sb3_env, vector_env
 from hitmac.envs.observation import Observer
+from hitmac.envs.wrappers import gym_env, pettingzoo_env, sb3_env, vector_env
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
 from tests.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
 

@@ -12,11 +12,10 @@ from gymnasium import spaces
 import train
 from hitmac import perception
 from hitmac.agents import load_agent
-from hitmac.agents.device import checked_device
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.learned.checkpoint import read_tensors
-from hitmac.agents.learned.recurrent_policy import RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.learned.checkpoint import checked_device, read_tensors
+from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.learned.recurrent import RECURRENT_FEATURES, RecurrentPolicy
 from tests.second_device import SECOND
 
 SMALL = ("--num-envs", "4", "--weight-dim", "8", "--curve-points", "0", "--episodes", "2", "--episode-steps", "20")

@@ -8,13 +8,12 @@ from pathlib import Path
 import pytest
 
 from hitmac import train
-from hitmac.agents.training.group import check_group
 from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.memory import check_memory
-from hitmac.agents.training.roles import Job
+from hitmac.agents.training.jobs import JOBS, Job, with_defaults
+from hitmac.agents.training.run_directory import check_memory
+from hitmac.agents.training.sweep import check_group
 from hitmac.envs import load_scenario
-from hitmac.envs.ranges import field_types
+from hitmac.envs.validation import field_types
 
 HIT_MAC = load_scenario("hit-mac")
 KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}

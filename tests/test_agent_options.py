@@ -6,12 +6,10 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.planner import FastPlannerAgent
-from hitmac.agents.evaluate.__main__ import main
-from hitmac.agents.evaluate.families import family_lines, short_names
-from hitmac.agents.evaluate.labels import Value
-from hitmac.agents.evaluate.selection import named_agents
-from hitmac.agents.evaluate.style import colours_of
-from hitmac.agents.names import family_of
+from hitmac.agents.evaluate.command import main
+from hitmac.agents.evaluate.compare import named_agents
+from hitmac.agents.evaluate.figures import Value, colours_of, family_lines, short_names
+from hitmac.agents.registry import family_of
 from hitmac.envs import load_scenario
 
 HIT_MAC = load_scenario("hit-mac")

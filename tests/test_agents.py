@@ -8,13 +8,13 @@ from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy, PolicyConfig, load_policy, save_policy, scripted_agent
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.__main__ import main
+from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.tables import markdown, table
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
 from hitmac.envs.tasks import CoverageTask
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
 HIT_MAC = load_scenario("hit-mac")
 
@@ -209,7 +209,7 @@ def test_evaluation_by_hand():
 def test_evaluation_does_not_depend_on_the_batch(monkeypatch):
     nearest = [load_agent("nearest", HIT_MAC)]
     whole = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
-    monkeypatch.setattr("hitmac.agents.evaluate.comparison.SCENES_AT_ONCE", 3)
+    monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", 3)
     parts = evaluate(nearest, HIT_MAC, episodes=7, max_episode_steps=15, progress=False)
     for evaluation in (whole, parts):
         del evaluation["agents"]["nearest"]["inference_ms"]

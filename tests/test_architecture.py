@@ -37,15 +37,12 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"errors"}, {"files", "renames", "measured", "machine"}, {"ranges", "arena_defaults"}, {"seeds", "field_docs"},
-        {"kernels"}, {"magnitudes"}, {"contradictions"}, {"scenario", "recordings"}, {"load"}, {"memory"},
-        {"simulator"}, {"nearest"}, {"observation", "assigned_observation"}, {"tasks"},
-        {"render"}, {"film"}, {"window"}, {"apis"}, {"sb3_env"}, {"__init__"}, {"__main__"},
+        {"renames"}, {"validation"}, {"files", "deployment"}, {"kernels"}, {"scenario", "recordings"}, {"presets"},
+        {"allocation"}, {"simulator"}, {"observation"}, {"tasks"}, {"render"}, {"wrappers"}, {"__init__"},
     ],
     "agents": [
-        {"observed", "nearness"}, {"policy", "provenance", "command_line", "tracking", "device"}, {"custom"}, {"names"},
-        {"baselines", "learned"}, {"pretrained"}, {"hierarchy"}, {"agent"}, {"registry"}, {"export"},
-        {"playing", "attention"}, {"evaluate"}, {"replay"}, {"watch", "show_attention"}, {"training"}, {"reproduce"},
+        {"policy", "nearness", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
+        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"watch", "scenarios"}, {"training"}, {"reproduce"},
         {"__init__"},
     ],
 }  # fmt: skip
@@ -101,7 +98,7 @@ for name in ("envs", "envs.scenario", "perception", "agents.registry"):
     assert sys.modules[name] is sys.modules["hitmac." + name], name
     assert sys.modules[name].__spec__.name == "hitmac." + name
 assert importlib.util.find_spec("envs.nothing") is None
-assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.apis.gym_env"
+assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.wrappers.gym_env"
 assert runpy.run_module("envs.renames")["PARAMETERS"] == hitmac.envs.renames.PARAMETERS
 """
     for flags in ([], ["-W", "error"]):

@@ -20,7 +20,7 @@ from hitmac.perception import (
     causal_mask,
     check_finite,
 )
-from hitmac.perception.scores import SCORES, Additive, Bilinear, Dot, ScaledDot, make_score
+from hitmac.perception.functional import SCORES, Additive, Bilinear, Dot, ScaledDot, make_score
 
 LEADS = [(), (2,), (3, 2)]
 

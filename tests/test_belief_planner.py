@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from hitmac.agents import load_agent, scripted_agent
-from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent
+from hitmac.agents.baselines.planner import BeliefPlannerAgent
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.load import presets
+from hitmac.envs.presets import presets
 from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import CoverageTask
 
@@ -74,7 +74,7 @@ def test_batches_and_threads_change_nothing_and_seeds_do(knowledge, monkeypatch)
     scenario = load_scenario("random").replace(knowledge=knowledge)
     runs = {}
     for seed, threads in ((1, 1), (1, 2), (2, 1)):
-        monkeypatch.setattr("hitmac.agents.baselines.belief_planner.cores", lambda threads=threads: threads)
+        monkeypatch.setattr("hitmac.agents.baselines.planner.cores", lambda threads=threads: threads)
         agent = BeliefPlannerAgent(scenario, seed, **SMALL)
         runs[seed, threads] = [(actions, state) for _, actions, state in play(agent, scenario, 15, 20, 5)]
     (_, one), (_, two) = runs[1, 1][-1], runs[1, 2][-1]

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.learned.belief_policy import BeliefPolicy
+from hitmac.agents.learned.beliefs import BeliefPolicy
 from hitmac.agents.policy import Memoryless, started
-from hitmac.agents.tracking.belief_observer import BeliefObserver, check_features
 from hitmac.agents.tracking.beliefs import Beliefs
+from hitmac.agents.tracking.features import BeliefObserver, check_features
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
 

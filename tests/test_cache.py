@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hitmac.envs.kernels import cache
+from hitmac.envs.kernels import threads as cache
 
 ROOT = Path(__file__).resolve().parents[1]
 PROGRAM = """
@@ -23,7 +23,7 @@ assert out.tolist() == [0.0, 2.0, 4.0]
 print(sum(double.stats.cache_hits.values()), sum(double.stats.cache_misses.values()))
 """
 KERNEL = """
-from hitmac.envs.kernels.compiled import kernel
+from hitmac.envs.kernels.threads import kernel
 
 @kernel
 def double(numbers, share):

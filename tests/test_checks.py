@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.tracking import ParticleTracker
-from hitmac.agents.tracking.belief_observer import BeliefObserver
+from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.envs import FEATURES, Scenario, Simulator, load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoverageTask

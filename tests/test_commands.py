@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from hitmac.__main__ import COMMANDS
-from hitmac.agents.evaluate.selection import named_agents
+from hitmac.agents.evaluate.compare import named_agents
 from hitmac.envs import load_scenario
 from tests.documents import PAGES, ROOT, Shell, inline_commands, steps
 
@@ -67,7 +67,7 @@ def parsed(monkeypatch, name, arguments):
         return parse_and_stop
 
     if name == "train":  # it parses twice, and then checks; the first thing that it does is to prepare the run
-        monkeypatch.setattr("hitmac.agents.training.group.connect", lambda *_: None)
+        monkeypatch.setattr("hitmac.agents.training.sweep.connect", lambda *_: None)
         monkeypatch.setattr(module, "prepare", lambda options, *_: (_ for _ in ()).throw(Parsed(options)))
     elif hasattr(module, "parse"):
         monkeypatch.setattr(module, "parse", stop(module.parse))

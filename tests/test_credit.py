@@ -9,7 +9,7 @@ from stable_baselines3 import A2C, PPO
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.envs import load_scenario
-from hitmac.envs.apis.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
+from hitmac.envs.wrappers.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
 
 # Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
 SCENE = load_scenario("random").replace(

@@ -8,7 +8,7 @@ import torch
 from numba import njit
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, ScriptedExecutor
-from hitmac.agents.baselines.rule import BatchRandom
+from hitmac.agents.baselines.rules import BatchRandom
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.film import save_film
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
@@ -39,7 +39,7 @@ def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monk
     torch.manual_seed(1)
     assert episodes(agent, scenario) == first  # used before
     for at_once in (1, 3, 200):
-        monkeypatch.setattr("hitmac.agents.evaluate.comparison.SCENES_AT_ONCE", at_once)
+        monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", at_once)
         assert episodes(load_agent(name, scenario), scenario) == first
     third = episodes(agent, scenario, episodes=1, seed=2)
     assert third == {metric: values[2:3] for metric, values in first.items()}

@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch.utils import backend_registration
 
-from hitmac.agents import device, load_agent
-from hitmac.agents.device import checked_device
-from hitmac.agents.learned.checkpoint import tensors_of
+from hitmac.agents import load_agent
+from hitmac.agents.learned import checkpoint as device
+from hitmac.agents.learned.checkpoint import checked_device, tensors_of
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -18,9 +18,8 @@ from hitmac.agents.training.learner import build
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
-from hitmac.perception.attending import ATTEND_OVER
-from hitmac.perception.encoder import ENCODERS
-from hitmac.perception.pooling import FIXED_POOLINGS
+from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
+from hitmac.perception.functional import FIXED_POOLINGS
 
 HIT_MAC = load_scenario("hit-mac")
 NAMES = [field.name for field in dataclasses.fields(EncoderConfig)]

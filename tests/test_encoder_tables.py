@@ -5,15 +5,13 @@ import re
 import pytest
 import torch
 
-from hitmac.agents.learned import heads
+from hitmac.agents.learned import policy as heads
 from hitmac.perception import AgentTargetEncoder, AMCCritic, AttentionLayer, EncoderConfig, Features, Weights
 from hitmac.perception.amc import CRITICS
-from hitmac.perception.attending import ATTEND_OVER
 from hitmac.perception.checks import check_choice
-from hitmac.perception.encoder import ENCODERS, LAYERS
-from hitmac.perception.pooling import FIXED_POOLINGS, POOLINGS, pool
+from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, LAYERS
+from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, SCORES, make_score, pool
 from hitmac.perception.recurrent import CELLS, Recurrence
-from hitmac.perception.scores import SCORES, make_score
 
 DOCUMENTED = {
     "attending": {name: way.attend for name, way in ATTEND_OVER.items()},

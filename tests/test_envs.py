@@ -11,9 +11,9 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 from hitmac import envs
-from hitmac.envs.apis.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
-from hitmac.envs.apis.vector_env import CoverageVectorEnv
 from hitmac.envs.tasks import CoordinatorTask
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from hitmac.envs.wrappers.vector_env import CoverageVectorEnv
 
 ID = "dsn/Coverage-v0"
 IDS = [ID, "dsn/Executor-v0", "dsn/Coordinator-v0"]

@@ -12,15 +12,15 @@ from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy, PolicyConfig, save_policy
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.__main__ import main
+from hitmac.agents.evaluate.bounds import KINDS, REFERENCES
+from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.figures import save_bars, save_pareto
-from hitmac.agents.evaluate.references import KINDS, REFERENCES
 from hitmac.agents.evaluate.tables import markdown, table
 from hitmac.agents.learned.checkpoint import build_policy, copy_executor
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
 from hitmac.envs.tasks import CoordinatorTask
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
 ROOT = Path(__file__).parents[1]
 HIT_MAC = load_scenario("hit-mac")

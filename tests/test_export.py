@@ -19,10 +19,10 @@ import torch
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
 from hitmac.agents.export import export_agent
 from hitmac.agents.export import folder as export_folder
-from hitmac.agents.export.__main__ import main
+from hitmac.agents.export.command import main
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import build_policy, save_policy
-from hitmac.agents.learned.recurrent_policy import RECURRENT_FEATURES
+from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.agents.pretrained import pretrained_folder
 from hitmac.agents.registry import as_agent, as_level
 from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, Scenario, Simulator, load_scenario, observe, presets

@@ -18,15 +18,15 @@ from safetensors.torch import save_file
 from hitmac import train
 from hitmac.agents import scripted_agent
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.observed import check_finite, check_range
+from hitmac.agents.policy import check_finite, check_range
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.apis.gym_env import CoverageEnv
-from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
-from hitmac.envs.apis.vector_env import CoverageVectorEnv
 from hitmac.envs.files import parse_yaml, whole_file, working_folder, write_text
 from hitmac.envs.tasks import TASKS, CoverageTask
+from hitmac.envs.wrappers.gym_env import CoverageEnv
+from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
+from hitmac.envs.wrappers.vector_env import CoverageVectorEnv
 from tests.faults import JOBS
 
 ROOT = Path(__file__).resolve().parents[1]

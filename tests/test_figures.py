@@ -13,9 +13,8 @@ from matplotlib.text import Text
 
 import agents.evaluate.figures
 from hitmac.agents import load_agent
-from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
+from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto, spread
 from hitmac.agents.evaluate.film import save_film, save_films
-from hitmac.agents.evaluate.labels import spread
 from hitmac.agents.training.curve import save_curve
 from hitmac.agents.training.resume import Progress
 from hitmac.envs import load_scenario

@@ -9,7 +9,7 @@ import torch
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 TINY = ("--num-envs", "8", "--rollout-steps", "8", "--batch-size", "64", "--weight-dim", "8", "--episodes", "2",
         "--episode-steps", "20", "--curve-points", "0", "--save-every", "0.001", "--run-dir")  # fmt: skip

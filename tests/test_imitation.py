@@ -16,10 +16,9 @@ from hitmac.agents.training import imitation
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.lessons import imitation_loss
-from hitmac.agents.training.parts import halves, of_like_size, part, sizes, spread
+from hitmac.agents.training.teacher import halves, imitation_loss, of_like_size, part, sizes, spread
 from hitmac.envs import load_scenario
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
 
 class Compass:

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import FEATURES, Simulator, load_scenario, memory
-from hitmac.envs.kernels.cells import make_cells, sort_walls
+from hitmac.envs import FEATURES, Simulator, load_scenario
+from hitmac.envs import allocation as memory
+from hitmac.envs.kernels.nearest import make_cells, sort_walls
 from hitmac.envs.observation import Observer
 
 EVERYTHING = {

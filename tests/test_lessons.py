@@ -15,11 +15,11 @@ from hitmac.agents.registry import as_level, load_agent
 from hitmac.agents.training.imitation import Imitation
 from hitmac.agents.training.jobs import CoordinatorOptions, CoverageOptions, ExecutorOptions, with_defaults
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.lessons import AssignmentLesson, GoalLesson
 from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.teacher import AssignmentLesson, GoalLesson
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
-from hitmac.envs.apis.sb3_env import CoordinatorVecEnv, ExecutorVecEnv
 from hitmac.envs.tasks import CoverageTask
+from hitmac.envs.wrappers.sb3_env import CoordinatorVecEnv, ExecutorVecEnv
 
 SMALL = {"num_envs": 4, "rollout_steps": 3, "batch_size": 4, "weight_dim": 8, "teacher": "planner-fast"}
 LEVELS = {"executor": ExecutorOptions, "coordinator": CoordinatorOptions}

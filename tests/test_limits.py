@@ -11,13 +11,14 @@ import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training import callback, sizes, stopping
-from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.training import config as sizes
+from hitmac.agents.training import train as callback
+from hitmac.agents.training import train as stopping
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.memory import check_memory
 from hitmac.agents.training.resume import Progress
-from hitmac.agents.training.stopping import stop_on_signal
+from hitmac.agents.training.run_directory import check_memory
+from hitmac.agents.training.train import TrainingProgress, stop_on_signal
 from hitmac.envs import load_scenario, presets
 from hitmac.signals import end_on_signal
 
@@ -176,7 +177,7 @@ def test_the_outlook_follows_the_nearer_limit():
 @pytest.mark.parametrize("job", sorted(JOBS))
 @pytest.mark.parametrize("algorithm", ["ppo", "imitation", "a2c"])
 def test_sizes_suit_the_scene(job, algorithm, monkeypatch):
-    monkeypatch.setattr("hitmac.agents.training.memory.total_memory", lambda: 4 * 2**30)
+    monkeypatch.setattr("hitmac.agents.training.run_directory.total_memory", lambda: 4 * 2**30)
     options = with_defaults(JOBS[job], algorithm)
     most = sizes.PAIRS[algorithm]
     for name in ("hit-mac", "hit-mac-6x9", f"large-5x{most // 5}"):

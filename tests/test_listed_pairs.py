@@ -6,10 +6,9 @@ import torch
 from torch.export import Dim, export
 
 from hitmac.perception import AgentTargetEncoder
-from hitmac.perception.attending import ATTEND_OVER
-from hitmac.perception.chunks import _TOKENS
-from hitmac.perception.groups import group
-from hitmac.perception.pooling import FIXED_POOLINGS
+from hitmac.perception.encoder import ATTEND_OVER
+from hitmac.perception.fast_paths import _TOKENS, group
+from hitmac.perception.functional import FIXED_POOLINGS
 from tests.neighbourhoods import nearest_of
 
 LISTABLE = [name for name, way in ATTEND_OVER.items() if way.listed]

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from hitmac.perception import AgentTargetEncoder, AttentionLayer, EncoderBlock, MultiHeadAttention, attend, causal_mask
-from hitmac.perception.scores import Additive, Bilinear, Dot, ScaledDot
+from hitmac.perception.functional import Additive, Bilinear, Dot, ScaledDot
 from tests.derivatives import WAYS
 
 LENGTHS = [7, 255, 256, 257, 520]  # written out below 256; blocks of 256

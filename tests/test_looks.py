@@ -5,12 +5,12 @@ import pytest
 from numba import njit
 
 from hitmac.agents import load_agent, scripted_agent
-from hitmac.agents.baselines import futures as lists
-from hitmac.agents.baselines import views
-from hitmac.agents.baselines.belief_kernels import Sampling
-from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent, _looks
-from hitmac.agents.tracking.belief_kernels import Rules
-from hitmac.agents.tracking.walk_models import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, X, Y, walk_model
+from hitmac.agents.baselines import forecast as lists
+from hitmac.agents.baselines import search as views
+from hitmac.agents.baselines.planner import BeliefPlannerAgent, _looks
+from hitmac.agents.baselines.planner_kernels import Sampling
+from hitmac.agents.tracking.beliefs import Rules
+from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, X, Y, walk_model
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
 
@@ -116,7 +116,7 @@ def test_batches_and_threads_change_nothing_and_seeds_do(scene, monkeypatch):
     scenario = load_scenario(scene).replace(knowledge="shared")
     played = {}
     for seed, threads in ((1, 1), (1, 2), (2, 1)):
-        monkeypatch.setattr("hitmac.agents.baselines.belief_planner.cores", lambda threads=threads: threads)
+        monkeypatch.setattr("hitmac.agents.baselines.planner.cores", lambda threads=threads: threads)
         played[seed, threads] = play(BeliefPlannerAgent(scenario, seed, **SMALL), scenario, 12, 20, 5)
     for one, two in zip(played[1, 1][2], played[1, 2][2], strict=True):
         np.testing.assert_array_equal(one, two)

@@ -10,15 +10,14 @@ import torch
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
-from hitmac.agents.learned.heads import CRITICS
+from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
+from hitmac.agents.training.config import Options
 from hitmac.agents.training.jobs import JOBS, ExecutorOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.options import Options
 from hitmac.envs import FEATURES, load_scenario, presets
-from hitmac.perception.attending import ATTEND_OVER
-from hitmac.perception.encoder import ENCODERS
-from hitmac.perception.pooling import FIXED_POOLINGS
+from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
+from hitmac.perception.functional import FIXED_POOLINGS
 
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
 # The presets, made small where the numbers of sensors and targets show nothing new.

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from hitmac import train
-from hitmac.agents.training import memory
+from hitmac.agents.training import run_directory as memory
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS, with_defaults
-from hitmac.agents.training.memory import check_memory, memory_needed, total_memory
+from hitmac.agents.training.run_directory import check_memory, memory_needed, total_memory
 from hitmac.envs import load_scenario, presets
 from hitmac.envs.files import delete_left_over
 

@@ -11,7 +11,7 @@ from hitmac import envs
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.registry import SCRIPTED, load_agent, scripted_agent
 from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.kernels.mounts import outside, within
+from hitmac.envs.kernels.rails import outside, within
 from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import TASKS, CoverageTask, ExecutorTask
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.export import Dim, export
 
 from hitmac.perception import AttentionLayer, EncoderBlock, MultiHeadAttention, attend, causal_mask
-from hitmac.perception.scores import SCORES, make_score
+from hitmac.perception.functional import SCORES, make_score
 
 SIZES = [(4, 4), (5, 4), (4, 5), (1, 4), (4, 1), (1, 1), (2, 255), (2, 257), (257, 257)]  # (batch, length)
 MAKES = {

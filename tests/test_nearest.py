@@ -8,9 +8,9 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from hitmac.envs import FEATURES, Scenario, Simulator, load_scenario
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import TASKS, make_task
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 ALL = tuple(FEATURES)
 

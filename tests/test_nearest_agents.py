@@ -12,19 +12,18 @@ from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
 from hitmac.agents.attention import AttentionWatch, attention_of
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.evaluate.selection import named_agents
+from hitmac.agents.evaluate.compare import named_agents
+from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
-from hitmac.agents.learned.sensor_categorical import SensorCategorical
-from hitmac.agents.names import family_of
-from hitmac.agents.playing import Episodes
-from hitmac.agents.registry import SCRIPTED, as_agent, load_agent
+from hitmac.agents.learned.policy import SensorCategorical
+from hitmac.agents.registry import SCRIPTED, as_agent, family_of, load_agent
 from hitmac.agents.training.jobs import CoverageOptions, CoverageRewardOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.parts import Scenes, part
-from hitmac.envs.load import load_scenario
+from hitmac.agents.training.teacher import Scenes, part
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.simulator import Simulator
 
 SCENARIO = load_scenario("random").replace(num_targets=12)

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from hitmac.agents import load_agent
-from hitmac.agents.baselines.belief_planner import BeliefPlannerAgent
-from hitmac.agents.playing import Episodes
+from hitmac.agents.baselines.planner import BeliefPlannerAgent
+from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs import Scenario, load_scenario
@@ -180,7 +180,7 @@ def test_a_radius_is_refused():
 
 
 def test_beliefs_that_do_not_fit_into_the_memory_are_an_error(monkeypatch):
-    monkeypatch.setattr("hitmac.envs.machine.total_memory", lambda: 2**33)
+    monkeypatch.setattr("hitmac.envs.allocation.total_memory", lambda: 2**33)
     large = load_scenario("large").replace(num_sensors=1000, num_targets=1000, grid=40)
     Beliefs(large.replace(knowledge="shared"), 168)
     with pytest.raises(ValueError, match=r"knowledge 'own', 1000 times a belief of 168 particles .* 20\.0 GiB"):

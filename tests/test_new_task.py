@@ -15,14 +15,14 @@ from hitmac import envs
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.policy import PerSensor
 from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.jobs import JOBS, default_job
 from hitmac.agents.training.learner import build
-from hitmac.envs.__main__ import main as list_environments
-from hitmac.envs.apis.gym_env import DirectionalSensorEnv
-from hitmac.envs.apis.pettingzoo_env import DirectionalSensorParallelEnv
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
-from hitmac.envs.apis.vector_env import DirectionalSensorVectorEnv
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task, turning_space
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
+from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
 
 class GuardTask(Task):

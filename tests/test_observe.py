@@ -11,7 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import hitmac
-from hitmac.envs import FEATURES, Memory, Scenario, Simulator, load_scenario, measured, observe
+from hitmac.envs import FEATURES, Memory, Scenario, Simulator, load_scenario, observe
+from hitmac.envs import deployment as measured
 from hitmac.envs.observation import Observer
 from tests.scenes import scenarios
 

@@ -11,7 +11,7 @@ from torch.export import Dim, export
 
 import hitmac.perception.tanh_attention as tanh_module
 from hitmac.perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
-from hitmac.perception.adapters import tensordict_module
+from hitmac.perception.encoder import tensordict_module
 
 OVER = ["agents", "targets", "pairs", "axes"]
 BATCH, AGENTS, TARGETS = Dim("batch", min=1, max=512), Dim("n", min=2, max=64), Dim("m", min=2, max=64)

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from hitmac.perception.pair_memory import PairMemory
+from hitmac.perception.recurrent import PairMemory
 
 
 def headings(*degrees):

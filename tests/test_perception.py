@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.perception import AgentTargetEncoder, AttentionLayer, FlatEncoder
-from hitmac.perception.attending import ATTEND_OVER
+from hitmac.perception.encoder import ATTEND_OVER
 
 
 def layer(**options):

@@ -9,13 +9,15 @@ from hypothesis import strategies as st
 from numba import njit
 
 from hitmac.agents import scripted_agent
-from hitmac.agents.baselines.forecast import MOVES, SPEED, foresee, middle
+from hitmac.agents.baselines.forecast import COURSE_MOVES as MOVES
+from hitmac.agents.baselines.forecast import COURSE_SPEED as SPEED
+from hitmac.agents.baselines.forecast import foresee, middle
 from hitmac.agents.baselines.levels import AssignPlanned
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.envs import Scenario
 from hitmac.envs.kernels.threads import Threads
-from hitmac.envs.load import load_scenario, presets
+from hitmac.envs.presets import load_scenario, presets
 from hitmac.envs.tasks import CoverageTask
 
 STILL = {"walk": "still", "extra_move_every": 0}

@@ -6,11 +6,10 @@ import torch
 from PIL import Image
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
-from hitmac.agents.attention import AttentionWatch, attention_of, to_targets
+from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, to_targets
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.learned.in_use import in_use
 from hitmac.agents.policy import Memoryless
-from hitmac.agents.show_attention import main, moments
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import hitmac.perception.prefixes as prefixes
+import hitmac.perception.amc as prefixes
 from hitmac.perception import AMCCritic
-from hitmac.perception.prefixes import prefix_sums
+from hitmac.perception.amc import prefix_sums
 from tests.derivatives import WAYS
 
 LEADS = [(), (2,), (3, 2), (2, 1, 2)]

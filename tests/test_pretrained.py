@@ -12,7 +12,7 @@ from hitmac import train
 from hitmac.agents import load_agent, load_executor
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.pretrained import pretrained, pretrained_folder
-from hitmac.agents.pretrained.__main__ import main
+from hitmac.agents.pretrained.publish import main
 from hitmac.envs import load_scenario
 
 

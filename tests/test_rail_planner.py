@@ -6,10 +6,10 @@ import pytest
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.policy import completed
-from hitmac.agents.training.lessons import TurnLesson
+from hitmac.agents.training.teacher import TurnLesson
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
 from hitmac.envs.tasks import CoverageTask
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
 RAIL = [(-1000, 0), (1000, 0)]
 ONE = Scenario(

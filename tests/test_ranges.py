@@ -12,6 +12,7 @@ import yaml
 
 from hitmac.agents import PolicyConfig, load_policy, save_policy
 from hitmac.agents.learned.checkpoint import FORMAT, VERSION, build_policy
+from hitmac.agents.training.config import read_options
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import (
     JOBS,
@@ -20,13 +21,20 @@ from hitmac.agents.training.jobs import (
     CoverageRewardOptions,
     ExecutorOptions,
 )
-from hitmac.agents.training.options import read_options
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import Scenario, load_scenario, parallel_env
-from hitmac.envs.errors import CombinedError, did_you_mean
-from hitmac.envs.field_docs import field_docs, help_texts, parameter_table
-from hitmac.envs.ranges import Range, allowed, field_types, over
 from hitmac.envs.tasks import CoordinatorTask
+from hitmac.envs.validation import (
+    CombinedError,
+    Range,
+    allowed,
+    did_you_mean,
+    field_docs,
+    field_types,
+    help_texts,
+    over,
+    parameter_table,
+)
 from hitmac.perception import EncoderConfig
 
 DOCS = Path(__file__).parents[1] / "docs"

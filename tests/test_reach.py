@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.references import free_turning_bound, reach_bound, references_of
+from hitmac.agents.evaluate.bounds import free_turning_bound, reach_bound, references_of
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from tests.scenes import scenarios

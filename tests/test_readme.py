@@ -12,17 +12,17 @@ import pytest
 import yaml
 
 from hitmac.agents import PolicyConfig, save_policy
-from hitmac.agents.evaluate.__main__ import Options as EvaluateOptions
-from hitmac.agents.export.__main__ import main as export
+from hitmac.agents.attention import Options as AttentionOptions
+from hitmac.agents.evaluate.command import Options as EvaluateOptions
+from hitmac.agents.export.command import main as export
 from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.pretrained.__main__ import main as publish
+from hitmac.agents.pretrained.publish import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions
-from hitmac.agents.show_attention import Options as AttentionOptions
+from hitmac.agents.scenarios import main as show_scenes
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.watch import Options as WatchOptions
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
-from hitmac.envs.__main__ import main as show_scenes
 from tests.documents import PAGES, ROOT, steps
 
 README = PAGES["README.md"]

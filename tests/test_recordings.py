@@ -11,7 +11,7 @@ from gymnasium.utils.env_checker import check_env
 
 from hitmac import envs
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.__main__ import main as evaluate_main
+from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.envs import Scenario, Simulator, load_scenario

@@ -8,13 +8,13 @@ import torch
 
 from hitmac.agents import PolicyConfig, load_agent, save_policy
 from hitmac.agents.evaluate import evaluate
+from hitmac.agents.learned.beliefs import OwnKnowledge
 from hitmac.agents.learned.checkpoint import build_policy, load_policy
-from hitmac.agents.learned.own_knowledge import OwnKnowledge
-from hitmac.agents.learned.recurrent_policy import OF_SENSOR, RECURRENT_FEATURES, SEEN, RecurrentPolicy
+from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN, RecurrentPolicy
 from hitmac.agents.registry import as_agent
+from hitmac.agents.training.imitation import RecurrentImitation
 from hitmac.agents.training.jobs import CoverageOptions, CoverageRewardOptions, with_defaults
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.recurrent_imitation import RecurrentImitation
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
@@ -222,7 +222,7 @@ def test_sequences_are_remembered_with_the_states_before_them():
 
 
 def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch):
-    from hitmac.agents.training import recurrent_imitation
+    from hitmac.agents.training import imitation as recurrent_imitation
 
     monkeypatch.setattr(recurrent_imitation, "BUFFER_SCENES", 2 * 4 * 6)
     model, _ = learner()

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.exact import ExactAgent
-from hitmac.agents.evaluate import reference_kernels as covering
-from hitmac.agents.evaluate import references
-from hitmac.agents.evaluate.references import REFERENCES, clairvoyant_estimate, free_turning_bound, references_of
+from hitmac.agents.evaluate import bounds as covering
+from hitmac.agents.evaluate import bounds as references
+from hitmac.agents.evaluate.bounds import REFERENCES, clairvoyant_estimate, free_turning_bound, references_of
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask

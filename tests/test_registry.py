@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from hitmac.agents import PolicyConfig, save_policy, scripted_agent
+from hitmac.agents.command_line import _command, _commit, provenance
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.checkpoint import build_policy, copy_executor
-from hitmac.agents.provenance import _command, _commit, provenance
 from hitmac.agents.registry import load_agent, load_executor, load_executor_run, load_run
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
 from hitmac.envs.kernels.threads import cores

@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from hitmac.agents import load_policy
-from hitmac.agents.learned.tensors import read_tensors
+from hitmac.agents.learned.checkpoint import read_tensors
 from hitmac.agents.pretrained import pretrained_folder
-from hitmac.agents.pretrained.__main__ import publish
+from hitmac.agents.pretrained.publish import publish
 from hitmac.agents.replay.page import _picture
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.training.resume import load_training, saved_progress

@@ -9,7 +9,7 @@ import torch
 from hitmac import train
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.remarks import entropy_share, remarks
+from hitmac.agents.training.report import entropy_share, remarks
 from hitmac.envs import load_scenario
 
 

@@ -12,11 +12,9 @@ import pytest
 from PIL import Image
 
 from hitmac import envs
-from hitmac.envs.__main__ import main
-from hitmac.envs.film import check_film, save_gif, save_pictures
-from hitmac.envs.render import Picture, save_png
+from hitmac.agents.scenarios import main
+from hitmac.envs.render import Picture, check_display, check_film, save_gif, save_pictures, save_png
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
-from hitmac.envs.window import check_display
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"walk": "still", "extra_move_every": 0}

@@ -12,7 +12,7 @@ from PIL import Image
 from hitmac.agents import load_agent
 from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.playing import Episodes
+from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.replay import record, save_replay
 from hitmac.agents.replay.page import page
 from hitmac.agents.replay.record import pack

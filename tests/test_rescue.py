@@ -14,10 +14,9 @@ import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training.callback import TrainingProgress
 from hitmac.agents.training.jobs import CoverageRewardOptions
-from hitmac.agents.training.rescue import rescue
-from hitmac.agents.training.resume import saved_progress, write_arrays
+from hitmac.agents.training.resume import rescue, saved_progress, write_arrays
+from hitmac.agents.training.train import TrainingProgress
 
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8", "--total-steps", "512"]
 SMALL += ["--episodes", "2", "--episode-steps", "20", "--curve-points", "0", "--save-every", "0", "--run-dir", "run"]

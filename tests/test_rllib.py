@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason=
 @pytest.fixture(scope="module")
 def module():
     """Makes the module of an environment."""
-    from hitmac.agents.learned.rllib_module import AttentionRLModule
+    from hitmac.agents.training.rllib.module import AttentionRLModule
 
     def make(env, action_space=None):
         torch.manual_seed(0)

@@ -21,16 +21,12 @@ from stable_baselines3.common.logger import configure
 
 from hitmac import train
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.learned.checkpoint import build_policy, load_policy
+from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer
-from hitmac.agents.learned.tensors import tensors_of
-from hitmac.agents.training import rllib_algorithm as algorithm
-from hitmac.agents.training import rllib_learner as learner
-from hitmac.agents.training import rllib_runner as runner
-from hitmac.agents.training.engine_options import engine_problems
+from hitmac.agents.training.config import MAX_ENVS, engine_problems
 from hitmac.agents.training.jobs import CoverageRewardOptions
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.options import MAX_ENVS
+from hitmac.agents.training.rllib import algorithm, learner, runner
 from hitmac.agents.training.run_directory import contents
 from hitmac.envs import load_scenario
 

@@ -11,9 +11,9 @@ from pettingzoo.test import parallel_api_test
 
 from hitmac import envs
 from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.apis.sb3_env import CoverageVecEnv
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 from tests.scenes import scenarios
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0, walk="still")

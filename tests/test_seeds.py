@@ -11,13 +11,12 @@ import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents import load_agent
-from hitmac.agents.evaluate.__main__ import main as evaluate_main
-from hitmac.agents.evaluate.selection import named_agents
-from hitmac.agents.training.callback import TrainingProgress
-from hitmac.agents.training.group import is_finished
+from hitmac.agents.evaluate.command import main as evaluate_main
+from hitmac.agents.evaluate.compare import named_agents
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoverageOptions
-from hitmac.agents.training.variations import trainings
+from hitmac.agents.training.sweep import is_finished, trainings
+from hitmac.agents.training.train import TrainingProgress
 from hitmac.envs import load_scenario
 
 TINY = ["--total-steps", 64, "--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8]

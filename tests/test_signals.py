@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from hitmac.__main__ import COMMANDS
-from hitmac.agents.training.stopping import stop_on_signal
+from hitmac.agents.training.train import stop_on_signal
 from hitmac.signals import end_on_signal
 
 ROOT = Path(__file__).resolve().parents[1]

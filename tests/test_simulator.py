@@ -10,7 +10,7 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.planner import plan
 from hitmac.envs import Scenario, Simulator
-from hitmac.envs.kernels import simulate
+from hitmac.envs.kernels import physics as simulate
 from hitmac.envs.observation import Observer
 
 
@@ -125,10 +125,10 @@ def test_bad_states_change_nothing():
 
 
 def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
-    import hitmac.envs.kernels.compiled as compiled
-    from hitmac.agents.baselines import belief_kernels
-    from hitmac.agents.tracking import particle_kernels
-    from hitmac.envs.kernels.simulate import sub_step
+    import hitmac.envs.kernels.threads as compiled
+    from hitmac.agents.baselines import planner_kernels as belief_kernels
+    from hitmac.agents.tracking import particles as particle_kernels
+    from hitmac.envs.kernels.physics import sub_step
 
     assert compiled.SOURCES[:16] in sub_step._cache._cache_file._index_name
     for folder in (Path(belief_kernels.__file__).parent, Path(particle_kernels.__file__).parent):

@@ -15,10 +15,9 @@ from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_po
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.film import save_gif
-from hitmac.envs.kernels.mounts import limits_of
+from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.recordings import make_recordings, read_recording
-from hitmac.envs.render import Picture, save_png
+from hitmac.envs.render import Picture, save_gif, save_png
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 

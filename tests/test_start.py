@@ -10,9 +10,9 @@ import torch
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
 from hitmac.agents.pretrained import pretrained_folder
+from hitmac.agents.training.config import CRITIC, take_weights
 from hitmac.agents.training.jobs import JOBS, with_defaults
 from hitmac.agents.training.learner import build, learned_policy
-from hitmac.agents.training.start import CRITIC, take_weights
 from hitmac.envs import load_scenario
 
 FLAGS = ["--num-envs", "2", "--rollout-steps", "2", "--batch-size", "2", "--episode-steps", "10", "--episodes", "2"]

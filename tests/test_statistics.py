@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hitmac.agents.evaluate.intervals import (
+from hitmac.agents.evaluate.statistics import (
     _half_widths,
     _student,
     interquartile_mean,

@@ -7,8 +7,8 @@ import pytest
 from numba import njit
 
 from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.kernels.compiled import compiled, one_of
-from hitmac.envs.kernels.placements import PLACEMENTS
+from hitmac.envs.kernels.episode import PLACEMENTS
+from hitmac.envs.kernels.threads import compiled, one_of
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoverageTask

@@ -14,8 +14,7 @@ from numba import njit
 
 from hitmac.envs import FEATURES, Simulator
 from hitmac.envs.kernels import threads
-from hitmac.envs.kernels.compiled import kernel
-from hitmac.envs.kernels.threads import Share, Threads, blocks
+from hitmac.envs.kernels.threads import Share, Threads, blocks, kernel
 from hitmac.envs.observation import Observer
 
 ROOT = Path(__file__).resolve().parents[1]

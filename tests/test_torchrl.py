@@ -13,7 +13,7 @@ TASKS = list(envs.TASKS)
 
 @pytest.fixture
 def make():
-    from hitmac.envs.apis.torchrl_env import DirectionalSensorTorchRLEnv
+    from hitmac.envs.wrappers.torchrl_env import DirectionalSensorTorchRLEnv
 
     return DirectionalSensorTorchRLEnv
 

@@ -15,11 +15,11 @@ import pytest
 import safetensors.numpy
 import yaml
 
-from hitmac.agents.evaluate.__main__ import main
-from hitmac.agents.training import callback
-from hitmac.agents.training.callback import TrainingProgress
+from hitmac.agents.evaluate.command import main
+from hitmac.agents.training import train as callback
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import GOAL_FEATURES, ExecutorOptions, with_defaults, with_limits
+from hitmac.agents.training.train import TrainingProgress
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.observation import FEATURE_SETS
 
@@ -170,7 +170,7 @@ def build(tmp_path):
     from stable_baselines3 import PPO
 
     from hitmac.agents import AttentionPolicy
-    from hitmac.envs.apis.sb3_env import CoverageVecEnv
+    from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
 
     venv = CoverageVecEnv(4, max_episode_steps=9)
     model = PPO(
@@ -525,8 +525,8 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
         (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
         (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
         (
-            ["coordinator", "--executor", "hitmac.agents.baselines.simple:StillAgent"],
-            "--executor is hitmac.agents.baselines.simple:StillAgent; it must be scripted or the directory of a run",
+            ["coordinator", "--executor", "hitmac.agents.baselines.rules:StillAgent"],
+            "--executor is hitmac.agents.baselines.rules:StillAgent; it must be scripted or the directory of a run",
         ),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),

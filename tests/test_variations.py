@@ -13,14 +13,12 @@ import pytest
 import yaml
 
 from hitmac import train
-from hitmac.agents.evaluate.selection import named_agents
-from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.learned.groups import variations_in
-from hitmac.agents.pretrained.__main__ import _command
-from hitmac.agents.training.child import last_line
+from hitmac.agents.evaluate.compare import named_agents
+from hitmac.agents.learned.checkpoint import load_policy, variations_in
+from hitmac.agents.pretrained.publish import _command
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import CoverageOptions
-from hitmac.agents.training.variations import trainings, variations, with_seed_range
+from hitmac.agents.training.sweep import last_line, trainings, variations, with_seed_range
 from hitmac.envs import load_scenario
 
 SMALL = ["--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8]

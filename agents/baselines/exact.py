@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.rule import MOST_TURNS, RulePolicy, needs_replanning
+from hitmac.agents.baselines.rules import MOST_TURNS, RulePolicy, needs_replanning
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive

@@ -7,16 +7,14 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.baselines.planning import PlanningPolicy
-from hitmac.agents.baselines.rule import RandomPolicy, RulePolicy
-from hitmac.agents.baselines.simple import RandomAgent, StillAgent
+from hitmac.agents.baselines.planner import PlannerAgent, PlanningPolicy
+from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy, StillAgent
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
-from hitmac.envs.load import load_scenario
-from hitmac.envs.ranges import Range
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks.base import check_number
+from hitmac.envs.validation import Range
 
 
 class AssignAll(RulePolicy):

@@ -6,13 +6,11 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitmac.agents.evaluate.episodes import fitted
-from hitmac.agents.playing import Episodes
+from hitmac.agents.evaluate.episodes import Episodes, fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
-from hitmac.envs.film import check_film, save_pictures
-from hitmac.envs.load import load_scenario
-from hitmac.envs.render import Picture
+from hitmac.envs.presets import load_scenario
+from hitmac.envs.render import Picture, check_film, save_pictures
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS
 

@@ -16,18 +16,17 @@ from typing import Any
 import torch
 
 import hitmac
-from hitmac.agents.export.parts import Part, parts_of
+from hitmac.agents.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
-from hitmac.agents.names import halves
 from hitmac.agents.nearness import split_options
 from hitmac.agents.policy import Policy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.registry import Agent, load_agent
-from hitmac.envs import measured
+from hitmac.agents.registry import Agent, halves, load_agent
+from hitmac.envs import deployment as measured
 from hitmac.envs.files import check_ending, parse_json, read_text, working_folder
-from hitmac.envs.load import load_scenario
-from hitmac.envs.ranges import plain
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import plain
 
 FORMAT = "hitmac-export"
 VERSION = 1

@@ -7,27 +7,225 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import re
 import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import safetensors
 import safetensors.torch
+import torch
 from gymnasium import spaces
 from torch import nn
 
-from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.learned.groups import check_single
-from hitmac.agents.learned.policy_config import POLICY_DEFAULTS, PolicyConfig
-from hitmac.agents.learned.tensors import check_size, put_tensors, read_tensors, tensor_file, tensors_of
-from hitmac.agents.tracking.belief_observer import space_of
-from hitmac.envs.assigned_observation import goals_space
-from hitmac.envs.errors import in_short, shortly
-from hitmac.envs.files import parse_json, read_text, whole_file, write_text
-from hitmac.envs.load import from_portable, load_scenario, portable
+from hitmac.agents.learned.policy import AttentionPolicy, check_lists
+from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.nearness import checked, farthest_reach, is_large, rescaled
+from hitmac.agents.tracking.features import BELIEFS, space_of
+from hitmac.envs.files import parse_json, read_text, regular_file, whole_file, write_text
+from hitmac.envs.observation import goals_space
+from hitmac.envs.presets import from_portable, load_scenario, portable
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import own_observation_space, own_turning_space
-from hitmac.perception.encoder import ENCODERS
+from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
+from hitmac.envs.validation import in_short, shortly
+from hitmac.perception import EncoderConfig
+from hitmac.perception.checks import check_choice
+from hitmac.perception.encoder import ENCODERS, take_encoder_config
+
+_FLOATS = (torch.float16, torch.bfloat16, torch.float32, torch.float64)
+
+
+def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
+    """Return every tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
+    return {name: parameter.detach() for name, parameter in policy.named_parameters()}
+
+
+@contextmanager
+def tensor_file(path: Path) -> Iterator[Path]:
+    """Yield a temporary path for safetensors to write to, as :func:`hitmac.envs.files.whole_file` does.
+
+    Raises:
+        OSError: the file could not be written, which safetensors has an error of its own for.
+    """
+    try:
+        with whole_file(path) as temporary:
+            yield temporary
+    except safetensors.SafetensorError as error:
+        if found := re.search(r"\(os error (\d+)\)|Os { code: (\d+)", str(error)):
+            number = int(found[1] or found[2])
+            raise OSError(number, os.strerror(number), str(path)) from None
+        raise OSError(f"{path}: {error}") from None
+
+
+def read_tensors(path: Path) -> dict[str, torch.Tensor]:
+    """Return the tensors of a safetensors file, or raise ValueError."""
+    try:
+        return safetensors.torch.load_file(regular_file(path))
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+
+
+def put_tensors(policy: nn.Module, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Copy `tensors`, read from `path`, into the policy, or raise ValueError and leave it unchanged."""
+    own = tensors_of(policy)
+    if missing := [name for name in own if name not in tensors]:
+        raise ValueError(f"{path} lacks the tensor {missing[0]}")
+    if extra := [name for name in tensors if name not in own]:
+        raise ValueError(f"{path} holds the tensor {extra[0]}, which the policy does not have")
+    for name, tensor in tensors.items():
+        if tensor.shape != own[name].shape:
+            raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
+        if tensor.dtype not in _FLOATS or not tensor.isfinite().all():
+            raise ValueError(f"{path}: {name} holds something that is not a finite number")
+    for name, tensor in tensors.items():
+        own[name].copy_(tensor)
+
+
+def check_size(encoder: EncoderConfig, tensors: dict[str, torch.Tensor], path: Path) -> None:
+    """Raise ValueError if the tensors are too few or too small for the network, before it is made."""
+    longest = max((max(tensor.shape, default=1) for tensor in tensors.values()), default=0)
+    layers, width = encoder.embed_layers + encoder.num_blocks, max(encoder.weight_dim, encoder.num_frequencies)
+    if layers > len(tensors) or width > longest:
+        raise ValueError(
+            f"{path} holds {len(tensors)} tensors of at most {longest} rows or columns; config.json describes a "
+            f"network of {layers} layers and the width {width}"
+        )
+
+
+POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}
+"""Options of a policy other than those of the encoder."""
+
+NEAREST, REACHES = 8, 2.0
+"""Most targets of a sensor that a policy is shown in a large scene, and their farthest distance in sensing ranges."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PolicyConfig:
+    """Policy metadata: all that a checkpoint holds but tensors."""
+
+    policy: dict[str, Any]
+    """Keyword arguments of :class:`hitmac.agents.learned.policy.AttentionPolicy`: the encoder's options, as
+    ``encoder_config`` or each by its name, ``critic`` and ``credit``; and ``memory``, which is ``"none"``, or
+    ``"recurrent"`` for a :class:`hitmac.agents.learned.recurrent.RecurrentPolicy`."""
+    features: tuple[str, ...]
+    """The observation features that it was trained on, in order, or
+    :data:`hitmac.agents.tracking.features.BELIEFS`."""
+    scenario: Scenario
+    """The scenario that it was trained on."""
+    training_seeds: tuple[int, int]
+    """First and last seed of the scenes that it was trained on."""
+    task: str = "Coverage"
+    """Task that it was trained for, a name in :data:`hitmac.envs.TASKS`."""
+    options: dict[str, Any] = field(default_factory=dict)
+    """Options of the task that its :class:`hitmac.envs.tasks.TaskSpec` lists; those left out have their defaults."""
+    nearness: dict[str, Any] = field(default_factory=dict)
+    """Options of :class:`hitmac.envs.observation.Observer` for the nearest targets, by name: ``nearest``, ``radius`` in
+    the scenario's units, ``neighbours``; {}: it observes all."""
+
+    def __post_init__(self) -> None:
+        check_choice("task", self.task, TASKS)
+        known = TASKS[self.task].spec.options
+        if not isinstance(self.options, dict) or not set(self.options) <= set(known):
+            raise ValueError(f"options is {self.options!r}; for {self.task} it may hold {', '.join(known)}")
+        object.__setattr__(self, "options", {**known, **self.options})
+        rest = dict(self.policy) if isinstance(self.policy, dict) else {}
+        encoder = take_encoder_config(rest)
+        if not isinstance(self.policy, dict) or not set(rest) <= set(POLICY_DEFAULTS):
+            allowed = [field.name for field in dataclasses.fields(encoder)] + list(POLICY_DEFAULTS)
+            raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
+        memory = rest.get("memory", "none")
+        check_choice("memory", memory, MEMORIES)
+        if memory == "recurrent" and (self.role != "agent" or self.options.get("per_sensor")):
+            raise ValueError("memory is 'recurrent'; it is for a policy that turns all sensors directly")
+        if memory == "recurrent" and self.features != RECURRENT_FEATURES:
+            raise ValueError(
+                f"features is {self.features!r}; with the memory 'recurrent' it must be {RECURRENT_FEATURES}"
+            )
+        object.__setattr__(self, "policy", {"encoder_config": encoder} | POLICY_DEFAULTS | rest)
+        object.__setattr__(self, "nearness", checked(self.nearness))
+        if self.nearness and not self.can_list:
+            raise ValueError(f"nearness is {self.nearness!r}; it must be empty, since {self._needs_all}")
+
+    @property
+    def _needs_all(self) -> str:
+        """Words that say why the policy needs the observations of all targets; "" if it does not."""
+        if self.role != "agent":
+            return f"a policy for {self.task} is shown all targets"
+        if self.policy.get("memory", "none") != "none":
+            return "a recurrent memory is one of every pair"
+        if self.features == BELIEFS:
+            return "beliefs are of all targets"
+        try:
+            check_lists(self.encoder)
+        except ValueError as error:
+            return str(error)
+        return ""
+
+    @property
+    def can_list(self) -> bool:
+        """The policy can be shown the nearest targets only."""
+        return not self._needs_all
+
+    def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> PolicyConfig:
+        """Return the metadata of the policy in use on a scenario, with the nearest targets that it is shown there.
+
+        They are those of `nearness`, if given, else those of its training. A policy that was trained on all targets is
+        shown the nearest 8 within two sensing ranges if the scenario is large.
+        """
+        if not nearness and not (nearness := rescaled(self.nearness, self.scenario, scenario)):
+            large = is_large(scenario) and self.can_list
+            nearness = {"nearest": NEAREST, "radius": REACHES * farthest_reach(scenario)} if large else {}
+        return dataclasses.replace(self, nearness=dict(nearness))
+
+    @property
+    def encoder(self) -> EncoderConfig:
+        """Options of the policy's encoder."""
+        return self.policy["encoder_config"]
+
+    @property
+    def kind(self) -> type[AttentionPolicy]:
+        """Class of the policy."""
+        return RecurrentPolicy if self.policy["memory"] == "recurrent" else AttentionPolicy
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """Keyword arguments of the policy."""
+        return {name: value for name, value in self.policy.items() if name != "memory"}
+
+    @property
+    def role(self) -> str:
+        """Role of the policy; see :class:`hitmac.envs.tasks.TaskSpec`."""
+        return TASKS[self.task].spec.role
+
+
+SEED = "seed-"
+"""Beginning of the folders of trainings with several seeds in the directory of all."""
+
+
+def trainings_in(folder: str | Path) -> list[Path]:
+    """Return the runs in the directory of several trainings, by seed; none for the directory of one run."""
+    found = [path for path in Path(folder).glob(f"{SEED}*") if (path / "config.yaml").is_file()]
+    return sorted(found, key=lambda path: (len(path.name), path.name))
+
+
+def variations_in(folder: str | Path) -> list[Path]:
+    """Return the directories of the variations in the directory of a group, by name; none for any other."""
+    if not (Path(folder) / "config.yaml").is_file():
+        return []
+    return sorted(path for path in Path(folder).iterdir() if path.is_dir() and trainings_in(path))
+
+
+def check_single(folder: str | Path) -> None:
+    """Raise ValueError if a directory holds several trainings."""
+    for kind, several in (("trainings", trainings_in(folder)), ("variations", variations_in(folder))):
+        if several:
+            raise ValueError(f"{folder} holds {len(several)} {kind}; name one of them, such as {several[0]}")
+
 
 FORMAT = "hitmac-policy"
 VERSION = 3
@@ -203,3 +401,31 @@ def _upgraded(plain: dict[str, Any]) -> dict[str, Any]:
     if isinstance(policy, dict) and policy.get("credit") == "sensors":
         plain = {**plain, "policy": {**policy, "credit": "difference_rewards"}}
     return plain
+
+
+def checked_device(name: str, label: str = "device") -> torch.device:
+    """Return the device of a name.
+
+    Args:
+        name: ``"cpu"``; ``"cuda"``, ``"cuda:1"``, ``"mps"`` or another of PyTorch's accelerators; ``"auto"``: an
+            accelerator if there is one, else the CPU.
+        label: name of the argument in the message.
+
+    Raises:
+        ValueError: the name is no device's, or this machine, or this build of PyTorch, has none of that name.
+    """
+    kind, count = _accelerators()
+    if name == "auto":
+        return torch.device(kind if count else "cpu")
+    there = ["cpu", *(f"{kind}:{index}" for index in range(count))]
+    if name not in (*there, *([kind] if count else ())):
+        raise ValueError(f"{label} is {name}; on this machine it must be auto or one of {', '.join(there)}")
+    return torch.device(name)
+
+
+def _accelerators() -> tuple[str, int]:
+    """Return the kind of the accelerators that there are, and their number."""
+    if not hasattr(torch, "accelerator"):  # before PyTorch 2.6
+        return "cuda", torch.cuda.device_count()
+    kind = torch.accelerator.current_accelerator()
+    return (kind.type, torch.accelerator.device_count()) if kind and torch.accelerator.is_available() else ("cuda", 0)

@@ -10,7 +10,7 @@ the action is judged by its own advantage::
     loss = -mean over i of min(rho_i A_i, clip(rho_i, 1 - c, 1 + c) A_i),   rho_i = pi(a_i | s) / pi_old(a_i | s)
 
 where i are the sensors that act. The rewards come from ``credit="difference_rewards"`` of
-:class:`hitmac.envs.apis.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
+:class:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     Args:
         *args, **kwargs: see ``DictRolloutBuffer``.
         acting: gives for every row (B,) now whether a sensor of it acts, see
-            :meth:`hitmac.envs.apis.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
+            :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:

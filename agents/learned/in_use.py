@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from hitmac.agents.learned.belief_policy import BeliefPolicy
+from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.checkpoint import PolicyConfig
-from hitmac.agents.learned.own_knowledge import OwnKnowledge
 from hitmac.agents.policy import Completed, PerSensor, Policy
-from hitmac.agents.tracking.belief_observer import BELIEFS
+from hitmac.agents.tracking.features import BELIEFS
 from hitmac.envs.scenario import Scenario
 
 

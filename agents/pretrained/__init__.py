@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from hitmac.envs.errors import did_you_mean
+from hitmac.envs.validation import did_you_mean
 
 PREFIX = "pretrained:"
 """Beginning of the names of pretrained agents."""

@@ -16,7 +16,7 @@ from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record
 from hitmac.envs.files import check_ending, regular_file, write_text
-from hitmac.envs.load import load_scenario
+from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
-from hitmac.agents.baselines.belief_planner import BeliefPlannerState
+from hitmac.agents.baselines.planner import BeliefPlannerState
+from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.learned.one_thread import one_thread_each
 from hitmac.agents.nearness import is_large
-from hitmac.agents.playing import Episodes
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
-from hitmac.agents.tracking.walk_models import X, Y
+from hitmac.agents.tracking.motion import X, Y
 from hitmac.envs.scenario import Scenario
 
 DOTS = 12

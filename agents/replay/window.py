@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.agents.evaluate.episodes import fitted
-from hitmac.agents.playing import Episodes
+from hitmac.agents.evaluate.episodes import Episodes, fitted
 from hitmac.agents.registry import Agent
-from hitmac.envs.render import Picture
+from hitmac.envs.render import Picture, check_display
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.window import check_display
 
 _BARS = (("coverage", (34, 139, 74)), ("rotation", (66, 122, 196)))
 _BAR, _FREE, _INK = 22, (226, 226, 220), (40, 40, 40)  # pixels of a bar; colours

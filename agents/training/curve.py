@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.labels import spread
-from hitmac.agents.evaluate.style import GREY, INK, colours_of, label_of, new_figure, plain_axis, write_figure
+from hitmac.agents.evaluate.figures import GREY, INK, colours_of, label_of, new_figure, plain_axis, spread, write_figure
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.registry import Agent
 from hitmac.agents.training.resume import Progress

@@ -7,15 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, ClassVar
 
+from hitmac.agents.training.config import NumEnvs, RunOptions, invalid_options, scaled
 from hitmac.agents.training.jobs import CoordinatorOptions, ExecutorOptions, with_defaults
-from hitmac.agents.training.options import NumEnvs, invalid_options
-from hitmac.agents.training.run_options import RunOptions
-from hitmac.agents.training.sizes import scaled
-from hitmac.envs.errors import collect, raise_together
 from hitmac.envs.observation import FEATURE_SETS
-from hitmac.envs.ranges import Choice, Count, Positive
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS_PER_DECISION
+from hitmac.envs.validation import Choice, Count, Positive, collect, raise_together
 
 EXECUTOR_STEPS = 1_500_000
 """Default length of the executor's training in `hit-mac`, steps over all sensors."""

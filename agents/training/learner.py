@@ -7,17 +7,14 @@ from typing import Any
 
 from stable_baselines3 import A2C, PPO
 
-from hitmac.agents.device import checked_device
-from hitmac.agents.learned.attention_policy import AttentionPolicy
-from hitmac.agents.learned.checkpoint import PolicyConfig
+from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from hitmac.agents.tracking.belief_observer import check_features
-from hitmac.agents.training.imitation import Imitation
-from hitmac.agents.training.options import FIRST_TRAINING_SEED, MAX_ENVS, Options
-from hitmac.agents.training.recurrent_imitation import RecurrentImitation
-from hitmac.agents.training.teaching import ImitationOptions, teacher_of
-from hitmac.envs.apis.sb3_env import DirectionalSensorVecEnv
+from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.tracking.features import check_features
+from hitmac.agents.training.config import FIRST_TRAINING_SEED, MAX_ENVS, ImitationOptions, Options, teacher_of
+from hitmac.agents.training.imitation import Imitation, RecurrentImitation
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 Learner = PPO | A2C | Imitation
 

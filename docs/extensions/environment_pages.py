@@ -11,9 +11,8 @@ from sphinx.application import Sphinx
 from extensions.files import DOCS, write
 from hitmac.agents import load_executor
 from hitmac.agents.evaluate import save_film
-from hitmac.envs.assigned_observation import flatten_sensors, unflatten_sensors
-from hitmac.envs.film import save_gif
-from hitmac.envs.render import Picture
+from hitmac.envs.observation import flatten_sensors, unflatten_sensors
+from hitmac.envs.render import Picture, save_gif
 from hitmac.envs.tasks import TASKS, ExecutorTask, Task
 
 FOLDER = DOCS / "environments"

@@ -9,12 +9,12 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.compiled import inlined, kernel
 from hitmac.envs.kernels.knowledge import place_of
-from hitmac.envs.kernels.mounts import was_stopped
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.rails import was_stopped
 from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
+from hitmac.envs.kernels.threads import inlined, kernel
 
 
 @inlined
@@ -158,7 +158,7 @@ def executor_step(state, rules, action, assigned, rewards, chosen, share):
     for first, last in physics.runs(chosen, share):
         physics.extra_moves(state, p, first, last)
         physics.about_to_move(state, first, last)
-        physics.sub_step(state, p, action, first, last)
+        physics.advance(state, p, action, first, last)
         for b in range(first, last):
             executor_rewards(state, b, rules.turn_cost, rules.centring, action, assigned, rewards)
             if state.scene[TIME, b] % rules.every == 0:
@@ -188,7 +188,7 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
                 if decision.scripted:
                     turn_to_mean(state, b, decision.assigned, decision.action)
                 idle(state, b, decision.assigned, decision.turn_at_random, decision.action)
-            physics.sub_step(state, p, decision.action, first, last)
+            physics.advance(state, p, decision.action, first, last)
             for b in range(first, last):
                 decision.sub_rewards[b, k] = coordinator_reward(state, b, decision.penalty, decision.assigned)
                 add_marginal_coverage(state, b, decision.marginal)

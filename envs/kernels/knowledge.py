@@ -5,11 +5,18 @@ With full knowledge a state has no :class:`~hitmac.envs.kernels.state.Knowledge`
 
 import numpy as np
 
-from hitmac.envs.kernels.compiled import allocating, compiled, inlined
-from hitmac.envs.kernels.noise import message_key, noise_key, notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.recordings import may_leave
 from hitmac.envs.kernels.state import AGE, KNOWN_X, KNOWN_Y, TIME, TIME_BEFORE, VELOCITY_X, VELOCITY_Y, X, Y
-from hitmac.envs.kernels.streams import uniform
+from hitmac.envs.kernels.streams import (
+    message_key,
+    noise_key,
+    notice,
+    pair_number,
+    position_error,
+    uniform,
+    velocity_error,
+)
+from hitmac.envs.kernels.threads import allocating, compiled, inlined
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
 

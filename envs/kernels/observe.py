@@ -4,11 +4,8 @@ import math
 
 import numpy as np
 
-from hitmac.envs.kernels.compiled import compiled, inlined, kernel
-from hitmac.envs.kernels.feature_table import Pair, Scales
-from hitmac.envs.kernels.features import write_feature
+from hitmac.envs.kernels.features import Pair, Scales, write_feature
 from hitmac.envs.kernels.knowledge import is_known, row_of
-from hitmac.envs.kernels.noise import noise_key, notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.state import (
     AGE,
@@ -20,7 +17,8 @@ from hitmac.envs.kernels.state import (
     VELOCITY_Y,
     X,
 )  # fmt: skip
-from hitmac.envs.kernels.threads import blocks
+from hitmac.envs.kernels.streams import noise_key, notice, pair_number, position_error, velocity_error
+from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
 """Record of :class:`Scales`."""

@@ -5,9 +5,9 @@ Without any all of this compiles to nothing.
 
 import math
 
-from hitmac.envs.kernels.compiled import inlined
 from hitmac.envs.kernels.state import NUM_TARGETS, VELOCITY_X, VELOCITY_Y, X, Y
 from hitmac.envs.kernels.streams import draw_integer
+from hitmac.envs.kernels.threads import inlined
 
 
 @inlined

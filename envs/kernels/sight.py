@@ -2,9 +2,7 @@
 
 import math
 
-from hitmac.envs.kernels.compiled import compiled
-from hitmac.envs.kernels.near_sight import see_near
-from hitmac.envs.kernels.obstruction import disc_blocks, wall_blocks
+from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.state import (
     COS_HALF_VIEW,
     DIRECTION_X,
@@ -14,7 +12,188 @@ from hitmac.envs.kernels.state import (
     RANGE_SQUARED,
     X,
     Y,
-)  # fmt: skip
+)
+from hitmac.envs.kernels.threads import compiled, inlined
+
+
+@inlined
+def disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
+    """Return True if the line of sight from (x, y) to (to_x, to_y) passes a disc's centre at less than its radius."""
+    dx = to_x - x
+    dy = to_y - y
+    squared = dx * dx + dy * dy
+    along = ((disc_x - x) * dx + (disc_y - y) * dy) / squared if squared > 0.0 else 0.0
+    along = min(max(along, 0.0), 1.0)
+    off_x = disc_x - x - along * dx
+    off_y = disc_y - y - along * dy
+    return off_x * off_x + off_y * off_y < radius * radius
+
+
+@inlined
+def wall_blocks(x, y, to_x, to_y, wall):
+    """Return True if the line of sight from (x, y) to (to_x, to_y) meets a wall (x1, y1, x2, y2)."""
+    dx = to_x - x
+    dy = to_y - y
+    wall_x = wall[2] - wall[0]
+    wall_y = wall[3] - wall[1]
+    cross = dx * wall_y - dy * wall_x
+    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position of the meeting on the line of sight
+    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position of the meeting on the wall
+    sight = sight if cross > 0.0 else -sight
+    place = place if cross > 0.0 else -place
+    length = abs(cross)
+    return (length > 0.0) & (sight >= 0.0) & (sight <= length) & (place >= 0.0) & (place <= length)
+
+
+@compiled
+def sort_scene(state, grid, b):
+    """Sort the targets and the discs of scene b into cells."""
+    sort_into_cells(
+        grid.cells, state.target, state.present, b, grid.start[b], grid.target[b], grid.target_x[b], grid.target_y[b]
+    )
+    if state.disc.shape[0] > 0:
+        sort_into_cells(
+            grid.cells, state.disc, None, b, grid.disc_start[b], grid.disc[b], grid.disc_x[b], grid.disc_y[b]
+        )
+
+
+@compiled
+def _past_discs(state, grid, b, widest, x, y, to_x, to_y):
+    """Return True if no disc, of a radius of at most `widest`, blocks the view from (x, y) to (to_x, to_y)."""
+    first_column, last_column, first_row, last_row = box_of(
+        grid.cells, min(x, to_x) - widest, max(x, to_x) + widest, min(y, to_y) - widest, max(y, to_y) + widest
+    )
+    for row in range(first_row, last_row + 1):
+        before = row * grid.cells.columns
+        for s in range(grid.disc_start[b, before + first_column], grid.disc_start[b, before + last_column + 1]):
+            k = grid.disc[b, s]
+            if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, RADIUS, b]):
+                return False
+    return True
+
+
+@compiled
+def _past_walls(state, grid, x, y, to_x, to_y):
+    """Return True if no wall blocks the view from (x, y) to (to_x, to_y)."""
+    first_column, last_column, first_row, last_row = box_of(
+        grid.cells, min(x, to_x), max(x, to_x), min(y, to_y), max(y, to_y)
+    )
+    for row in range(first_row, last_row + 1):
+        before = row * grid.cells.columns
+        for s in range(grid.wall_start[before + first_column], grid.wall_start[before + last_column + 1]):
+            if wall_blocks(x, y, to_x, to_y, state.walls[grid.wall[s]]):
+                return False
+    return True
+
+
+@inlined
+def _widest_disc(state, b):
+    widest = 0.0
+    for k in range(state.disc.shape[0]):
+        widest = max(widest, state.disc[k, RADIUS, b])
+    return widest
+
+
+@compiled
+def _forget_seen(state, grid, b, i):
+    """Clear what sensor i of scene b saw."""
+    if grid.num_seen[b, i] > grid.seen.shape[2]:
+        for j in range(state.visible.shape[1]):
+            state.visible[i, j, b] = False
+    else:
+        for s in range(grid.num_seen[b, i]):
+            state.visible[i, grid.seen[b, i, s], b] = False
+
+
+@compiled
+def look_around(state, grid, b, i):
+    """Let sensor i of scene b see, after :func:`sort_scene`."""
+    _forget_seen(state, grid, b, i)
+    count = 0
+    if state.working[i, b]:
+        x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
+        direction_x, direction_y = state.sensor[i, DIRECTION_X, b], state.sensor[i, DIRECTION_Y, b]
+        range_squared, cos_half_view = state.sensor[i, RANGE_SQUARED, b], state.sensor[i, COS_HALF_VIEW, b]
+        reach = math.sqrt(range_squared)
+        first_column, last_column, first_row, last_row = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
+        widest = _widest_disc(state, b)
+        for row in range(first_row, last_row + 1):
+            before = row * grid.cells.columns
+            for s in range(grid.start[b, before + first_column], grid.start[b, before + last_column + 1]):
+                to_x, to_y = grid.target_x[b, s], grid.target_y[b, s]
+                dx = to_x - x
+                dy = to_y - y
+                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
+                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
+                squared = dx * dx + dy * dy
+                if squared <= range_squared and direction_x * dx + direction_y * dy > cos_half_view * math.sqrt(
+                    squared
+                ):
+                    clear = state.disc.shape[0] == 0 or _past_discs(state, grid, b, widest, x, y, to_x, to_y)
+                    if clear and (state.walls.shape[0] == 0 or _past_walls(state, grid, x, y, to_x, to_y)):
+                        j = grid.target[b, s]
+                        state.visible[i, j, b] = True
+                        if count < grid.seen.shape[2]:
+                            grid.seen[b, i, count] = j
+                        count += 1
+    grid.num_seen[b, i] = count
+
+
+@compiled
+def look_from(state, grid, chosen, low, high):
+    """Let the sensors `low` to `high` - 1, counted scene by scene, of the chosen scenes see."""
+    n = state.sensor.shape[0]
+    for item in range(low, high):
+        if chosen[item // n]:
+            look_around(state, grid, item // n, item % n)
+
+
+@compiled
+def find_seers(state, grid, b):
+    """Write the first sensor of scene b that sees each target."""
+    for j in range(grid.seer.shape[1]):
+        grid.seer[b, j] = -1
+    for i in range(grid.num_seen.shape[1]):
+        if grid.num_seen[b, i] > grid.seen.shape[2]:
+            for j in range(grid.seer.shape[1]):
+                if state.visible[i, j, b] and grid.seer[b, j] < 0:
+                    grid.seer[b, j] = i
+        else:
+            for s in range(grid.num_seen[b, i]):
+                if grid.seer[b, grid.seen[b, i, s]] < 0:
+                    grid.seer[b, grid.seen[b, i, s]] = i
+
+
+@compiled
+def count_covered(state, grid, b):
+    """Compute covered targets and coverage of scene b, after its sensors have looked around."""
+    find_seers(state, grid, b)
+    covered, present = 0, 0
+    for j in range(grid.seer.shape[1]):
+        state.covered[j, b] = grid.seer[b, j] >= 0
+        covered += grid.seer[b, j] >= 0
+        present += state.present[j, b]
+    state.scene[NUM_COVERED, b] = covered
+    state.coverage[b] = covered / present if present > 0 else 1.0
+
+
+@compiled
+def see_near(state, grid, first, last):
+    """Compute visibility, covered targets and coverage; see :func:`hitmac.envs.kernels.sight.see`."""
+    for b in range(first, last):
+        sort_scene(state, grid, b)
+        for i in range(state.sensor.shape[0]):
+            look_around(state, grid, b, i)
+        count_covered(state, grid, b)
+
+
+@compiled
+def resume(state, grid, b):
+    """Index scene b, whose state was set: what is seen is marked as not listed."""
+    sort_scene(state, grid, b)
+    for i in range(grid.num_seen.shape[1]):
+        grid.num_seen[b, i] = grid.seen.shape[2] + 1
+    find_seers(state, grid, b)
 
 
 @compiled

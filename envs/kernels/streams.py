@@ -6,10 +6,12 @@ OOPSLA 2014). A word depends only on key and counter, so a scene draws the same 
 thread.
 """
 
+import math
+
 import numpy as np
 
-from hitmac.envs.kernels.compiled import compiled, inlined
-from hitmac.envs.kernels.state import DRAWS, KEY
+from hitmac.envs.kernels.state import DRAWS, DRAWS_BEFORE, KEY, TIME, TIME_BEFORE
+from hitmac.envs.kernels.threads import compiled, inlined
 
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -97,3 +99,72 @@ def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int
         counters = first[:, None] + np.arange(1, columns + 1, dtype=np.uint64)
         words = mix.py_func(keys[:, None] + counters * GOLDEN)
     return ((words >> _S11) * _TO_UNIT * high).astype(np.int64)
+
+
+_NOISE = np.uint64(0x6E6F697365)  # separates the stream of the observation errors from the scene's own stream
+_MESSAGES = np.uint64(0x6D657373616765)
+_FIRST, _SECOND, _FOURTH = np.uint64(1), np.uint64(2), np.uint64(4)
+
+
+@inlined
+def _key_at(state, b, purpose, draws, time):
+    """Return the key of a purpose in scene b after `draws` draws, at sub-step `time`."""
+    return mix(mix(mix(state.stream[KEY, b] ^ purpose) + draws * GOLDEN) + np.uint64(time) * GOLDEN)
+
+
+@inlined
+def noise_key(state, b):
+    """Return the key of the current observation errors of scene b, whether it was observed before or not."""
+    return _key_at(state, b, _NOISE, state.stream[DRAWS, b], state.scene[TIME, b])
+
+
+@inlined
+def message_key(state, b):
+    """Return the key of the messages lost in the current sub-step of scene b."""
+    return _key_at(state, b, _MESSAGES, state.stream[DRAWS, b], state.scene[TIME, b])
+
+
+@inlined
+def position_error(deviation, key, pair):
+    """Return the errors (x, y) of a target's position, two independent normal numbers by Box and Muller."""
+    radius = deviation * math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOURTH * pair)))
+    angle = 2.0 * math.pi * uniform(key, _FOURTH * pair + _FIRST)
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
+@inlined
+def velocity_error(state, b, deviation, per_time, pair):
+    """Return the errors (x, y) of a target's velocity: those of its positions after and before its last move.
+
+    Call it only after a move.
+    """
+    x, y = position_error(deviation, noise_key(state, b), pair)
+    key = _key_at(state, b, _NOISE, state.stream[DRAWS_BEFORE, b], state.scene[TIME_BEFORE, b])
+    before_x, before_y = position_error(deviation, key, pair)
+    return (x - before_x) * per_time, (y - before_y) * per_time
+
+
+@inlined
+def pair_number(state, i, j):
+    """Return the number of the pair of sensor i and target j."""
+    return np.uint64(i * state.target.shape[0] + j)
+
+
+@inlined
+def seen_and_noticed(state, missed_detections, i, j, b):
+    """Return whether sensor i of scene b sees target j and does not miss it."""
+    if missed_detections > 0.0:
+        missed = uniform(noise_key(state, b), _FOURTH * pair_number(state, i, j) + _SECOND) < missed_detections
+        return state.visible[i, j, b] and not missed
+    return state.visible[i, j, b]
+
+
+@compiled
+def notice(state, missed_detections, i, j, first, last):
+    """Write into `scratch_mask` whether sensor i sees target j and does not miss it."""
+    for b in range(first, last):
+        state.scratch_mask[b] = state.visible[i, j, b]
+    if missed_detections > 0.0:
+        pair = pair_number(state, i, j)
+        for b in range(first, last):
+            state.scratch_mask[b] &= uniform(noise_key(state, b), _FOURTH * pair + _SECOND) >= missed_detections

@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.kernels.compiled import compiled, inlined
-from hitmac.envs.kernels.grid import Streets
-from hitmac.envs.kernels.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, X, Y
+from hitmac.envs.kernels.state import GOAL_X, GOAL_Y, SPEED, VELOCITY_X, VELOCITY_Y, Streets, X, Y
 from hitmac.envs.kernels.streams import draw_uniform
+from hitmac.envs.kernels.threads import compiled, inlined
 
 
 def make_streets(scenario: Any) -> Streets | None:

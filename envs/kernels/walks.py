@@ -11,7 +11,6 @@ import math
 
 import numpy as np
 
-from hitmac.envs.kernels.compiled import compiled, inlined, one_of
 from hitmac.envs.kernels.episode import take_goal
 from hitmac.envs.kernels.recordings import follow_recording, follow_tracks
 from hitmac.envs.kernels.state import (
@@ -34,6 +33,7 @@ from hitmac.envs.kernels.state import (
 )  # fmt: skip
 from hitmac.envs.kernels.streams import MOST_DRAWS, draw_uniform, uniform
 from hitmac.envs.kernels.streets import walk_streets
+from hitmac.envs.kernels.threads import compiled, inlined, one_of
 
 _ONE = np.uint64(1)
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hitmac.envs.errors import did_you_mean
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
@@ -26,6 +25,7 @@ from hitmac.envs.tasks.base import (
 from hitmac.envs.tasks.coordinator import CoordinatorTask
 from hitmac.envs.tasks.coverage import CoverageTask
 from hitmac.envs.tasks.executor import ExecutorTask
+from hitmac.envs.validation import did_you_mean
 
 TASKS: dict[str, type[Task]] = {task.spec.name: task for task in (CoverageTask, ExecutorTask, CoordinatorTask)}
 """Tasks by name. Ids, shells, training jobs, evaluation, checkpoints and help follow from their specs."""

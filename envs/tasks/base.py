@@ -11,12 +11,11 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.errors import as_array, did_you_mean, is_among, shortly
 from hitmac.envs.observation import Observer
-from hitmac.envs.ranges import Choice, Range
 from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
+from hitmac.envs.validation import Choice, Range, as_array, did_you_mean, is_among, shortly
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""

@@ -9,10 +9,16 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.assigned_observation import check_padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import PAPER_FEATURES, Observer
-from hitmac.envs.ranges import whole_number
+from hitmac.envs.observation import (
+    PAPER_FEATURES,
+    Observer,
+    check_padding,
+    executed,
+    flatten_sensors,
+    mask_unassigned,
+    place_of_row_id,
+)
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
@@ -24,6 +30,7 @@ from hitmac.envs.tasks.base import (
     check_idle,
     turning_space,
 )
+from hitmac.envs.validation import whole_number
 
 
 class CoordinatorTask(Task):

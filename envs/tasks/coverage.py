@@ -117,7 +117,8 @@ class CoverageTask(Task):
     random positions, or where recorded `tracks` have them.
     An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
     10 sub-steps of HiT-MAC (``max_episode_steps=``), and after the scenario's `episode_steps` if it has any.
-    ``reset(options=...)`` sets other positions and headings (:class:`hitmac.envs.apis.gym_env.DirectionalSensorEnv`).
+    ``reset(options=...)`` sets other positions and headings
+    (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`).
     In the `hit-mac` scenario the targets make one extra move before the first of every ten sub-steps, as in the paper's
     decisions.
 

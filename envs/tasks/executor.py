@@ -7,10 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hitmac.envs.assigned_observation import check_padding, goals_space, mask_unassigned, place_of_row_id
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.ranges import Range, positive
+from hitmac.envs.observation import PAPER_FEATURES, check_padding, goals_space, mask_unassigned, place_of_row_id
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
@@ -21,6 +19,7 @@ from hitmac.envs.tasks.base import (
     check_number,
     turning_space,
 )
+from hitmac.envs.validation import Range, positive
 
 
 class ExecutorTask(Task):
@@ -75,7 +74,7 @@ class ExecutorTask(Task):
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
         padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
-            :func:`hitmac.envs.assigned_observation.mask_unassigned`.
+            :func:`hitmac.envs.observation.mask_unassigned`.
         row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
             target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
             indices.

@@ -1,0 +1,284 @@
+"""Base classes of the agents that decide by rule, and random numbers for batches."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from hitmac.agents.nearness import farthest_reach, is_large, refuse_lists
+from hitmac.agents.policy import Size, check_parts, check_size, checked_lists, checked_observation, completed
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.streams import stream_integers, stream_keys
+from hitmac.envs.presets import load_scenario
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import checked_seed
+
+MOST_TURNS = 10_000
+"""Most turns to a heading that agents consider."""
+
+
+class BatchRandom(NamedTuple):
+    """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomPolicy`.
+
+    The k-th number of a row is a function of the row's seed and k (see :mod:`hitmac.envs.kernels.streams`). It depends
+    neither on the other rows of the batch nor on other draws.
+    """
+
+    keys: np.ndarray  # (B,) uint64, the streams
+    drawn: np.ndarray  # (B,) uint64, numbers drawn from each stream so far
+
+    @classmethod
+    def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> BatchRandom:
+        """Return the streams of rows with these seeds (B,), for an agent's seed; each purpose has its own streams."""
+        salt = np.bitwise_xor.reduce(stream_keys(np.array([seed, zlib.crc32(purpose.encode())])))
+        keys = stream_keys(stream_keys(np.asarray(seeds)) ^ salt)
+        return cls(keys, np.zeros_like(keys))
+
+    def integers(self, high: int, columns: int) -> tuple[np.ndarray, BatchRandom]:
+        """Draw the next numbers (B, columns) int64, uniform over 0 to high - 1; return them and the new state."""
+        drawn = stream_integers(self.keys, self.drawn, columns, high)
+        return drawn, BatchRandom(self.keys, self.drawn + np.uint64(columns))
+
+
+class RulePolicy:
+    """Base class of policies that decide by rule: whole agents, coordinators and executors.
+
+    Args:
+        scenario: the scenario to play; None for a level that does not depend on it.
+        seed: seed of random numbers, for policies that draw any.
+
+    Attributes:
+        features: the observation features that the policy reads, names out of :data:`hitmac.envs.FEATURES`.
+    """
+
+    features: ClassVar[tuple[str, ...]] = ("distance",)
+    needs_scenario: ClassVar[bool] = False
+    """True if a level of the hierarchy cannot do without the scenario."""
+    alone: ClassVar[bool] = False
+    """True if the policy without a scenario decides for rows of single sensors."""
+
+    def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
+        self._scenario = None if scenario is None else load_scenario(scenario)
+        self.seed = checked_seed(seed)
+
+    @property
+    def scenario(self) -> Scenario:
+        """Scenario that the policy plays."""
+        assert self._scenario is not None
+        return self._scenario
+
+    def near(self) -> dict[str, Any] | None:
+        """Return the options of the environment for the nearest targets that suffice to decide in a large scene.
+
+        None: the policy needs the observations of all targets. Else :meth:`act` also takes the argument `targets`
+        (B, n, k), the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in an empty place.
+        """
+        return None
+
+    def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return the options of the environment for the nearest targets: those given, or in a large scene :meth:`near`.
+
+        Raises ``ValueError`` if options are given and the policy needs the observations of all targets.
+        """
+        own = self.near()
+        if nearness and own is None:
+            raise ValueError(f"{', '.join(nearness)} is given; {type(self).__name__} needs observations of all targets")
+        return nearness or (own if own and is_large(self.scenario) else {})
+
+    def lists_of(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Return the argument `targets` of :meth:`act`, if an observation lists targets.
+
+        Raises ``ValueError`` if the policy needs the observations of all targets, or the observation is none.
+        """
+        check_parts(observation)
+        if self.near() is None:
+            refuse_lists(observation, type(self).__name__)
+        if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:
+            return {}  # a list of all targets has each in its place
+        return {"targets": checked_lists(observation["targets"], observation["mask"], self.scenario.num_targets)}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        """Decide for features (B, n, m, d) and mask (B, n, m) bool of a batch, or (R, m, d) and (R, m) of rows.
+
+        A whole agent returns turns (B, n), or turns and zooms (B, 2 n); a coordinator returns assignments (B, n * m);
+        an executor returns turns (R,).
+        """
+        raise NotImplementedError
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
+        lists = self.lists_of(observation)
+        return self.completed(self.act(*self.checked(observation["pairs"], observation["mask"]), **lists)), None
+
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the features and the mask of an observation, the mask bool.
+
+        Raises ``ValueError`` unless they are of the :attr:`size`, the features are those that the policy reads, and all
+        numbers are finite.
+        """
+        return checked_observation(pairs, mask, self.features, self.size)
+
+    @property
+    def size(self) -> Size:
+        """Sizes of the observations' axes after the first: the scenario's number of sensors, and any of targets."""
+        if self._scenario is None:
+            return (None,) if self.alone else (None, None)
+        return self._scenario.num_sensors, None
+
+    @property
+    def decides(self) -> tuple[str, ...]:
+        """Decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
+        return ("turn",)
+
+    def completed(self, actions: np.ndarray) -> np.ndarray:
+        """Return the actions with all decisions of the scenario: lenses keep their view, sensors on rails their place.
+
+        Actions of another kind, such as assignments, are returned as they are.
+        """
+        if self._scenario is None or actions.shape[1] != len(self.decides) * self._scenario.num_sensors:
+            return actions
+        return completed(actions, self.decides, self._scenario.decisions)
+
+
+class RandomPolicy(RulePolicy):
+    """Base class of policies that decide at random, by the seed of each scene, in any batch.
+
+    The caller passes the state, a :class:`BatchRandom`, from call to call. Without a state, row i starts like the scene
+    with the seed i.
+    """
+
+    high: ClassVar[int] = 3
+    """Decisions are uniform over 0 to high - 1."""
+
+    def start(self, seeds: Sequence[int] | np.ndarray) -> BatchRandom:
+        """Return the initial state of scenes with these seeds (B,)."""
+        return BatchRandom.start(seeds, self.seed, type(self).__name__)
+
+    def decisions(self, mask: np.ndarray) -> int:
+        """Return the number of decisions of a row, given the mask of the observation."""
+        raise NotImplementedError
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, BatchRandom]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
+        self.lists_of(observation)
+        mask = np.asarray(observation["mask"])
+        check_size(mask, (None,) * len(self.size))
+        random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
+        return random.integers(self.high, self.decisions(mask))
+
+
+def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
+    """Return the scenes (B,) bool that must replan: their plan is `every` sub-steps old, or their episode begins."""
+    return age >= every if episode_start is None else (age >= every) | episode_start
+
+
+class RandomAgent(RandomPolicy):
+    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
+
+    Without a scenario it is an executor, for rows of single sensors.
+    """
+
+    alone: ClassVar[bool] = True
+
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone: the agent reads none."""
+        return {"nearest": 1}
+
+    def decisions(self, mask: np.ndarray) -> int:
+        """Return d n, d decisions for every sensor; 1 without a scenario."""
+        if self._scenario is None:
+            return 1
+        return mask.shape[1] * len(self._scenario.decisions)
+
+
+class StillAgent(RulePolicy):
+    """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
+
+    alone: ClassVar[bool] = True
+
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone: the agent reads none."""
+        return {"nearest": 1}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
+        """Return stay for every sensor."""
+        return np.full(mask.shape[:-1], STAY)
+
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return the observation, of which the agent reads the mask's shape only."""
+        check_size(mask := np.asarray(mask), (None,) * len(self.size))
+        return pairs, mask
+
+
+class NearestAgent(RulePolicy):
+    """Agent whose sensors turn towards their nearest target, and stay while its bearing is within half a turn."""
+
+    features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
+
+    def near(self) -> dict[str, Any]:
+        """Return the nearest target alone."""
+        return {"nearest": 1}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
+        """Return left or right, towards the nearest target; stay without any target."""
+        bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
+        distance = np.where(mask, pairs[..., 1], np.inf)
+        nearest = distance.argmin(-1)[..., None]
+        towards = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
+        there = np.isfinite(np.take_along_axis(distance, nearest, -1)[..., 0])
+        action = np.where(towards > 0, LEFT, RIGHT)
+        return np.where(there & (np.abs(towards) > self.scenario.of_each_sensor("turn_angle") / 2), action, STAY)
+
+
+class GreedyAgent(RulePolicy):
+    """Agent whose sensors turn towards the heading that sees most of the targets that no earlier sensor will see.
+
+    The sensors choose one after the other. Headings are whole numbers of turns away, at most 10,000, and ties go to the
+    nearest heading. The agent assumes that targets stand still, and that sensors turn all round, without pan limits.
+    """
+
+    features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
+
+    def near(self) -> dict[str, Any]:
+        """Return the targets in range, 16 at most."""
+        return {"nearest": 16, "radius": farthest_reach(self.scenario)}
+
+    def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
+        """Return the turn (B, n) towards each sensor's heading."""
+        bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
+        actions = np.zeros(pairs.shape[:2], np.int64)
+        if targets is None:
+            targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape)
+        scenes = np.arange(len(pairs))
+        open_targets = np.ones((len(pairs), targets.max(initial=0) + 1), bool)
+        for i in range(pairs.shape[1]):
+            # The features of a masked pair are 0; any other pair holds those of the sensor.
+            half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
+            most = int(min(np.ceil(180 / step.min(initial=180, where=step > 0)), MOST_TURNS))
+            steps = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
+            off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
+            sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
+            listed = targets[:, i]  # (B, k)
+            still_open = open_targets[scenes[:, None], listed]
+            best = (sees & still_open[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
+            actions[:, i] = np.where(steps[best] > 0, LEFT, np.where(steps[best] < 0, RIGHT, STAY))
+            scene, place = np.nonzero(sees[scenes, best])
+            open_targets[scene, listed[scene, place]] = False
+        return actions

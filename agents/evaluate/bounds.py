@@ -1,0 +1,520 @@
+"""References for the highest possible coverage: solutions that know more than an agent may.
+
+An agent misses targets for two reasons: it does not know where they will go, and its sensors turn slowly. Free turning
+removes both limits, and is an upper bound. The clairvoyant removes only the first limit. Its optimum would be a tighter
+upper bound; the clairvoyant estimate is a lower estimate of that optimum. On rails the bound is another one: sensors
+turn and move as they can, but each for every target alone.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.baselines.exact import choose, need_scipy, undominated
+from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
+from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.presets import load_scenario
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator, positive
+from hitmac.envs.tasks import check_cost
+
+_MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
+
+
+@inlined
+def _size(members):
+    """Return the number of bits of a uint64 that are set."""
+    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
+    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
+    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
+    return np.int64((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+
+@allocating
+def _windows(bearing, view, windows):
+    """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
+    found = 0
+    for first in range(bearing.shape[0]):
+        members = np.uint64(0)
+        for j in range(bearing.shape[0]):
+            off = bearing[j] - bearing[first]
+            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
+                members |= np.uint64(1) << np.uint64(j)
+        within = members == 0
+        for k in range(found):
+            within |= members & ~windows[k] == 0
+        if not within:
+            windows[found] = members
+            found += 1
+    return found
+
+
+@kernel
+def cover_freely(bearing, view, covered, share):
+    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
+
+    The search goes from sensor to sensor and keeps all possible unions of sets.
+    """
+    m = bearing.shape[3]
+    for low, high in blocks(bearing.shape[0], share):
+        for e in range(low, high):
+            windows = np.empty(m, np.uint64)
+            unions = np.zeros((2, 1 << m), np.uint64)
+            met = np.zeros(1 << m, np.int64)  # last search step in which a union was found
+            now = 0
+            for t in range(bearing.shape[1]):
+                unions[0, 0] = 0
+                count = 1
+                for i in range(bearing.shape[2]):
+                    found = _windows(bearing[e, t, i], view[i], windows)
+                    if found > 0:
+                        now += 1
+                        more = 0
+                        old, new = unions[0], unions[1]
+                        for a in range(count):
+                            for k in range(found):
+                                union = old[a] | windows[k]
+                                if met[union] != now:
+                                    met[union] = now
+                                    new[more] = union
+                                    more += 1
+                        old[:more] = new[:more]
+                        count = more
+                for a in range(count):
+                    covered[e, t] = max(covered[e, t], _size(unions[0, a]))
+
+
+@inlined
+def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
+    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`.
+
+    The places within its reach are whole numbers of steps from its start and, where it can stop there, from both ends.
+    """
+    length, closed = rails.length[r], rails.closed[r]
+    for origin in range(1 if closed else 3):
+        start = along if origin == 0 else (origin - 1) * length
+        steps = sub_steps - math.ceil(abs(start - along) / step)
+        if not closed:
+            steps = min(steps, math.ceil(length / step))
+        for k in range(-steps, steps + 1):
+            x, y, _, _ = point_on(rails, r, gone_along(rails, r, start, k * step))
+            dx, dy = target[X] - x, target[Y] - y
+            off = math.degrees(math.atan2(dy, dx)) - heading
+            off -= 360.0 * math.floor((off + 180.0) / 360.0)
+            if abs(off) <= sensor[1] + sub_steps * sensor[2] and dx * dx + dy * dy <= sensor[0] ** 2:
+                return True
+    return False
+
+
+@kernel
+def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
+    """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
+
+    Args:
+        rails: rails of the sensors.
+        along: (E, n) places on them at the start.
+        heading: (E, n) headings at the start, degrees.
+        sensors: (n, 3) range, half the field of view and turn angle, degrees.
+        step: way along a rail in a sub-step.
+        position: (E, T, m, 2) positions of the targets.
+        present: (E, T, m) bool.
+        covered: (E, T) result.
+        share: see :func:`hitmac.envs.kernels.threads.blocks`.
+    """
+    for low, high in blocks(position.shape[0], share):
+        for e in range(low, high):
+            for t in range(position.shape[1]):
+                for j in range(position.shape[2]):
+                    found = False
+                    for i in range(sensors.shape[0]):
+                        if found or not present[e, t, j]:
+                            break
+                        found = _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step, t + 1,
+                                          position[e, t, j])  # fmt: skip
+                    covered[e, t] += found
+
+
+@kernel
+def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
+    """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
+    sees[:] = 0
+    for i in range(sees.shape[0]):
+        for t in range(sees.shape[1]):
+            for j in range(bearing.shape[2]):
+                if math.isnan(bearing[t, i, j]):
+                    continue
+                bit = np.uint64(1) << np.uint64(j % 64)
+                for k in range(count[i]):
+                    steps = k if 2 * k <= count[i] else k - count[i]
+                    off = bearing[t, i, j] - heading[i] - steps * turn[i]
+                    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+                    if abs(off) < half_view[i]:
+                        sees[i, t, k, j // 64] |= bit
+
+
+@inlined
+def _turned(k, turn, count, ends):
+    """Return the heading after a turn; at its ends (2,), to the right and to the left, a sensor stays. -1: no end."""
+    if (turn == RIGHT and k == ends[0]) or (turn == LEFT and k == ends[1]):
+        return k
+    return (k + (turn == LEFT) - (turn == RIGHT)) % count
+
+
+@allocating
+def _follow(sees, count, ends, turns, seen):
+    """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,)."""
+    k = 0
+    for t in range(turns.shape[0]):
+        k = _turned(k, turns[t], count, ends)
+        seen[t] = sees[t, k]
+
+
+@allocating
+def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
+    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
+
+    `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
+    """
+    value[:] = 0.0
+    for t in range(sees.shape[0] - 1, -1, -1):
+        for k in range(count):
+            new = 0
+            for w in range(sees.shape[2]):
+                new += _size(sees[t, k, w] & ~others[t, w])
+            ahead[k] = value[k] + worth[t] * new
+        for k in range(count):
+            best, value[k] = STAY, ahead[k]
+            if working[t]:
+                left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
+                if left - cost > value[k] and k != ends[1]:
+                    best, value[k] = LEFT, left - cost
+                if right - cost > value[k] and k != ends[0]:
+                    best, value[k] = RIGHT, right - cost
+            choice[t, k] = best
+    k = 0
+    for t in range(sees.shape[0]):
+        turns[t] = choice[t, k]
+        k = _turned(k, turns[t], count, ends)
+
+
+@kernel
+def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
+    """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
+
+    Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
+    At its two ``ends[i]``, numbers of headings or -1, sensor i turns no further to the right and to the left.
+    """
+    n, times, headings, words = sees.shape
+    for low, high in blocks(turns.shape[0], share):
+        for r in range(low, high):
+            seen = np.zeros((n, times, words), np.uint64)
+            others = np.empty((times, words), np.uint64)
+            after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
+            for i in range(n):
+                _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
+            value[r] = -np.inf
+            better, rounds = True, 0
+            while better and rounds < _MOST_ROUNDS:
+                rounds += 1
+                for i in order[r]:
+                    others[:] = 0
+                    for other in range(n):
+                        if other != i:
+                            others |= seen[other]
+                    _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
+                                turns[r, i])  # fmt: skip
+                    _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
+                total = 0.0
+                for t in range(times):
+                    for w in range(words):
+                        union = np.uint64(0)
+                        for i in range(n):
+                            union |= seen[i, t, w]
+                        total += worth[t] * _size(union)
+                    for i in range(n):
+                        total -= cost * (turns[r, i, t] != STAY)
+                better = total > value[r] + 1e-9
+                value[r] = max(value[r], total)
+
+
+_MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
+_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # limits of the recording that is solved at once
+_TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
+_PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
+
+
+class Reference(NamedTuple):
+    """Coverage and rotation of a reference in E episodes of T sub-steps."""
+
+    coverage: np.ndarray  # (E,) share of the present targets that are covered, mean over the sub-steps
+    rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN if undefined
+    sub_step_coverage: np.ndarray  # (T,) coverage at every sub-step, mean over the episodes
+
+
+Progress = Callable[[int], object]
+"""Callback with the number of further episodes that are done."""
+
+
+class _Record(NamedTuple):
+    """Events of E episodes of T sub-steps that do not depend on the actions."""
+
+    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
+    present: np.ndarray  # (E, T) number of present targets
+    working: np.ndarray  # (E, T, n) bool
+    heading: np.ndarray  # (E, n) degrees, initial headings
+    num_sensors: np.ndarray  # (E,)
+
+
+def free_turning_bound(
+    scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
+) -> Reference:
+    """Compute the highest coverage of sensors that turn to any heading at once, an upper bound at every sub-step.
+
+    The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
+    their targets. The bound has no rotation.
+
+    Args:
+        scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
+        seeds: episode k is that of the scene with the seed ``seeds[k]``.
+        sub_steps: T, length of an episode; 1 or more.
+        progress: called with the number of further episodes that are done.
+
+    Raises:
+        ValueError: targets that evade, lenses that zoom or sensors on rails, for which this is no bound; no seed, or
+            an invalid one; no sub-step.
+        ModuleNotFoundError: the scenario has more than 16 targets, and scipy is missing.
+    """
+    scenario = load_scenario(scenario)
+    if scenario.num_targets > _MOST_IN_A_TABLE:
+        need_scipy(f"the free turning bound for more than {_MOST_IN_A_TABLE} targets")
+
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        record = _record(scenario, seeds, sub_steps)
+        covered, view = np.zeros(record.present.shape, np.int64), _views(scenario)
+        if scenario.num_targets <= _MOST_IN_A_TABLE:
+            Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
+        else:
+            for e, t in np.ndindex(covered.shape):
+                covered[e, t] = _most_covered(record.bearing[e, t], view)
+        return _share(covered, record.present), np.full(len(seeds), np.nan)
+
+    return _solved(solve, scenario, seeds, sub_steps, progress)
+
+
+def reach_bound(
+    scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
+) -> Reference:
+    """Compute an upper bound of the coverage of sensors on rails: the share of targets that any of them can reach.
+
+    A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
+    target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
+    is tight where sensors are many and episodes short. Obstacles and failures are left out too. It has no rotation.
+
+    Args:
+        scenario: a scenario with rails; else see :func:`free_turning_bound`.
+        seeds: see :func:`free_turning_bound`.
+        sub_steps: see :func:`free_turning_bound`.
+        progress: see :func:`free_turning_bound`.
+
+    Raises:
+        ValueError: targets that evade, lenses that zoom, or no rails; no seed, or an invalid one; no sub-step.
+    """
+    scenario = load_scenario(scenario)
+    names = ("sensing_range", "field_of_view", "turn_angle")
+    sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
+
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        simulator = Simulator(scenario, len(seeds), seeds)
+        along, heading = simulator.state.along.copy(), simulator.state.heading.copy()
+        position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
+        present = np.empty((len(seeds), sub_steps, scenario.num_targets), np.bool_)
+        still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
+        for t in range(sub_steps):
+            simulator.step(still)
+            position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
+        covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
+        rails = make_rails(scenario.rails)
+        threads.run(count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered)
+        return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
+
+    return _solved(solve, scenario, seeds, sub_steps, progress, on_rails=True)
+
+
+def clairvoyant_estimate(
+    scenario: Scenario | str | Path,
+    seeds: Sequence[int],
+    sub_steps: int,
+    progress: Progress | None = None,
+    *,
+    restarts: int = 8,
+    seed: int = 0,
+    turn_cost: float = 0.0,
+) -> Reference:
+    """Compute a lower estimate of the highest coverage of sensors that know the whole future and turn as usual.
+
+    Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
+    programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
+    starts, of which the best counts. The turns that it finds reach its coverage. It is not a bound, since the ascent
+    may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
+    The computation takes longer where 360 degrees are not a whole number of turns.
+
+    Args:
+        scenario: see :func:`free_turning_bound`.
+        seeds: see :func:`free_turning_bound`.
+        sub_steps: see :func:`free_turning_bound`.
+        progress: see :func:`free_turning_bound`.
+        restarts: number of random starts; 1 or more; default 8. Time and, slowly, coverage grow with it.
+        seed: seed of the random starts, together with that of the episode.
+        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more.
+
+    Raises:
+        ValueError: see :func:`free_turning_bound`; an option out of its range.
+    """
+    restarts, turn_cost = positive("restarts", restarts), check_cost(turn_cost)
+    scenario = load_scenario(scenario)
+
+    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
+        record = _record(scenario, seeds, sub_steps)
+        turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
+        return _replay(scenario, seeds, turns)
+
+    return _solved(solve, scenario, seeds, sub_steps, progress)
+
+
+REFERENCES: dict[str, Callable[..., Reference]] = {
+    "free turning": free_turning_bound,
+    "clairvoyant": clairvoyant_estimate,
+    "within reach": reach_bound,
+}
+"""References by name, functions of the scenario, the seeds, the sub-steps and a progress callback."""
+
+KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate", "within reach": "upper bound"}
+"""Kinds of the references: no agent covers more than an upper bound in any episode; a lower estimate of the clairvoyant
+optimum can be reached, and in rare episodes an agent may cover more."""
+
+
+def references_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the names of the references of a scenario, with rails or without."""
+    return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
+
+
+def _solved(
+    solve: Callable[[list[int]], tuple[np.ndarray, np.ndarray]],
+    scenario: Scenario,
+    seeds: Sequence[int],
+    sub_steps: int,
+    progress: Progress | None,
+    on_rails: bool = False,
+) -> Reference:
+    """Call `solve` for a few episodes at a time; it returns coverage (E, T) and rotation (E,)."""
+    sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
+    if bool(scenario.rails) != on_rails:
+        how = "the sensors move on rails" if scenario.rails else "there are no rails"
+        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such reference")
+    if scenario.walk == "evade" or scenario.zoom:
+        what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
+        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no references")
+    if not seeds:
+        raise ValueError("seeds is empty; give one for every episode")
+    at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
+    at_once = min(max(at_once, 1), _EPISODES_AT_ONCE)
+    parts = []
+    for first in range(0, len(seeds), at_once):
+        some = seeds[first : first + at_once]
+        parts.append(solve(some))
+        if progress is not None:
+            progress(len(some))
+    coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Reference(coverage.mean(-1), rotation, coverage.mean(0))
+
+
+def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Return the coverage (E, T), 1 where no target is present."""
+    return np.where(present > 0, covered / np.maximum(present, 1), 1.0)
+
+
+def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
+    """Run the episodes with sensors that never turn; return their record."""
+    simulator = Simulator(scenario, len(seeds), seeds)
+    state, (n, m) = simulator.state, (scenario.num_sensors, scenario.num_targets)
+    shape = len(seeds), sub_steps
+    record = _Record(
+        np.empty((*shape, n, m)), np.empty(shape), np.empty((*shape, n), bool), state.heading.copy(), state.num_sensors
+    )
+    state.cos_half_view[:] = -2.0  # below every cosine: all views are all round, so only obstacles and range decide
+    for t in range(sub_steps):
+        simulator.step(np.zeros((len(seeds), n), np.int64))
+        offset = state.target_position[:, None] - state.sensor_position[:, :, None]  # (E, n, m, 2)
+        bearing = np.degrees(np.arctan2(offset[..., 1], offset[..., 0]))
+        record.bearing[:, t] = np.where(state.visible, bearing, np.nan)
+        record.present[:, t] = state.present.sum(-1)
+        record.working[:, t] = state.working
+    return record
+
+
+def _views(scenario: Scenario) -> np.ndarray:
+    """Return the fields of view (n,), degrees; infinite if all round, since such a view includes the point behind."""
+    view = scenario.of_each_sensor("field_of_view")
+    return np.where(view < 360, view, np.inf)
+
+
+def _foreseen_turns(
+    scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, seed: int, turn_cost: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
+    episodes, sub_steps, n, m = record.bearing.shape
+    half_view, turn, limits = _views(scenario) / 2, scenario.of_each_sensor("turn_angle"), limits_of(scenario)
+    count = np.array([_different_headings(one, sub_steps) for one in turn])
+    sees = np.empty((n, sub_steps, count.max(), -(-m // 64)), np.uint64)
+    turns, value = np.empty((episodes, sub_steps, n), np.int64), np.empty(episodes)
+    threads = Threads(restarts, cores(), block=1)
+    for e in range(episodes):
+        see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
+        worth = (record.present[e] > 0) / np.maximum(record.present[e], 1)
+        # The starts of an episode do not depend on the episodes solved with it.
+        generator = np.random.default_rng([seed, seeds[e]])
+        order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
+        tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
+        tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
+        most = np.minimum(turns_to_limits(record.heading[e], limits, turn), sub_steps).astype(np.int64)
+        ends = np.where(np.isfinite(limits), most * (-1, 1) % count[:, None], -1)  # to the right, to the left
+        values, cost = np.empty(restarts), turn_cost / record.num_sensors[e] + _TIE
+        threads.run(ascend, sees, record.working[e], worth, cost, count, ends, order, tried, values)
+        turns[e], value[e] = tried[values.argmax()].T, values.max()
+    return turns, value
+
+
+def _different_headings(turn: float, sub_steps: int) -> int:
+    """Return the number of different headings of a sensor, at most those within reach on both sides."""
+    turned = np.arange(1, 2 * sub_steps + 1) * turn
+    back = np.flatnonzero(np.abs((turned + 180) % 360 - 180) < 1e-9)
+    return int(back[0]) + 1 if len(back) else 2 * sub_steps + 1
+
+
+def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return coverage (E, T) and rotation (E,) of episodes in which the sensors make the turns (E, T, n)."""
+    simulator = Simulator(scenario, len(seeds), seeds)
+    coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
+    for t in range(turns.shape[1]):
+        simulator.step(turns[:, t])
+        coverage[:, t], rotation[:, t] = simulator.coverage, simulator.rotation
+    return coverage, rotation.mean(-1)
+
+
+def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
+    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
+    options = []
+    for towards, opening in zip(bearing, view, strict=True):
+        # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
+        sets = (towards - towards[:, None]) % 360 < opening  # (m, m); NaN is nowhere
+        sets = sets[np.argsort(-sets.sum(-1), kind="stable")]
+        sets = sets[undominated(sets)]
+        options.append((sets, np.zeros(len(sets), np.int64)))
+    return int(np.any([sets[k] for (sets, _), k in zip(options, choose(options), strict=True)], axis=0).sum())

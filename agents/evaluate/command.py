@@ -1,0 +1,151 @@
+"""Command line ``python -m agents.evaluate``: compare agents on the same new episodes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from hitmac.agents.baselines.levels import COORDINATORS
+from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
+from hitmac.agents.evaluate.compare import (
+    evaluate,
+    name_and_size,
+    named_agents,
+    save_evaluation,
+    save_pictures,
+    scenarios,
+)
+from hitmac.agents.evaluate.episodes import fitted
+from hitmac.agents.evaluate.figures import save_pareto, save_sweeps, varied
+from hitmac.agents.evaluate.film import save_films
+from hitmac.agents.evaluate.tables import table
+from hitmac.agents.pretrained import PREFIX, pretrained
+from hitmac.agents.registry import SCRIPTED
+from hitmac.envs.files import check_ending
+from hitmac.envs.presets import with_settings
+from hitmac.envs.render import check_film
+from hitmac.envs.tasks import SUB_STEPS
+from hitmac.envs.validation import Count
+from hitmac.signals import end_on_signal
+
+
+@dataclass(frozen=True)
+class Options:
+    """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
+
+    agents: str = "random,still,nearest"
+    """Agents, comma-separated: scripted ones, optionally with options, as in planner:turn_cost=0.5, or one for each of
+    several values, planner:turn_cost=0.5/1; scripted coordinators, optionally with an executor, as in
+    assign-all:runs/x; folders of runs or checkpoints; released:FILE:FILE; MODULE:CLASS, a custom agent. Several
+    trainings of one agent: NAME=runs/a+runs/b."""
+    scenario: str = "hit-mac"
+    """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
+    its config.yaml."""
+    tracks: tuple[str, ...] = ()
+    """CSV files of recorded tracks for all scenarios, in place of their own; each episode follows one of them."""
+    set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of all scenarios, NAME=VALUE with a value in YAML, such as knowledge=shared; may be given several
+    times."""
+    sizes: str = ""
+    """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
+    vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
+    """Parameter of a single scenario with the values to set, NAME=V1/V2/V3, such as missed_detections=0/0.1/0.3; may be
+    given several times."""
+    device: str = "cpu"
+    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one."""
+    episodes: Count = 200
+    """Number of episodes of each agent."""
+    seed: int = 0
+    """Seed of the first episode; the k-th has seed + k."""
+    max_episode_steps: Count = SUB_STEPS
+    """Length of an episode, sub-steps."""
+    references: Annotated[bool, tyro.conf.arg(aliases=["--bounds"])] = False
+    """Also show an upper bound of the coverage, and a lower estimate of the clairvoyant optimum."""
+    json: Path | None = None
+    """File for the metrics of every episode."""
+    pictures: Path | None = None
+    """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
+    film: Path | None = None
+    """File for a film of the first episode, .gif or .mp4; with several agents or scenarios, each has its own file, with
+    its name in the file's."""
+    curves: Path | None = None
+    """File for the figure of coverage against each parameter of --vary."""
+    front: Path | None = None
+    """File for the figure of coverage against rotation of a single scenario; a line joins the agents of one name with
+    different options."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    program = program_name("python -m agents.evaluate")
+    names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
+    names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
+    options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
+    with end_on_signal(program), stop_on_bad_input(program):
+        scenes = scenarios(options.scenario, options.sizes)
+        if options.set:
+            scenes = [with_settings(scenario, options.set) for scenario in scenes]
+        if options.tracks:
+            scenes = [scenario.replace(tracks=options.tracks) for scenario in scenes]
+        if options.film:
+            check_film("film", options.film)
+        if options.front:
+            check_ending("front", options.front, ".png")
+        if options.curves:
+            check_ending("curves", options.curves, ".png")
+        for option in ("front", "vary"):
+            if getattr(options, option) and len(scenes) > 1:
+                raise ValueError(f"--{option} takes a single scenario; there are {len(scenes)}")
+        sweeps = dict(varied(scenes[0], text) for text in options.vary)
+        if options.vary and (options.front or options.pictures):
+            raise ValueError("--vary draws --curves only; leave out --front and --pictures")
+        if options.curves and not sweeps:
+            raise ValueError("--curves needs --vary")
+        if sweeps:
+            scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
+        teams = [named_agents(options.agents, scenario, options.device) for scenario in scenes]
+        evaluations = []
+        for scenario, agents in zip(scenes, teams, strict=True):
+            evaluation = evaluate(
+                agents,
+                scenario,
+                episodes=options.episodes,
+                seed=options.seed,
+                max_episode_steps=options.max_episode_steps,
+                references=options.references,
+            )
+            evaluations.append(evaluation)
+            print(f"{table(evaluation)}\n")
+        if options.json:
+            save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
+            print(f"every episode: {options.json}")
+        if options.film:
+            films = list(zip(scenes, teams, strict=True))
+            for path in save_films(options.film, films, seed=options.seed, sub_steps=options.max_episode_steps):
+                print(f"film: {path}")
+        if options.curves:
+            rest = iter(evaluations)
+            save_sweeps(options.curves, {name: {one: next(rest) for one in scenes} for name, scenes in sweeps.items()})
+            print(f"coverage against what varies: {options.curves}")
+        if options.front:
+            save_pareto(options.front, evaluations[0])
+            print(f"coverage against rotation: {options.front}")
+        if options.pictures:
+            of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
+            lengths: dict[str, int] = {}
+            for scenario, evaluation in zip(scenes, evaluations, strict=True):
+                name, n, m = name_and_size(scenario)
+                of_scene.setdefault(name, {})[n, m] = evaluation
+                lengths[name] = fitted(scenario, options.max_episode_steps)[1]
+            for name, by_size in of_scene.items():
+                folder = options.pictures / name if len(of_scene) > 1 else options.pictures
+                save_pictures(folder, by_size, lengths[name])
+            print(f"tables and pictures: {options.pictures}/")
+
+
+if __name__ == "__main__":
+    main()

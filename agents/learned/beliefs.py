@@ -1,0 +1,130 @@
+"""Policy on beliefs, run on what sensors really see."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+
+from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES
+from hitmac.agents.policy import Policy
+from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
+from hitmac.agents.tracking.features import BeliefFeatures
+from hitmac.envs.scenario import Scenario
+
+
+class BeliefPolicy:
+    """Policy that observes beliefs, made one that observes the scene: beliefs are its memory.
+
+    With the knowledge ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs, and on those alone.
+
+    Args:
+        policy: policy on the features of :class:`~hitmac.agents.tracking.features.BeliefFeatures`, of turns.
+        scenario: the scenario to play.
+    """
+
+    features: ClassVar[tuple[str, ...]] = Beliefs.features
+
+    def __init__(self, policy: Policy, scenario: Scenario) -> None:
+        self.policy, self._features = policy, BeliefFeatures(scenario)
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, BeliefState]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
+        beliefs = self._features.beliefs
+        scene, new = beliefs.take_in(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        actions, _ = self.policy.predict(self._features.describe(scene), deterministic=deterministic)
+        n = self._features.scenario.num_sensors
+        own = beliefs.of_own(actions.reshape(len(actions), -1, n).swapaxes(1, 2))  # (B, n, turns and zooms)
+        return own.swapaxes(1, 2).reshape(len(own), -1), new
+
+
+class OwnKnowledge:
+    """Recurrent policy for the knowledge ``"neighbours"`` and ``"own"``: every sensor runs it on what it knows itself.
+
+    Each sensor describes the whole scene to itself: the targets that it sees now, or is told of at once, as all sensors
+    would see them, whose positions and headings are known to all. It then makes its own turn: nothing that a sensor
+    does depends on what another one knows. Others are taken to see what is in their views, also behind obstacles, and
+    lenses to keep their fields of view.
+
+    Args:
+        policy: policy on :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES` of shared knowledge.
+        scenario: the scenario to play.
+    """
+
+    def __init__(self, policy: Policy, scenario: Scenario) -> None:
+        self.policy, self._scenario = policy, scenario
+        view = scenario.of_each_sensor("field_of_view")
+        self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)[:, None]  # (n, 1)
+        self._range_squared = scenario.of_each_sensor("sensing_range")[:, None] ** 2
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies; each array of the state is (B, n, ...)."""
+        pairs = self.describe(observation["pairs"])
+        b, n, _, m, _ = pairs.shape
+        own = None if state is None else tuple(array.reshape(b * n, *array.shape[2:]) for array in state)
+        starts = None if episode_start is None else np.repeat(episode_start, n)
+        scenes = {"pairs": pairs.reshape(b * n, n, m, -1), "mask": np.ones((b * n, n, m), np.int8)}
+        actions, new = self.policy.predict(scenes, own, starts, deterministic)
+        assert new is not None
+        numbers = np.arange(actions.shape[-1])  # of a sensor's first decision, then of its second
+        taken = actions.reshape(b, n, -1)[:, numbers % n, numbers]
+        return taken, tuple(array.reshape(b, n, *array.shape[1:]) for array in new)
+
+    def describe(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the features (B, n, n, m, d) of all pairs as each sensor, on the second axis, knows them."""
+        scenario = self._scenario
+        shown = dict(zip(RECURRENT_FEATURES, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m)
+        half_width, half_height = scenario.extent
+        x, y = half_width * shown["sensor_x"], half_height * shown["sensor_y"]
+        cos, sin = shown["heading_cos"], shown["heading_sin"]
+        east, north = _turned(shown["bearing_cos"], shown["bearing_sin"], cos, sin)
+        away = scenario.distance_scale * shown["distance"]
+        velocity = _turned(shown["radial_velocity"], shown["tangential_velocity"], east, north)
+        # Axes from here: scene, sensor that knows, sensor that is described, target.
+        of, by = (slice(None), None), (slice(None), slice(None), None)
+        dx = (x + away * east)[by] - x[of]
+        dy = (y + away * north)[by] - y[of]
+        distance = np.hypot(dx, dy)
+        away = np.where(distance > 0, distance, 1.0)
+        east, north = np.where(distance > 0, dx / away, 1.0), dy / away
+        ahead, aside = _turned(east, north, cos[of], -sin[of])
+        radial, tangential = _turned(velocity[0][by], velocity[1][by], east, -north)
+        works = (cos**2 + sin**2 > 0.5)[of]
+        seen = (shown["seen_now"][by] != 0) & works
+        in_range = distance**2 <= self._range_squared
+        visible = in_range & (ahead > self._half_view_cosine) & seen
+        own = np.arange(scenario.num_sensors)
+        visible[:, own, own] = shown["visible"] != 0
+        features = {
+            "bearing_sin": aside,
+            "bearing_cos": ahead,
+            "distance": distance / scenario.distance_scale,
+            "in_range": in_range,
+            "visible": visible,
+            "others_seeing": visible.sum(2, keepdims=True) - visible,
+            "radial_velocity": radial,
+            "tangential_velocity": tangential,
+            "seen_now": seen,
+        }
+        described = np.empty((*seen.shape, len(RECURRENT_FEATURES)), np.float32)
+        for number, name in enumerate(RECURRENT_FEATURES[:OF_SENSOR]):
+            described[..., number] = features[name] * seen
+        described[..., OF_SENSOR:] = pairs[..., OF_SENSOR:][of]
+        return described
+
+
+def _turned(x: np.ndarray, y: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return vectors turned counter-clockwise by the angles of these cosines and sines."""
+    return cos * x - sin * y, sin * x + cos * y

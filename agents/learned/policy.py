@@ -1,0 +1,466 @@
+"""Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Self
+
+import torch
+from gymnasium import spaces
+from stable_baselines3.common.distributions import Distribution
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.type_aliases import Schedule
+from torch import Tensor, nn
+from torch.distributions import Categorical
+
+from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
+from hitmac.perception import AMCCritic, EncoderConfig, Features
+from hitmac.perception.checks import check_choice, one_of
+from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
+from hitmac.perception.functional import is_recorded
+
+
+class SensorCategorical(Distribution):
+    """Independent choices of one of k actions, as of Stable-Baselines3's distribution of a ``MultiDiscrete`` space.
+
+    Args:
+        num_actions: k.
+    """
+
+    distribution: Categorical
+
+    def __init__(self, num_actions: int) -> None:
+        super().__init__()
+        self.num_actions = num_actions
+
+    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
+        """Raise NotImplementedError, since the policy has heads of its own."""
+        raise NotImplementedError
+
+    def proba_distribution(self, action_logits: Tensor) -> Self:
+        """Take the logits (B, c * k) of c choices."""
+        self.distribution = Categorical(logits=action_logits.unflatten(-1, (-1, self.num_actions)), validate_args=False)
+        return self
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Return (B,) the log-likelihoods of actions (B, c)."""
+        return self.distribution.log_prob(actions).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return (B,)."""
+        return self.distribution.entropy().sum(-1)
+
+    def sample(self) -> Tensor:
+        """Draw actions (B, c)."""
+        return self.distribution.sample()
+
+    def mode(self) -> Tensor:
+        """Return the most likely actions (B, c)."""
+        return self.distribution.logits.argmax(-1)
+
+    def actions_from_params(self, action_logits: Tensor, deterministic: bool = False) -> Tensor:
+        """Return actions (B, c), given the logits."""
+        return self.proba_distribution(action_logits).get_actions(deterministic)
+
+    def log_prob_from_params(self, action_logits: Tensor) -> tuple[Tensor, Tensor]:
+        """Return actions (B, c) and their log-likelihoods (B,), given the logits."""
+        actions = self.actions_from_params(action_logits)
+        return actions, self.log_prob(actions)
+
+
+def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
+    """Return a hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
+    first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
+    for layer, layer_gain in ((first, 1.0), (last, gain)):
+        nn.init.xavier_uniform_(layer.weight, layer_gain)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(first, nn.ReLU(), last)
+
+
+def beside_global(features: Features) -> Tensor:
+    """Return each sensor's feature with the global one beside it (B, n, 2 f)."""
+    sensors = features.per_agent
+    return torch.cat((sensors, features.global_feature.unsqueeze(1).expand_as(sensors)), -1)
+
+
+class TurnHead(nn.ModuleList):
+    """Logits of every sensor's actions, by one perceptron on its feature and the global one.
+
+    A sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with certainty: its
+    likelihood is 1 and its entropy 0 whatever the parameters, so that it takes no part in the learning.
+
+    Args:
+        weight_dim: f, width of the features.
+        num_actions: k, how many actions a sensor chooses from.
+        decisions: j, how often each sensor chooses (twice where lenses zoom).
+        masked: whether a sensor without any pair is treated so.
+    """
+
+    def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool = True) -> None:
+        super().__init__([perceptron(2 * weight_dim, weight_dim, decisions * num_actions, gain=0.01)])
+        self.decisions, self.masked = decisions, masked
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, j * n * k): the first decision of every sensor, then the second."""
+        logits = self[0](beside_global(features)).unflatten(-1, (self.decisions, -1))  # (B, n, j, k)
+        if mask is not None and self.masked:
+            stay = torch.full_like(logits, torch.finfo(logits.dtype).min)
+            stay[..., 0] = 0.0
+            logits = torch.where(mask.any(-1)[:, :, None, None], logits, stay)
+        return logits.transpose(1, 2).flatten(1)
+
+
+class AssignmentHead(nn.ModuleList):
+    """Logit of every pair's assignment, by one perceptron on its feature, its sensor's and the global one.
+
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 3.2. A pair that is not there is never assigned: its likelihood is 1
+    and its entropy 0.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__([perceptron(3 * weight_dim, weight_dim, 1, gain=0.01)])
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, n * m), pair (i, j) at i * m + j."""
+        pairs = features.per_target
+        sensors = beside_global(features)
+        if is_recorded():  # torch.onnx of PyTorch 2.13 mistranslates repeat_interleave for sizes of any number
+            sensors = sensors.unsqueeze(2).expand(-1, -1, pairs.shape[2], -1).flatten(1, 2)
+        else:
+            sensors = sensors.repeat_interleave(pairs.shape[2], 1)
+        logits = self[0](torch.cat((pairs.flatten(1, 2), sensors), -1)).flatten(1)
+        if mask is None:
+            return logits
+        return torch.where(mask.flatten(1), logits, torch.finfo(logits.dtype).min)
+
+
+class SceneValue(nn.Sequential):
+    """Value of the scene, by a perceptron on the global feature.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__(*perceptron(weight_dim, weight_dim, 1, gain=1.0))
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+        """Return (B, 1)."""
+        return super().forward(features.global_feature)
+
+
+class SensorValues(nn.ModuleList):
+    """Value of every sensor, by one perceptron on its feature and the global one.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__([perceptron(2 * weight_dim, weight_dim, 1, gain=1.0)])
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, n)."""
+        return self[0](beside_global(features)).flatten(1)
+
+
+class PairsCritic(nn.Module):
+    """Value of the scene by :class:`hitmac.perception.AMCCritic` on every pair's feature, or each sensor's share of it.
+
+    Args:
+        weight_dim: f, width of the features.
+        kind: ``"amc"`` or ``"no_prefix"``.
+        per_sensor: the values are the sums of each sensor's contributions.
+    """
+
+    def __init__(self, weight_dim: int, kind: str, *, per_sensor: bool) -> None:
+        super().__init__()
+        self.critic = AMCCritic(weight_dim, kind=kind)
+        # The value is a sum over all pairs: started small, since its errors would drown the actor's gradient.
+        nn.init.xavier_uniform_(self.critic.linear.weight, 0.01)
+        self.per_sensor = per_sensor
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, 1), or every sensor's (B, n)."""
+        pairs = features.per_target
+        there = None if mask is None else mask.flatten(1)
+        value, contributions = self.critic(pairs.flatten(1, 2), there, return_contributions=True)
+        return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
+
+
+def amc(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build the paper's critic: each pair counts by what it adds to the pairs before it."""
+    return PairsCritic(weight_dim, "amc", per_sensor=per_sensor)
+
+
+def no_prefix(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build the paper's ablation of its critic: each pair counts by itself."""
+    return PairsCritic(weight_dim, "no_prefix", per_sensor=per_sensor)
+
+
+def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Build a perceptron on the global feature, and for each sensor's value also on the sensor's."""
+    return SensorValues(weight_dim) if per_sensor else SceneValue(weight_dim)
+
+
+CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {"amc": amc, "no_prefix": no_prefix, "value_head": value_head}
+"""Critics by name: functions from the width of the features, and whether every sensor has its own value."""
+
+
+LISTS = ("targets", "neighbours")
+"""Parts of an observation that list targets and sensors by index."""
+
+
+class AttentionExtractor(BaseFeaturesExtractor):
+    """Encoder as a Stable-Baselines3 features extractor.
+
+    The features of a scene are its global feature and then every sensor's, ``(B, (1 + n) * weight_dim)``; with
+    `per_target` every pair's follow, and then the mask, ``(B, (1 + n + n * m) * weight_dim + n * m)``.
+
+    Args:
+        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,). Where it
+            also has ``targets`` (n, k), pairs and mask are those of the targets listed; ``neighbours`` (n, l) lists the
+            sensors near each.
+        encoder_config: the encoder's options; None: the defaults.
+        per_target: the features hold every pair's too.
+        appended: width of what a subclass appends to a pair's features.
+        **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
+
+    Attributes:
+        need_pairs: False: leave out the features of listed pairs, for heads that do not read them.
+
+    Raises:
+        ValueError: the observation space is another, or an option is out of its range.
+        TypeError: an unknown option.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        encoder_config: EncoderConfig | None = None,
+        *,
+        per_target: bool = False,
+        appended: int = 0,
+        **options: Any,
+    ) -> None:
+        config = (encoder_config or EncoderConfig()).with_options(**options)
+        width = config.weight_dim
+        n, m, feature_dim = shape_of(observation_space)
+        super().__init__(observation_space, (1 + n) * width + (n * m * (width + 1) if per_target else 0))
+        self.weight_dim, self.per_target = width, per_target
+        self.need_pairs = True
+        self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
+        if "targets" in observation_space.spaces:  # type: ignore[attr-defined]
+            check_lists(config)
+
+    def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
+        """Return the features and the mask (B, n, m) bool, None where every pair is there."""
+        pairs, mask = observations["pairs"], observations["mask"].bool()
+        lists = {name: observations[name] for name in LISTS if name in observations}
+        if pairs.ndim == 3:  # a sensor by itself is a scene with one sensor, whose targets no other sensor lists
+            pairs, mask, lists = pairs.unsqueeze(1), mask.unsqueeze(1), {}
+        # Attention without a mask is faster, and whole scenes are the rule. A recorded graph serves all scenes.
+        some = mask if is_recorded() or not bool(mask.all()) else None
+        if lists:
+            return self.encoder(pairs, some, **lists, need_pairs=self.need_pairs), some
+        return self.encoder(pairs, some), some
+
+    def forward(self, observations: dict[str, Tensor]) -> Tensor:
+        """Return the features of every scene, flat."""
+        features, mask = self.encode(observations)
+        parts = [features.global_feature, features.per_agent.flatten(1)]
+        if self.per_target:
+            pairs = features.per_target
+            there = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)
+            parts += [pairs.flatten(1), there.flatten(1)]
+        return torch.cat(parts, -1)
+
+
+def check_lists(config: EncoderConfig) -> None:
+    """Raise ValueError if an encoder cannot take pairs that are listed by index."""
+    if not ENCODERS[config.encoder].any_size:
+        raise ValueError(f"encoder is {config.encoder!r}, a plain network; it does not take the nearest targets only")
+    if ATTEND_OVER[config.attend_over].listed is None:
+        known = one_of((name for name, way in ATTEND_OVER.items() if way.listed), config.attend_over)
+        raise ValueError(f"attend_over is {config.attend_over!r}; over the nearest targets it must be {known}")
+
+
+def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
+    """Return n, m and d of an observation space, or raise ValueError; a sensor by itself is a scene with one sensor."""
+    if not isinstance(observation_space, spaces.Dict) or set(observation_space) - set(LISTS) != {"pairs", "mask"}:
+        raise ValueError(
+            f"the observation space is {observation_space}; it must be a Dict of pairs and mask, and for the nearest "
+            "targets of targets and neighbours"
+        )
+    pairs = observation_space["pairs"].shape or ()
+    n, m, feature_dim = pairs if len(pairs) == 3 else (1, *pairs)
+    return n, m, feature_dim
+
+
+CREDITS = ("team", "difference_rewards")
+"""Forms of credit assignment: one reward and value for the team, or one for every sensor."""
+
+
+class AttentionPolicy(ActorCriticPolicy):
+    """Actor and critic on the attention encoder.
+
+    The action space says what drives the actions. Turns come from a sensor's feature and the global one, by one head
+    that all sensors share; an assignment comes from a pair's feature, its sensor's and the global one, by one head
+    that all pairs share, independently for every pair (Xu, Zhong, Wang, NeurIPS 2020, section 3.2). The value comes
+    from the global feature, or from all pairs by the paper's AMC critic. All start Xavier-uniform:
+    Stable-Baselines3's orthogonal start, which would overwrite the encoder's, is never applied.
+
+    In a scene, a sensor without any pair stays and a pair that is not there is never assigned, with certainty: they
+    have likelihood 1 and entropy 0, and count for nothing in the learning.
+
+    Args:
+        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,); for
+            turns also ``targets`` and ``neighbours``, see :class:`~hitmac.agents.learned.policy.AttentionExtractor`.
+        action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
+            first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
+            ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
+        lr_schedule: Stable-Baselines3's learning rate schedule.
+        critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`) or ``"value_head"``, on the global
+            feature; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
+        credit: ``"team"``: one value; ``"difference_rewards"``: of an assignment, values and likelihoods are every
+            sensor's own, see :mod:`hitmac.agents.learned.difference_rewards`.
+        **kwargs: the encoder's options, as ``encoder_config``, a :class:`hitmac.perception.EncoderConfig`, or each by
+            its name (``weight_dim=32, attend_over="axes"``); further arguments of Stable-Baselines3's
+            ``ActorCriticPolicy``.
+
+    Raises:
+        ValueError: the spaces are others, or an option is out of its range.
+    """
+
+    features_extractor: AttentionExtractor
+
+    def __init__(
+        self,
+        observation_space: spaces.Space,
+        action_space: spaces.Space,
+        lr_schedule: Schedule,
+        *,
+        critic: str | None = None,
+        credit: str = "team",
+        **kwargs: Any,
+    ) -> None:
+        self.assigns = isinstance(action_space, spaces.MultiBinary)
+        check_choice("credit", credit, CREDITS)
+        if credit == "difference_rewards" and not self.assigns:
+            raise ValueError(f"credit is {credit!r}, for an assignment; the action space is {action_space}")
+        self.credit = credit
+        self.critic_kind = critic or ("amc" if self.assigns else "value_head")
+        check_choice("critic", self.critic_kind, CRITICS)
+        n, m, _ = shape_of(observation_space)
+        self.listed = "targets" in observation_space.spaces  # type: ignore[attr-defined]
+        if self.listed and self.assigns:
+            raise ValueError("the observation lists the nearest targets; an assignment needs those of all targets")
+        self.num_actions, self.decisions = sensor_choices(action_space, n, m)
+        kwargs.setdefault("features_extractor_class", AttentionExtractor)
+        kwargs.setdefault("features_extractor_kwargs", {"encoder_config": take_encoder_config(kwargs)})
+        super().__init__(observation_space, action_space, lr_schedule, **kwargs)
+
+    def _get_constructor_parameters(self) -> dict[str, Any]:
+        return super()._get_constructor_parameters() | {"critic": self.critic_kind, "credit": self.credit}
+
+    def _build(self, lr_schedule: Schedule) -> None:
+        n, m, _ = shape_of(self.observation_space)
+        choices = self.num_actions, self.decisions
+        width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
+        # Of a sensor by itself the mask tells its goals, and a sensor without any may still turn.
+        in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
+        self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
+        # Stable-Baselines3 names these for its own kinds of network.
+        self.action_net = AssignmentHead(width) if self.assigns else TurnHead(width, *choices, masked=in_scene)
+        self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
+        if per_sensor:
+            self.action_dist = SensorBernoulli(n, m)
+        elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
+            self.action_dist = SensorCategorical(self.num_actions)  # Stable-Baselines3's has an object for each sensor
+        self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
+
+    def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+        """Return actions, values and log-likelihoods of scenes."""
+        features, mask = self.encode(obs)
+        distribution = self._distribution(features, mask)
+        actions = distribution.get_actions(deterministic=deterministic)
+        log_prob = distribution.log_prob(actions)
+        return actions.reshape(-1, *self.action_space.shape), self.value_net(features, mask), log_prob  # type: ignore[misc]
+
+    def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return values, log-likelihoods and entropies of actions taken.
+
+        With difference rewards they are those of the sensors that act, one after the other.
+        """
+        features, mask = self.encode(obs)
+        distribution = self._distribution(features, mask)
+        values, log_prob, entropy = (
+            self.value_net(features, mask),
+            distribution.log_prob(actions),
+            distribution.entropy(),
+        )
+        if self.credit == "team":
+            return values, log_prob, entropy
+        acting = torch.ones_like(values, dtype=torch.bool) if mask is None else acting_or_all(mask.any(-1))
+        return values[acting], log_prob[acting], entropy[acting]  # type: ignore[index]
+
+    def logits(self, obs: Any) -> Tensor:
+        """Return the logits (B, j, n, k) of the turns, and with zooming lenses of the zooms, of every sensor."""
+        features, mask = self.encode(obs)
+        return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
+
+    def get_distribution(self, obs: Any) -> Distribution:
+        """Return the distribution of the actions."""
+        return self._distribution(*self.encode(obs))
+
+    def predict_values(self, obs: Any) -> Any:
+        """Return the values (B, 1); with difference rewards (B, n), as a numpy array.
+
+        Stable-Baselines3 adds what comes after a time limit to the rewards of a scene, and a row of an array takes no
+        tensor.
+        """
+        values = self.value_net(*self.encode(obs))
+        return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
+        """Return the actions in their space's own type; Stable-Baselines3 gives those of an assignment as floats."""
+        actions = super()._predict(observation, deterministic)
+        return actions.to(torch.int8) if self.assigns else actions
+
+    def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
+        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is there."""
+        # Some versions of Stable-Baselines3 keep whole numbers as floating-point ones.
+        parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
+        return self.features_extractor.encode(parts)
+
+    def _distribution(self, features: Features, mask: Tensor | None) -> Distribution:
+        return self.action_dist.proba_distribution(action_logits=self.action_net(features, mask))
+
+
+def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
+    """Return the number of actions to choose from and of choices of every sensor (or pair), or raise ValueError."""
+    if isinstance(action_space, spaces.MultiBinary):
+        if action_space.shape != (n * m,):
+            raise ValueError(f"the action space is {action_space}; it must be MultiBinary({n * m}), one for every pair")
+        return 1, 1
+    if isinstance(action_space, spaces.Discrete):
+        choices = [int(action_space.n)]
+    elif isinstance(action_space, spaces.MultiDiscrete):
+        choices = action_space.nvec.tolist()
+    else:
+        choices = []
+    if len(set(choices)) != 1:
+        raise ValueError(
+            f"the action space is {action_space}; it must be MultiDiscrete([k] * n), Discrete(k) or MultiBinary(n * m)"
+        )
+    decisions, rest = divmod(len(choices), n)
+    if rest or not decisions:
+        raise ValueError(
+            f"the action space has {len(choices)} actions, the observation {n} sensors; "
+            "there must be as many actions for each"
+        )
+    return choices[0], decisions

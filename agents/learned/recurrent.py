@@ -1,0 +1,149 @@
+"""Attention policy that learns a memory: a recurrent state for every pair, fed with what is seen now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
+from hitmac.perception import EncoderConfig, Features
+from hitmac.perception.functional import is_recorded
+from hitmac.perception.recurrent import PairMemory
+
+MEMORIES = ("none", "recurrent")
+"""Memories of a policy."""
+
+RECURRENT_FEATURES = (
+    "bearing_sin",
+    "bearing_cos",
+    "distance",
+    "in_range",
+    "visible",
+    "others_seeing",
+    "radial_velocity",
+    "tangential_velocity",
+    "seen_now",
+    "sensor_x",
+    "sensor_y",
+    "heading_sin",
+    "heading_cos",
+)
+"""Observation features of a recurrent policy: of a target that is seen now, and of the sensor."""
+
+SEEN = RECURRENT_FEATURES.index("seen_now")
+OF_SENSOR = RECURRENT_FEATURES.index("sensor_x")
+"""The first feature that is the sensor's own: so are all that follow."""
+_SIN, _COS = RECURRENT_FEATURES.index("heading_sin"), RECURRENT_FEATURES.index("heading_cos")
+
+
+class RecurrentExtractor(AttentionExtractor):
+    """Encoder on the features of every pair and on a recurrent memory of it.
+
+    The features of a pair that is not seen now are zero, but for those of the sensor, whatever the observation holds,
+    and so is the observation's mask not read: a pair is valid where the sensor works.
+
+    Args:
+        observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).
+        encoder_config: the encoder's options; the memory is as wide as the encoder, which must be even.
+
+    Raises:
+        ValueError: the observation space is another, or an odd width.
+    """
+
+    def __init__(self, observation_space: spaces.Space, encoder_config: EncoderConfig | None = None) -> None:
+        width = (encoder_config or EncoderConfig()).weight_dim
+        _, _, feature_dim = shape_of(observation_space)
+        if feature_dim != len(RECURRENT_FEATURES):
+            raise ValueError(
+                f"the observation has {feature_dim} features; they must be {', '.join(RECURRENT_FEATURES)}"
+            )
+        super().__init__(observation_space, encoder_config, appended=width)
+        self.memory = PairMemory(feature_dim, width)
+
+    def unroll(
+        self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
+    ) -> tuple[Features, Tensor | None, Tensor]:
+        """Encode T steps of B scenes.
+
+        Args:
+            pairs: (T, B, n, m, d).
+            state: (B, n, m, f), the state that the last call returned; None: of scenes that begin.
+            starts: (T, B) bool, the steps with which an episode begins; None: none.
+
+        Returns:
+            The features of the T * B scenes, their mask (T * B, n, m) bool, None where all sensors work, and the state
+            for the next call.
+        """
+        heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)
+        works = (heading != 0).any(-1)
+        pairs = torch.cat((pairs[..., :OF_SENSOR] * (pairs[..., SEEN, None] != 0), pairs[..., OF_SENSOR:]), -1)
+        # A sensor that does not work shows no heading; its memory stays in the frame of the world.
+        heading = torch.where(works.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
+        remembered, state = self.memory(pairs, heading, state, starts)
+        # Attention without a mask is faster. A recorded graph serves all scenes.
+        every = not is_recorded() and bool(works.all())
+        mask = None if every else works.unsqueeze(-1).expand(pairs.shape[:-1]).flatten(0, 1)
+        tokens = torch.cat((pairs, remembered), -1).flatten(0, 1)
+        return self.encoder(tokens, mask), mask, state
+
+    def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
+        """Return the features and the mask of scenes that begin."""
+        features, mask, _ = self.unroll(observations["pairs"].unsqueeze(0))
+        return features, mask
+
+
+class RecurrentPolicy(AttentionPolicy):
+    """Attention policy that keeps a recurrent state for every pair of a sensor and a target.
+
+    The state is fed with what is seen now, and with nothing that anybody else remembers: see
+    :class:`RecurrentExtractor` and :class:`hitmac.perception.recurrent.PairMemory`. It travels as the state of
+    :meth:`predict`, which must be called at every sub-step. The methods that take no state are for scenes that begin.
+
+    Args:
+        observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).
+        action_space: ``MultiDiscrete([3] * n)``, the turns of the sensors; with further decisions, see
+            :class:`~hitmac.agents.learned.policy.AttentionPolicy`.
+        lr_schedule: Stable-Baselines3's learning rate schedule.
+        **kwargs: as of :class:`~hitmac.agents.learned.policy.AttentionPolicy`.
+    """
+
+    features_extractor: RecurrentExtractor
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **{"features_extractor_class": RecurrentExtractor} | kwargs)
+
+    def unroll(
+        self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Return logits (T * B, j, n, k), whether the sensors act (T * B, n), and the state (B, n, m, f) after T steps.
+
+        The arguments are those of :meth:`RecurrentExtractor.unroll`.
+        """
+        features, mask, state = self.features_extractor.unroll(pairs, state, starts)
+        logits = self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
+        acting = logits.new_ones(logits.shape[0], logits.shape[2], dtype=torch.bool) if mask is None else mask.any(-1)
+        return logits, acting, state
+
+    def predict(
+        self,
+        observation: Any,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies; of a single scene, the state has a scene axis too."""
+        self.set_training_mode(False)
+        pairs = torch.as_tensor(observation["pairs"], dtype=torch.float32, device=self.device)
+        single = pairs.ndim == 3
+        pairs = pairs.unsqueeze(0) if single else pairs
+        memory = None if state is None else torch.as_tensor(state[0], device=self.device)
+        starts = None if episode_start is None else torch.as_tensor(episode_start, dtype=torch.bool, device=self.device)
+        with torch.no_grad():
+            logits, _, new = self.unroll(pairs.unsqueeze(0), memory, None if starts is None else starts.reshape(1, -1))
+            choice = self.action_dist.proba_distribution(action_logits=logits.flatten(1))
+            actions = choice.get_actions(deterministic=deterministic).cpu().numpy()
+        return actions[0] if single else actions, (new.cpu().numpy(),)

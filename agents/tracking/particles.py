@@ -1,0 +1,452 @@
+"""Beliefs of particles: moves, detections, and looks that saw nothing. Compiled by numba."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hitmac.agents.policy import as_numbers, check_finite, check_range, checked_number
+from hitmac.agents.tracking.motion import (
+    AIM_X,
+    AIM_Y,
+    GOALS,
+    MODELS,
+    MOVES,
+    ROWS,
+    SPEED,
+    STEP,
+    X,
+    Y,
+    begin_course,
+    move,
+    to_border,
+    walk_model,
+)
+from hitmac.agents.tracking.sight import chance_of_none
+from hitmac.envs.allocation import check_memory
+from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.presets import load_scenario
+from hitmac.envs.scenario import MOST, Scenario
+from hitmac.envs.simulator import positive, scene_seeds
+from hitmac.envs.validation import as_array, did_you_mean, is_among
+
+KEY, DRAWN = range(2)  # rows of a stream
+# Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
+# to begin there, slowest and fastest move.
+START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
+COURSE = 8
+STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
+SPEEDS = 8  # intervals of the density of a target's speed
+SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
+_ONE = np.uint64(1)
+
+
+class Belief(NamedTuple):
+    """Beliefs about m targets in each of B scenes, as P particles each."""
+
+    body: np.ndarray  # (B, m, 7, P) rows of the particles
+    weight: np.ndarray  # (B, m, P), sum 1 over the particles
+    course: np.ndarray  # (B, m, 8)
+    stream: np.ndarray  # (2, B) uint64
+
+
+@inlined
+def _even(weight):
+    for p in range(weight.shape[0]):
+        weight[p] = 1.0 / weight.shape[0]
+
+
+@allocating
+def scatter(walk, belief, b, j, views, near):
+    """Spread the particles over the area of unknown targets, where possible where no view (n, 7) detects them.
+
+    `near` are the views by place; see :func:`~hitmac.agents.tracking.sight.chance_of_none`.
+    """
+    body = belief.body[b, j]
+    for p in range(body.shape[1]):
+        for _ in range(8):
+            body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
+            body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
+            if draw_uniform(belief.stream, b) < chance_of_none(views, near, body[X, p], body[Y, p]):
+                break
+        begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+        belief.stream[DRAWN, b] += np.uint64(3)
+        body[STEP, p] = np.inf
+    _even(belief.weight[b, j])
+    belief.course[b, j] = 0.0
+
+
+@allocating
+def advance(walk, belief, b, j):
+    """Move all particles of a target once."""
+    body, key = belief.body[b, j], belief.stream[KEY, b]
+    counter = belief.stream[DRAWN, b]
+    for p in range(body.shape[1]):
+        increase = uniform(key, counter)
+        counter = move(walk, body, p, key, counter + _ONE, increase)
+    belief.stream[DRAWN, b] = counter
+
+
+@inlined
+def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
+    """Update the course of a target that is seen at (x, y)."""
+    speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
+    cross = abs(course[VELOCITY_X] * velocity_y - course[VELOCITY_Y] * velocity_x)
+    dot = course[VELOCITY_X] * velocity_x + course[VELOCITY_Y] * velocity_y
+    straight = (cross <= STRAIGHT * speed * before) & (dot > 0.0)
+    seen_before = course[COUNT] > 0.0
+    if seen_before and (straight or not exact):
+        course[COUNT] = course[COUNT] + 1.0 if exact else min(course[COUNT] + 1.0, SMOOTHING)
+    else:
+        course[BEGAN] = 1.0 if seen_before else 0.0
+        course[START_X] = x - velocity_x * walk.time_step
+        course[START_Y] = y - velocity_y * walk.time_step
+        course[VELOCITY_X], course[VELOCITY_Y], course[COUNT] = 0.0, 0.0, 1.0
+        course[SLOWEST], course[FASTEST] = math.inf, 0.0
+    course[SLOWEST], course[FASTEST] = min(course[SLOWEST], speed), max(course[FASTEST], speed)
+    course[VELOCITY_X] += (velocity_x - course[VELOCITY_X]) / course[COUNT]
+    course[VELOCITY_Y] += (velocity_y - course[VELOCITY_Y]) / course[COUNT]
+
+
+@inlined
+def _fit_speeds(walk, course, density):
+    """Write the density of the speed of a target on its course, relative to the first interval, into `density`.
+
+    It was ``speed * (1 + noise * u)``, u uniform in [0, 1), in each of k moves, so that the density at s falls with
+    ``s^-k``. On a course that was not seen to begin it is as many times higher as a course of that speed is longer: a
+    target with short moves soon gets stuck.
+
+    Returns:
+        The lowest speed, and the width of an interval.
+    """
+    low = max(course[FASTEST] / (1.0 + walk.speed_noise), walk.min_speed)
+    width = (min(course[SLOWEST], walk.max_speed) - low) / density.shape[0]
+    for k in range(density.shape[0]):
+        speed = low + (k + 0.5) * width
+        density[k] = (low / speed) ** course[COUNT]
+        if walk.model == GOALS and course[BEGAN] == 0.0:
+            least = walk.stuck_distance / (speed * walk.time_step) - 1.0  # of noise * u, not to get stuck
+            stuck = min(max(least / walk.speed_noise, 0.0), 1.0)
+            density[k] /= stuck + 1.0 / walk.patience
+    return low, width
+
+
+@inlined
+def _quantile(density, total, q):
+    """Return the q-quantile of a density of that `total`, as a number of intervals from the first one's beginning."""
+    rest = q * total
+    for k in range(density.shape[0]):
+        if rest < density[k]:
+            return k + rest / density[k]
+        rest -= density[k]
+    return float(density.shape[0])
+
+
+@inlined
+def _fraction(x):
+    """Return ``x % 1``, for which the processor has no instruction, of a number that is not negative."""
+    return x - np.floor(x)
+
+
+@allocating
+def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
+    """Replace the belief about a target by a detection at (x, y).
+
+    A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
+    distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
+    the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
+    fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little. They
+    spread by `deviation`, the standard deviation of the errors of x and y.
+    """
+    body, course = belief.body[b, j], belief.course[b, j]
+    _follow_course(walk, course, x, y, velocity_x, velocity_y, deviation == 0.0)
+    velocity = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
+    ahead_x = course[VELOCITY_X] / velocity if velocity > 0.0 else 0.0
+    ahead_y = course[VELOCITY_Y] / velocity if velocity > 0.0 else 0.0
+    mean = velocity / (1.0 + 0.5 * walk.speed_noise)
+    density = np.empty(SPEEDS)
+    lowest, width = _fit_speeds(walk, course, density)
+    total = density.sum()
+    varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
+    pace = max(velocity * walk.time_step, 1e-9)
+    ahead = to_border(walk, x, y, ahead_x, ahead_y)
+    seen = math.hypot(x - course[START_X], y - course[START_Y])
+    before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    length = math.hypot(velocity_x, velocity_y) * walk.time_step
+    for p in range(body.shape[1]):
+        body[X, p], body[Y, p] = x, y
+        if deviation > 0.0:
+            radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(belief.stream, b)))
+            angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
+            body[X, p] = min(max(x + radius * math.cos(angle), -walk.half_width), walk.half_width)
+            body[Y, p] = min(max(y + radius * math.sin(angle), -walk.half_height), walk.half_height)
+        if velocity == 0.0:
+            begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
+            belief.stream[DRAWN, b] += np.uint64(3)
+            body[STEP, p] = np.inf
+            continue
+        third = _fraction(0.5 + 0.5497004779019702 * p)  # all three evenly spread
+        body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
+        body[STEP, p], body[MOVES, p] = length, 0.0
+        body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
+        if walk.model == GOALS:
+            first = _fraction(0.5 + 0.8191725133961645 * p)
+            second = _fraction(0.5 + 0.6710436067037893 * p)
+            gone, half = seen, seen + 0.5 * ahead
+            if course[BEGAN] == 0.0:
+                gone += math.sqrt(half * half + second * before * (before + 2.0 * half)) - half
+            goal = math.sqrt(gone * gone + first * ahead * (ahead + 2.0 * gone)) - gone
+            body[MOVES, p] = max(gone / pace - 1.0, 0.0)
+            body[AIM_X, p], body[AIM_Y, p] = x + ahead_x * goal, y + ahead_y * goal
+    _even(belief.weight[b, j])
+
+
+@allocating
+def _resample(body, weight, start):
+    """Draw the particles again, each as often as its weight says, at even steps from `start` in [0, 1)."""
+    number = weight.shape[0]
+    old = body.copy()
+    total, source = weight[0], 0
+    for p in range(number):
+        while total < (p + start) / number and source < number - 1:
+            source += 1
+            total += weight[source]
+        body[:, p] = old[:, source]
+    _even(weight)
+
+
+@allocating
+def look_in_vain(walk, belief, b, j, views, near):
+    """Take into account that the views (n, 7) do not detect a target: weights times the probability of that.
+
+    Particles are drawn again when half of the weight's effective number, ``1 / sum(weight^2)``, is lost. Where no
+    particle is left, the belief was wrong, and the target can be anywhere outside the views.
+    """
+    body, weight = belief.body[b, j], belief.weight[b, j]
+    total, squares = 0.0, 0.0
+    for p in range(weight.shape[0]):
+        weight[p] *= chance_of_none(views, near, body[X, p], body[Y, p])
+        total += weight[p]
+        squares += weight[p] * weight[p]
+    if total < 1e-6:
+        scatter(walk, belief, b, j, views, near)
+        return
+    for p in range(weight.shape[0]):
+        weight[p] /= total
+    if total * total < 0.5 * weight.shape[0] * squares:
+        _resample(body, weight, draw_uniform(belief.stream, b))
+
+
+@kernel
+def scatter_all(walk, belief, chosen, share):
+    """Forget all targets of the chosen scenes (B,)."""
+    nothing = np.empty((0, 7))
+    for low, high in blocks(chosen.shape[0], share):
+        for b in range(low, high):
+            if chosen[b]:
+                for j in range(belief.weight.shape[1]):
+                    scatter(walk, belief, b, j, nothing, None)
+
+
+@kernel
+def move_all(walk, belief, moves, share):
+    """Move all particles of every scene `moves[b]` times."""
+    for low, high in blocks(moves.shape[0], share):
+        for b in range(low, high):
+            for _ in range(moves[b]):
+                for j in range(belief.weight.shape[1]):
+                    advance(walk, belief, b, j)
+
+
+@kernel
+def see_all(walk, belief, seen, position, velocity, deviation, share):
+    """Replace the beliefs about the targets that are seen (B, m)."""
+    for low, high in blocks(seen.shape[0], share):
+        for b in range(low, high):
+            for j in range(seen.shape[1]):
+                if seen[b, j]:
+                    x, y = position[b, j, 0], position[b, j, 1]
+                    pin(walk, belief, b, j, x, y, velocity[b, j, 0], velocity[b, j, 1], deviation)
+                else:
+                    belief.course[b, j, COUNT] = 0.0
+
+
+@kernel
+def look_all(walk, belief, unseen, views, share):
+    """Take into account that the views (B, n, 7) do not detect the targets of `unseen` (B, m)."""
+    for low, high in blocks(unseen.shape[0], share):
+        for b in range(low, high):
+            for j in range(unseen.shape[1]):
+                if unseen[b, j]:
+                    look_in_vain(walk, belief, b, j, views[b], None)
+
+
+@kernel
+def map_all(walk, belief, cells, share):
+    """Add the weights of the particles to the cells (B, m, c, c) of a grid over the arena, x first."""
+    number = cells.shape[2]
+    for low, high in blocks(cells.shape[0], share):
+        for b in range(low, high):
+            for j in range(cells.shape[1]):
+                for p in range(belief.weight.shape[2]):
+                    column = int((belief.body[b, j, X, p] / walk.half_width + 1.0) * 0.5 * number)
+                    row = int((belief.body[b, j, Y, p] / walk.half_height + 1.0) * 0.5 * number)
+                    cells[b, j, max(min(column, number - 1), 0), max(min(row, number - 1), 0)] += belief.weight[b, j, p]
+
+
+_MOST_MOVES = 100_000  # of a call: it cannot be interrupted
+_MOST_CELLS = 4096  # along a side
+
+
+class ParticleTracker:
+    """Belief about the positions of m targets in each of B scenes, as P weighted particles for each target.
+
+    Between detections the particles walk as the targets are expected to:
+
+    ======================= ============================================================================================
+    ``goals``               to a goal, uniform in the arena, and then to the next, as HiT-MAC's targets do
+    ``constant velocity``   straight ahead, swerving by the scenario's `wander`, reflected at the border
+    ``random``              every move in a new direction
+    ======================= ============================================================================================
+
+    Speeds, noise and the other parameters of the walk are the scenario's. A detection replaces the belief about its
+    target: all particles go to its position, with its velocity. A look that does not detect a target is information
+    too: with the probability `d` of a detection in a view, Bayes' rule multiplies the weight of a particle inside by
+    ``1 - d``. Particles are drawn again (systematic resampling) when their effective number, ``1 / sum(weight^2)``,
+    falls under P / 2. At first, every target is anywhere in the scenario's `target_area`, uniformly.
+
+    In a loop, call :meth:`move`, then :meth:`see`, then :meth:`look`. Source: Gordon, Salmond, Smith, "Novel approach
+    to nonlinear/non-Gaussian Bayesian state estimation", IEE Proceedings F 1993.
+
+    Args:
+        scenario: the scenario of the targets: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file.
+        num_scenes: B, 1 or more.
+        particles: P, 1 or more.
+        model: the walk, out of :data:`~hitmac.agents.tracking.motion.MODELS`; None: the scenario's, and
+            ``constant velocity`` for targets that bounce, evade or stand still.
+        seed: scene b draws from the seed ``seed + b``, or from the b-th of a sequence, and is the same in any batch.
+        num_threads: number of threads, 1 or more; None: the number of cores.
+
+    Attributes:
+        belief: the :class:`~hitmac.agents.tracking.particles.Belief`, all arrays.
+
+    Raises:
+        ValueError: an unknown model, or a number out of its range.
+    """
+
+    def __init__(
+        self,
+        scenario: Scenario | str | Path = "hit-mac",
+        num_scenes: int = 1,
+        *,
+        particles: int = 256,
+        model: str | None = None,
+        seed: int | Sequence[int] = 0,
+        num_threads: int | None = None,
+    ) -> None:
+        self.scenario = load_scenario(scenario)
+        b, m, p = positive("num_scenes", num_scenes), self.scenario.num_targets, positive("particles", particles)
+        self._walk = walk_model(self.scenario)
+        if model is not None:
+            if not is_among(model, MODELS):
+                known = ", ".join(MODELS)
+                raise ValueError(f"model is {model!r}; it must be one of {known}{did_you_mean(model, MODELS)}")
+            self._walk = self._walk._replace(model=MODELS.index(model))
+        check_memory(8.0 * b * m * (ROWS + 1) * p, f"num_scenes is {b} and particles {p}, with {m} targets, which")
+        stream = np.zeros((2, b), np.uint64)
+        stream[0] = stream_keys(scene_seeds(seed, b))
+        self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)), stream)
+        self._threads = Threads(b, cores() if num_threads is None else positive("num_threads", num_threads), block=8)
+        self.reset()
+
+    @property
+    def positions(self) -> np.ndarray:
+        """(B, m, P, 2) positions of the particles."""
+        return np.stack((self.belief.body[:, :, X], self.belief.body[:, :, Y]), -1)
+
+    @property
+    def weights(self) -> np.ndarray:
+        """(B, m, P) weights of the particles, with the sum 1 for each target."""
+        return self.belief.weight.copy()
+
+    @property
+    def mean(self) -> np.ndarray:
+        """(B, m, 2) mean positions."""
+        return (self.positions * self.belief.weight[..., None]).sum(-2)
+
+    def reset(self, mask: np.ndarray | None = None) -> None:
+        """Forget all targets of the scenes of `mask` (B,) bool, or of all."""
+        chosen = np.ones(len(self.belief.weight), np.bool_) if mask is None else mask
+        self._run(scatter_all, self._walk, self.belief, self._shaped("mask", chosen, ()))
+
+    def move(self, moves: int | np.ndarray = 1) -> None:
+        """Move all particles.
+
+        Args:
+            moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 to 100,000.
+        """
+        given = as_array("moves", moves)
+        if given.dtype.kind not in "iu" or given.shape not in ((), (len(self.belief.weight),)):
+            raise ValueError(f"moves is {moves!r}; it must be a whole number, or one for each scene")
+        check_range("moves", given, 0, _MOST_MOVES)
+        number = np.broadcast_to(given.astype(np.int64), (len(self.belief.weight),))
+        self._run(move_all, self._walk, self.belief, np.ascontiguousarray(number))
+
+    def see(
+        self, position: np.ndarray, seen: np.ndarray, velocity: np.ndarray | None = None, *, deviation: float = 0.0
+    ) -> None:
+        """Replace the belief about the targets that are seen.
+
+        Args:
+            position: (B, m, 2) measured positions; those of unseen targets are not read.
+            seen: (B, m) bool.
+            velocity: (B, m, 2) measured velocities, units per second; None or 0: unknown.
+            deviation: standard deviation, in each axis, of the errors of the positions.
+        """
+        arrays = [self._shaped("position", position, (2,))]
+        arrays.append(np.zeros_like(arrays[0]) if velocity is None else self._shaped("velocity", velocity, (2,)))
+        seen = self._shaped("seen", seen, None)
+        for name, array in zip(("position", "velocity"), arrays, strict=True):
+            check_finite(name, array[seen])
+        self._run(see_all, self._walk, self.belief, seen, *arrays, checked_number("deviation", deviation, 0.0, MOST))
+
+    def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
+        """Take into account that views detect no target of `unseen`.
+
+        Args:
+            views: (B, n, 7) views of the sensors: x, y, cosine and sine of the heading, cosine of half the field of
+                view (-2: all round), range squared, probability of a detection of a target in view (0: no look).
+            unseen: (B, m) bool.
+        """
+        views = np.ascontiguousarray(as_numbers("views", views), np.float64)
+        if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
+            raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
+        check_finite("views", views)
+        unseen = self._shaped("unseen", unseen, None)
+        self._run(look_all, self._walk, self.belief, unseen, views)
+
+    def map(self, cells: int = 32) -> np.ndarray:
+        """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
+        b, m, _ = self.belief.weight.shape
+        cells = positive("cells", cells)
+        check_range("cells", cells, 1, _MOST_CELLS)
+        found = np.zeros((b, m, cells, cells))
+        self._run(map_all, self._walk, self.belief, found)
+        return found
+
+    def _shaped(self, name: str, array: np.ndarray, last: tuple[int, ...] | None) -> np.ndarray:
+        """Return bools of scenes (B,) if `last` is (), of targets (B, m) if it is None, else numbers (B, m, *last)."""
+        b, m, _ = self.belief.weight.shape
+        shape = (b,) if last == () else (b, m, *(last or ()))
+        array = as_numbers(name, array)
+        if array.shape != shape:
+            raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
+        return np.ascontiguousarray(array, np.bool_ if last in (None, ()) else np.float64)
+
+    def _run(self, kernel: Callable, *arguments: Any) -> None:
+        self._threads.run(kernel, *arguments)

@@ -1,0 +1,152 @@
+"""Attention policy as an RLModule of RLlib."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+from torch.distributions import Categorical
+
+from hitmac.agents.learned.checkpoint import tensors_of
+from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.perception import Features
+
+try:
+    from ray.rllib.core.columns import Columns
+    from ray.rllib.core.distribution.torch.torch_distribution import TorchDeterministic, TorchDistribution
+    from ray.rllib.core.rl_module.apis import ValueFunctionAPI
+    from ray.rllib.core.rl_module.torch import TorchRLModule
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("RLModules need RLlib: pip install 'hitmac[rllib]'") from None
+
+
+class Choices(TorchDistribution):
+    """Independent choices of one of k actions, computed at once.
+
+    Args:
+        logits: (B, c * k) of c choices.
+
+    Attributes:
+        num_actions: k.
+        single: the actions are (B,), of a single choice each, in place of (B, c).
+    """
+
+    num_actions: int
+    single: bool
+
+    def _get_torch_distribution(self, logits: Tensor) -> Categorical:
+        return Categorical(logits=logits.unflatten(-1, (-1, self.num_actions)), validate_args=False)
+
+    @property
+    def logits(self) -> Tensor:
+        """Logits (B, c, k), normalised."""
+        return self._dist.logits
+
+    @classmethod
+    def of(cls, space: spaces.Space) -> type[Choices]:
+        """Return the class for the actions of a space: MultiDiscrete, Discrete, or MultiBinary, with k = 2."""
+        if isinstance(space, spaces.MultiBinary):
+            k = 2
+        else:
+            k = int(space.n if isinstance(space, spaces.Discrete) else space.nvec[0])  # type: ignore[attr-defined]
+        return type(cls.__name__, (cls,), {"num_actions": k, "single": space.shape == ()})
+
+    @staticmethod
+    def required_input_dim(space: spaces.Space, **kwargs: Any) -> int:
+        """Return c * k."""
+        return Choices.of(space).num_actions * int(np.prod(space.shape or (1,)))
+
+    def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
+        """Draw actions (B, c)."""
+        drawn = self._dist.sample(sample_shape or ())
+        return drawn.squeeze(-1) if self.single else drawn
+
+    def logp(self, value: Any, **kwargs: Any) -> Tensor:
+        """Return (B,), the log-likelihoods of actions (B, c)."""
+        return self._dist.log_prob(value.reshape(self.logits.shape[:-1])).sum(-1)
+
+    def entropy(self, **kwargs: Any) -> Tensor:
+        """Return (B,)."""
+        return self._dist.entropy().sum(-1)
+
+    def kl(self, other: Any, **kwargs: Any) -> Tensor:
+        """Return (B,), the divergence from another."""
+        return torch.distributions.kl_divergence(self._dist, other._dist).sum(-1)
+
+    def to_deterministic(self) -> TorchDeterministic:
+        """Return the distribution that always takes the most likely actions."""
+        best = self.logits.argmax(-1)
+        return TorchDeterministic(best.squeeze(-1) if self.single else best)
+
+
+class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
+    """:class:`~hitmac.agents.learned.policy.AttentionPolicy` for RLlib's algorithms with a value function.
+
+    Observation and action spaces are the policy's. A sensor without any pair stays, and a pair that is not there is not
+    assigned, with likelihood 1. ``model_config`` holds the policy's options, ``encoder_config`` and ``critic``:
+    ``RLModuleSpec(AttentionRLModule, model_config={"encoder_config": EncoderConfig(weight_dim=32)})``.
+
+    The module is an agent: ``evaluate(algorithm.get_module())`` compares it.
+
+    Attributes:
+        policy: the policy, for :func:`hitmac.agents.save_policy`.
+
+    Raises:
+        ValueError: the spaces are others, or an option is out of its range.
+        TypeError: an unknown option.
+    """
+
+    def setup(self) -> None:
+        """Build the networks."""
+        assert self.observation_space is not None
+        assert self.action_space is not None
+        config: Any = self.model_config or {}
+        options = {name: config[name] for name in ("encoder_config", "critic") if config.get(name) is not None}
+        self.policy = AttentionPolicy(self.observation_space, self.action_space, lambda _: 1e-3, **options)
+        self.action_dist_cls: Any = Choices.of(self.action_space)
+
+    def _forward(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        features, mask = self.policy.encode(batch[Columns.OBS])
+        logits = self.policy.action_net(features, mask)
+        if self.policy.assigns:
+            logits = torch.stack((torch.zeros_like(logits), logits), -1).flatten(-2)
+        return {Columns.ACTION_DIST_INPUTS: logits, Columns.EMBEDDINGS: (features, mask)}
+
+    def _forward_exploration(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        return self._forward_inference(batch)
+
+    def _forward_inference(self, batch: dict[str, Any], **kwargs: Any) -> dict[str, Any]:
+        with torch.no_grad():
+            return {Columns.ACTION_DIST_INPUTS: self._forward(batch)[Columns.ACTION_DIST_INPUTS]}
+
+    def compute_values(self, batch: dict[str, Any], embeddings: tuple[Features, Tensor | None] | None = None) -> Tensor:
+        """Return the values (B,) of a batch, on its features and mask if they are given."""
+        features, mask = self.policy.encode(batch[Columns.OBS]) if embeddings is None else embeddings
+        return self.policy.value_net(features, mask).squeeze(-1)
+
+    def get_state(self, components: str | Collection[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
+        """Return every tensor of the policy once, by its name in a checkpoint."""
+        return {name: tensor.cpu().numpy() for name, tensor in tensors_of(self.policy).items()}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over the tensors of :meth:`get_state`."""
+        for name, own in tensors_of(self.policy).items():
+            own.copy_(torch.tensor(state[name]))  # a copy: Ray's memory cannot be written to
+
+    def predict(
+        self,
+        observation: dict[str, np.ndarray],
+        state: tuple[Any, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+        deterministic: bool = False,
+    ) -> tuple[np.ndarray, None]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies, on scenes (B, n, m, d)."""
+        device = next(self.parameters()).device
+        tensors = {key: torch.as_tensor(array, device=device) for key, array in observation.items()}
+        logits = self.forward_inference({Columns.OBS: tensors})[Columns.ACTION_DIST_INPUTS]
+        choice = self.action_dist_cls.from_logits(logits)
+        return (choice.to_deterministic() if deterministic else choice).sample().cpu().numpy(), None

@@ -1,0 +1,324 @@
+"""Trainings of one job with several seeds and values of its options: ordinary runs in one directory."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+import math
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, NamedTuple, TypeVar
+
+from tqdm import tqdm
+
+from hitmac.agents.command_line import parse
+from hitmac.agents.evaluate import save_evaluation
+from hitmac.agents.learned.checkpoint import SEED
+from hitmac.agents.training.config import RunOptions, flag
+from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.jobs import TRAINED, Job, with_limits
+from hitmac.agents.training.report import remarks
+from hitmac.agents.training.resume import saved_progress
+from hitmac.agents.training.rllib.cluster import connect
+from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.train import stop_on_signal
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import did_you_mean
+
+AnyOptions = TypeVar("AnyOptions", bound=RunOptions)
+
+MAX_TRAININGS = 10_000
+
+# Of the whole group, and options that change the defaults of others.
+_FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
+_FIXED |= {"scenario", "knowledge", "tracks", "episodes"}
+_TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+
+
+def with_seed_range(arguments: Sequence[str]) -> list[str]:
+    """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``.
+
+    Raises:
+        ValueError: the range is empty, or ``--seed`` is given beside it.
+    """
+    text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
+    for place, given in enumerate(text[1:], 1):
+        found = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)
+        if text[place - 1] != "--seeds" or not found:
+            continue
+        first, last = map(int, found.groups())
+        if last < first:
+            raise ValueError(f"--seeds is {given}; the first must not be over the last")
+        if any(one == "--seed" or one.startswith("--seed=") for one in text):
+            raise ValueError(f"--seeds is {given}, which holds the first seed; leave out --seed")
+        return [*text[: place - 1], "--seed", str(first), "--seeds", str(last - first + 1), *text[place + 1 :]]
+    return list(arguments)
+
+
+class Training(NamedTuple, Generic[AnyOptions]):
+    """Training of a group."""
+
+    variation: str
+    """What varies, such as ``pooling=sum``; ``""`` where only the seeds do."""
+    options: AnyOptions
+
+
+def variations(options: AnyOptions) -> dict[str, AnyOptions]:
+    """Return the options of every combination of the values of ``set``, by what varies.
+
+    Raises:
+        ValueError: an option that is not known or cannot be varied, a value twice, or too many combinations.
+    """
+    varied: dict[str, list[tuple[str, Any]]] = {}
+    for text in options.set:
+        name, values = _split(options, text)
+        if name in varied:
+            raise ValueError(f"--set names {name} twice; give all its values at once")
+        varied[name] = [(value, _value(options, name, value)) for value in values]
+    found = {}
+    for combination in itertools.product(*varied.values()):
+        chosen = dict(zip(varied, combination, strict=True))
+        words = " ".join(f"{name}={text}" for name, (text, _) in chosen.items())
+        changes: dict[str, Any] = {name: value for name, (_, value) in chosen.items()}
+        found[words] = dataclasses.replace(options, **(changes | {"set": ()}))
+    folders = list(map(_folder, found))
+    if twice := next((one for one in folders if folders.count(one) > 1), None):
+        raise ValueError(f"--set has two variations whose directory would be {twice}; leave one out")
+    if len(found) * options.seeds > MAX_TRAININGS:
+        raise ValueError(f"--set and --seeds make {len(found) * options.seeds} trainings; at most {MAX_TRAININGS}")
+    return found
+
+
+def trainings(options: AnyOptions, run_dir: Path) -> list[Training[AnyOptions]]:
+    """Return the trainings of a group, of each variation all seeds; those whose run exists go on with it."""
+    found = []
+    for words, varied in variations(options).items():
+        for seed in range(options.seed, options.seed + options.seeds):
+            run = run_dir / _folder(words) / f"{SEED}{seed}"
+            one = dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists())
+            found.append(Training(words, one))
+    return found
+
+
+def _folder(words: str) -> str:
+    """Return the name of the directory of a variation, such as ``pooling-sum``."""
+    return re.sub(r"[^\w.+]+", "-", words).strip("-")
+
+
+def _split(options: RunOptions, text: str) -> tuple[str, list[str]]:
+    """Return the option that a ``--set`` names, and its values."""
+    name, equals, values = text.partition("=")
+    name = name.strip().replace("-", "_")
+    if not equals or not values:
+        raise ValueError(f"--set is {text!r}; it must have the form pooling=sum,mean")
+    known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
+    if name in _FIXED:
+        raise ValueError(f"--set names {name}, which is the same in all trainings of a group")
+    if name not in known:
+        raise ValueError(f"--set names the unknown option {name!r}{did_you_mean(name, known)}")
+    split = [value.strip() for value in values.split(",")]
+    if twice := next((value for value in split if split.count(value) > 1), None):
+        raise ValueError(f"--set {text!r} has {twice!r} twice")
+    return name, split
+
+
+def _value(options: RunOptions, name: str, text: str) -> Any:
+    """Return the value of an option as the command line has it."""
+    if isinstance(getattr(options, name), bool):
+        if text.lower() not in _TRUTH:
+            raise ValueError(f"--set {name}={text}; it must be true or false")
+        return _TRUTH[text.lower()]
+    parsed = parse(type(options), f"--set {name}", [flag(name), *shlex.split(text)], default=options)
+    return getattr(parsed, name)
+
+
+def check_group(options: Job | HitMacOptions) -> None:
+    """Raise an error if a training of the group has options that are not allowed, before anything is made."""
+    for words, varied in variations(options).items():
+        try:
+            varied.check()
+        except (ValueError, TypeError) as error:
+            raise type(error)(f"{words}: {error}" if words else str(error)) from None
+    if options.ray is not None:
+        if not options.is_group and not options.resume:
+            raise ValueError("--ray is for several trainings; it needs --seeds or --set")
+        connect(options.ray)
+    if isinstance(options, Job) and options.address is not None:
+        connect(options.address, "--address")
+
+
+def prepared(group: Sequence[Training[Any]], scenario: Scenario) -> list[Any]:
+    """Make the directories of the trainings that are not finished, and return their options."""
+    found = []
+    for _, options in group:
+        if options.resume and is_finished(options):
+            print(f"{options.run_dir}: done already")
+        else:
+            found.append(prepare(options, f"train.py {options.job}", None, scenario)[0])
+    return found
+
+
+def is_finished(options: Job | HitMacOptions) -> bool:
+    """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
+    if isinstance(options, HitMacOptions):
+        assert options.run_dir is not None
+        return all(is_finished(level) for level in options.level_jobs(options.run_dir))
+    assert options.run_dir is not None
+    state, evaluated = options.run_dir / "checkpoint" / "training.safetensors", options.run_dir / "evaluation.json"
+    if not (state.is_file() and evaluated.is_file() and evaluated.stat().st_mtime >= state.stat().st_mtime):
+        return False
+    steps, seconds = saved_progress(state)
+    limited = with_limits(options)
+    return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
+
+
+def evaluate_trainings(
+    group: Sequence[Training[Any]], scenario: Scenario, run_dir: Path
+) -> tuple[dict[str, Any], list[str]]:
+    """Evaluate all trainings together beside the baselines, and write tables and figures to `run_dir`.
+
+    Of HiT-MAC's two levels, the whole agents are evaluated.
+
+    Returns:
+        The evaluation, and warnings of what looks wrong.
+    """
+    first, *others = (_whole(one.options) for one in group)
+    names = [one.variation or TRAINED for one in group]
+    evaluation = first.evaluate(scenario, others, names)
+    save_evaluation(run_dir / "evaluation.json", evaluation)
+    warned = [line for name in dict.fromkeys(names) for line in remarks(evaluation, first.metric, None, name)]
+    first.save_pictures(run_dir, scenario, evaluation, "\n\n".join(warned))
+    return evaluation, warned
+
+
+def _whole(options: Job | HitMacOptions) -> Job:
+    """Return the job whose evaluation is that of the whole agent."""
+    if isinstance(options, Job):
+        return options
+    assert options.run_dir is not None
+    return options.level_jobs(options.run_dir)[1]
+
+
+_PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+LOG = "training.log"
+"""File in the directory of a run with what its training printed."""
+
+
+class TrainingFailedError(RuntimeError):
+    """Trainings of a group failed.
+
+    Args:
+        reasons: the reasons, by run.
+        number: number of the trainings.
+    """
+
+    def __init__(self, reasons: Mapping[str, str], number: int) -> None:
+        each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
+        super().__init__(f"{len(reasons)} of {number} trainings failed: {each}")
+
+
+def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
+    """Start, or go on with, the training whose run directory is there; its output goes to the :data:`LOG` there.
+
+    A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
+    """
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
+    with open(run_dir / LOG, "ab") as log:
+        return subprocess.Popen(
+            [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"],
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            env=environment,
+            start_new_session=True,
+        )
+
+
+def end_with_parent() -> None:
+    """End this process, if :func:`start_training` started it, when the one that did so ends, even if it is killed.
+
+    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
+    """
+    if os.environ.pop(_PIPE, ""):
+        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+
+
+def last_line(log: Path) -> str:
+    """Return the last line that a training printed, without progress bars."""
+    text = log.read_bytes()[-10_000:].decode(errors="replace")
+    lines = [line.rsplit("\r", 1)[-1].strip() for line in text.splitlines()]
+    return next((line for line in reversed(lines) if line), "it printed nothing")
+
+
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
+
+
+def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> bool:
+    """Train the runs whose directories are there, `processes` at a time; return whether the user stopped them.
+
+    The processes share the cores. A training that fails does not stop the others.
+
+    Raises:
+        TrainingFailedError: trainings failed, after all others ended.
+    """
+    threads = max(1, available_cores() // processes)
+    waiting, running = list(runs), dict[Path, subprocess.Popen[bytes]]()
+    failed: dict[str, str] = {}
+    told = False
+    try:
+        with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:
+            while running or (waiting and not stop.is_set()):
+                while waiting and len(running) < processes and not stop.is_set():
+                    run = waiting.pop(0)
+                    assert run.run_dir is not None
+                    running[run.run_dir] = start_training(run.job, run.run_dir, threads)
+                    bar.write(f"{run.run_dir}: training; it prints to {run.run_dir / LOG}")
+                if stop.is_set() and not told:
+                    told = True
+                    for process in running.values():
+                        process.terminate()
+                for folder, process in list(running.items()):
+                    if process.poll() is None:
+                        continue
+                    del running[folder]
+                    bar.update()
+                    ended = 0 if told and process.returncode in _STOPPED else process.returncode
+                    if ended:
+                        failed[str(folder)] = last_line(folder / LOG)
+                    bar.write(f"{folder}: {'failed' if ended else _result(folder)}")
+                time.sleep(0.2)
+            stopped = stop.is_set()
+    finally:
+        for process in running.values():
+            process.kill()
+            process.wait()
+    if failed:
+        raise TrainingFailedError(failed, len(runs))
+    return stopped
+
+
+def _result(folder: Path) -> str:
+    """Return what a finished training reached, in words."""
+    path = next((path for path in (folder / "coordinator", folder) if (path / "evaluation.json").is_file()), None)
+    if path is None:
+        return "stopped"
+    agents = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"]
+    result = agents["trained"]
+    metric = "coverage" if "coverage" in result else "reward"
+    return f"{metric} {result[metric]['mean']:.3f}"

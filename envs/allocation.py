@@ -1,0 +1,308 @@
+"""Arrays of the kernels for a scenario, and checks of places and saved states."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hitmac.envs.kernels.episode import PLACEMENTS
+from hitmac.envs.kernels.nearest import make_grid
+from hitmac.envs.kernels.rails import make_mounts, make_rails, outside, within
+from hitmac.envs.kernels.state import (
+    COS_TURN,
+    PARAMETERS,
+    RAIL_LENGTH,
+    SIN_TURN,
+    START_VIEW,
+    TURN,
+    VIEW_AREA,
+    KernelState,
+    Knowledge,
+    Tracks,
+)
+from hitmac.envs.kernels.streets import make_streets
+from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.recordings import make_recordings
+from hitmac.envs.scenario import MOST, MOST_DEGREES, Scenario
+
+_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
+
+
+def total_memory() -> int | None:
+    """Return the bytes of memory of this machine, or of what this process may use of it; None if it does not say."""
+    try:
+        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    except (AttributeError, ValueError, OSError):
+        return None
+    for limit in map(Path, _LIMITS):
+        try:
+            found.append(int(limit.read_text()))
+        except (OSError, ValueError):  # not there, or "max"
+            continue
+    return min(found)
+
+
+def check_memory(needed: float, what: str) -> None:
+    """Raise ValueError if `what`, the beginning of the message, takes more bytes than there are."""
+    there = total_memory()
+    if there is not None and needed > there:
+        raise ValueError(f"{what} takes {in_gigabytes(needed)} of memory or more, and there are {in_gigabytes(there)}")
+
+
+def in_gigabytes(number: float) -> str:
+    """Return a number of bytes in words."""
+    return f"{number / 2**30:,.1f} GiB"
+
+
+GRID_FROM = 10_000
+"""Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
+
+
+def allocate(scenario: Scenario, num_envs: int) -> KernelState:
+    """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
+    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    large = n * m >= GRID_FROM
+    _check_size(scenario, num_envs)
+    # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
+    # cache sets. Large scenes are computed one by one, and only need the space.
+    b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
+    walls = scenario.all_walls
+    rows = KernelState(
+        stream=np.zeros((3, b), np.uint64),
+        scene=np.zeros((6, b), np.int64),
+        coverage=np.zeros(b),
+        sensor=np.zeros((n, 17, b)),
+        working=np.zeros((n, b), np.bool_),
+        target=np.zeros((m, 13, b)),
+        present=np.zeros((m, b), np.bool_),
+        disc=np.zeros((k, 3, b)),
+        visible=np.zeros((n, m, b), np.bool_),
+        covered=np.zeros((m, b), np.bool_),
+        scratch_mask=np.zeros(b, np.bool_),
+        scratch=np.zeros((9, b)),
+        areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
+        walls=walls,
+        parameters=_parameters(scenario),
+        knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
+        rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
+        recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
+        mounts=make_mounts(scenario, num_envs),
+        streets=make_streets(scenario),
+        grid=make_grid(scenario, walls, k, num_envs) if large else None,
+    )
+    view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
+    rows.sensor[:, START_VIEW] = view[:, None]
+    rows.sensor[:, VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
+    rows.sensor[:, TURN] = turn[:, None]
+    rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
+    rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    if rows.rails is not None:
+        rows.sensor[:, RAIL_LENGTH] = rows.rails.length[:, None]
+    rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
+    return rows
+
+
+def _check_size(scenario: Scenario, num_envs: int) -> None:
+    """Raise ValueError if the state of the scenes does not fit into the memory."""
+    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
+    needed = 8.0 * (17 * n + 13 * m + 3 * k) + n * m
+    if scenario.knowledge != "full":
+        rows, slots, words = _knowledge_sizes(scenario)
+        needed += 43.0 * rows * m + n * m + slots * m * (8.0 * words + 32.0 * n) + 8.0 * words * (m + n)
+    kind = "" if scenario.knowledge == "full" else f" and the knowledge {scenario.knowledge!r}"
+    check_memory(num_envs * needed, f"num_envs is {num_envs}, with {n} sensors and {m} targets{kind}, which")
+
+
+def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
+    """Return the numbers of rows of knowledge, of sub-steps for which reports are on their way, and of words."""
+    rows = 1 if scenario.knowledge == "shared" else scenario.num_sensors
+    if scenario.knowledge != "neighbours":
+        return rows, 0, 0
+    return rows, scenario.message_delay, (scenario.num_sensors - 1) // 64 + 1
+
+
+def _knowledge(scenario: Scenario, b: int) -> Knowledge:
+    n, m = scenario.num_sensors, scenario.num_targets
+    rows, slots, words = _knowledge_sizes(scenario)
+    return Knowledge(
+        known=np.zeros((rows, m, 5, b)),
+        seeing=np.zeros((rows, m, b), np.int16),
+        left=np.zeros((rows, m, b), np.bool_),
+        noticed=np.zeros((n, m, b), np.bool_),
+        reported=np.zeros((slots, m, words, b), np.uint64),
+        report=np.zeros((slots, n, m, 4, b)),
+        seers=np.zeros((m, words, b), np.uint64),
+        heard=np.zeros((n, words, b), np.uint64),
+    )
+
+
+def _parameters(scenario: Scenario) -> np.ndarray:
+    """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
+    narrowest, widest = scenario.zoom or (0.0, 0.0)
+    half_width, half_height = scenario.extent
+    changed = {
+        "half_width": half_width,
+        "half_height": half_height,
+        "min_sensors": scenario.min_sensors or scenario.num_sensors,
+        "min_targets": scenario.min_targets or scenario.num_targets,
+        "narrowest": narrowest,
+        "widest": widest,
+        "zoom_step": scenario.zoom_step if scenario.zoom else 0.0,
+        "placement": list(PLACEMENTS).index(scenario.placement),
+        "start_facing_target": scenario.start_heading == "target",
+        "walk": list(WALKS).index(scenario.walk),
+        "wander": math.radians(scenario.wander),
+        "fixed_discs": len(scenario.discs),
+        "extra_move_every": scenario.extra_move_interval,
+        "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
+    }
+    values = np.zeros(1, PARAMETERS)
+    for name in PARAMETERS.names or ():
+        values[name] = changed[name] if name in changed else getattr(scenario, name)
+    return values
+
+
+def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: KernelState) -> np.ndarray:
+    """Return `places`, headings within their limits; raise ValueError for one that cannot be.
+
+    It may not be outside the arena or off a sensor's rail, a heading not beyond its limits. NaN is for targets only:
+    one that is not there.
+    """
+    finite = np.isfinite(places)
+    if name.startswith("target_"):
+        absent = np.isnan(places).all(-1)
+        finite |= absent[..., None]
+        if absent.any() and scenario.leave_rate > 0:
+            raise ValueError(
+                f"{name} holds nan; with a leave_rate ({scenario.leave_rate:g}) every number must be finite"
+            )
+    if not finite.all():
+        raise ValueError(f"{name} holds {places[~finite][0]}; every number must be finite")
+    if name == "sensor_position" and rows.rails is not None:
+        raise ValueError("sensor_position is given; the sensors are on rails, give along")
+    if name == "along" and rows.rails is None:
+        raise ValueError("along is given; the sensors are on no rails, give sensor_position")
+    if name == "along" and rows.rails is not None:
+        if (wrong := (places < 0) | (places > rows.rails.length)).any():
+            raise ValueError(f"along holds {places[wrong][0]:g}; it must be from 0 to the length of the rail")
+    elif name == "heading":
+        if (wrong := np.abs(places) > MOST_DEGREES).any():
+            raise ValueError(f"heading holds {places[wrong][0]:g}; it must be at most {MOST_DEGREES:g} degrees")
+        return places if rows.mounts is None else _within_limits(places, rows.mounts.limit)
+    elif (wrong := np.abs(places) > scenario.extent).any():
+        raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
+    return places
+
+
+def _within_limits(headings: np.ndarray, limit: np.ndarray) -> np.ndarray:
+    headings = within(headings, limit)
+    if (wrong := outside(headings, limit)).any():
+        low, high = np.broadcast_to(limit, (*headings.shape, 2))[wrong][0]
+        raise ValueError(f"heading holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
+    return headings
+
+
+def no_tracks(num_envs: int, num_targets: int) -> Tracks:
+    """Return tracks that no scene follows."""
+    places, none = np.zeros((num_envs, 0, num_targets, 2)), np.zeros(num_envs, np.int64)
+    return Tracks(places, none, none.copy(), np.zeros(num_envs, np.bool_))
+
+
+def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Tracks:
+    """Return tracks with which the chosen scenes follow `positions` (B, K, m, 2); the others keep theirs.
+
+    With `extra`, the positions are those after each move, extra moves included.
+    """
+    b, length, m, _ = positions.shape
+    kept = old.track_position[:, : int(old.track_length.max())]
+    merged = np.zeros((b, max(length, kept.shape[1]), m, 2))
+    merged[:, : kept.shape[1]] = kept
+    merged[chosen, :length] = positions[chosen]
+    own = length, 0, extra
+    return Tracks(merged, *(np.where(chosen, new, was) for new, was in zip(own, old[1:], strict=True)))
+
+
+def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:
+    """Raise ValueError unless `state` can replace `own`, the whole state of a simulator with the arrays `rows`."""
+    if set(state) != set(own):
+        raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
+    for name, array in own.items():
+        given, shape = np.shape(state[name]), array.shape
+        if name == "track_position" and len(given) == 4:  # of any length
+            shape = (shape[0], given[1], *shape[2:])
+        if given != shape:
+            raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
+        if np.asarray(state[name]).dtype != array.dtype:
+            raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
+        endless = name in ("places", "known_age")
+        holed = name == "track_position"  # NaN: not there
+        if (np.isnan(state[name]).any() and not holed) or not (endless or holed or np.isfinite(state[name]).all()):
+            raise ValueError(f"state {name!r} holds a number that is not finite")
+    for name, (low, high) in _limits(state, own, rows).items():
+        wrong = (state[name] < low) | (state[name] > high)
+        if name == "places":
+            wrong &= np.isfinite(state[name])
+        if wrong.any():
+            low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
+            found = state[name][wrong][0]
+            raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
+    if rows.mounts is not None and outside(np.asarray(state["heading"]), rows.mounts.limit).any():
+        raise ValueError("state 'heading' holds a number that is not within the pan_limits")
+    if rows.recordings is not None and not np.isin(state["recording_end"], rows.recordings.last).all():
+        raise ValueError("state 'recording_end' holds a number that is not the last row of a file")
+    for name, derived in _derived(state, rows).items():
+        if (np.abs(state[name] - derived) > 1e-6 * np.maximum(1.0, np.abs(derived))).any():
+            raise ValueError(f"state {name!r} does not follow from the headings and fields of view")
+
+
+def _derived(state: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, np.ndarray]:
+    """Return the arrays of a state that follow from its headings and fields of view, up to rounding."""
+    heading, view = np.radians(state["heading"]), state["field_of_view"]
+    return {
+        "direction": np.stack((np.cos(heading), np.sin(heading)), -1),
+        "range_squared": rows.sensor[:, VIEW_AREA, 0] / view,
+        "cos_half_view": np.where(view < 360, np.cos(np.radians(view / 2)), -2.0),
+    }
+
+
+def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, Any]:
+    """Return the lowest and the highest number of the arrays of a state."""
+    _, n, m = own["visible"].shape
+    p = rows.parameters[0]
+    corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
+    length = np.shape(state["track_position"])[1]
+    views = np.array((p["narrowest"], p["widest"])) if p["zoom_step"] > 0 else rows.sensor[:, START_VIEW, 0]
+    limits: dict[str, tuple[Any, Any]] = {
+        name: (-MOST, MOST) for name, array in own.items() if array.dtype == np.float64
+    }
+    limits |= dict.fromkeys(("sensor_position", "target_position", "goal", "track_position"), (-corner, corner))
+    limits |= {
+        "places": (-np.tile(corner, 2), np.tile(corner, 2)),
+        "time": (0, 2**62),
+        "time_before": (-1, state["time"]),
+        "num_sensors": (1, n),
+        "num_targets": (1, m),
+        "num_covered": (0, m),
+        "coverage": (0, 1),
+        "turned": (0, n),
+        "heading": (-MOST_DEGREES, MOST_DEGREES),
+        "rail_direction": (-1 - 1e-6, 1 + 1e-6),  # rounded
+        "field_of_view": (views.min(), views.max()),
+        "range_squared": (0, MOST**2),
+        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
+        "speed": (0, MOST),
+        "moves": (0, MOST),
+        "known_seeing": (0, n),
+        "known_age": (0, np.inf),
+        "track_length": (0, length),
+        "track_moves": (0, state["track_length"]),
+    }
+    if rows.recordings is not None:
+        limits["recording_end"] = (0, len(rows.recordings.place) - 1)
+        limits["recording_row"] = (0, state["recording_end"])
+    return {name: limit for name, limit in limits.items() if name in own}

@@ -1,0 +1,113 @@
+"""Gymnasium environments of one scene."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import gymnasium
+import numpy as np
+
+from hitmac.envs.render import RENDER_MODES, Viewer
+from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.validation import positive
+
+
+class DirectionalSensorEnv(gymnasium.Env):
+    """One scene of a task as a ``gymnasium.Env``, as made by ``gymnasium.make("dsn/<task>-v0")``.
+
+    The task's docstring specifies actions, observations and rewards: ``help(envs.TASKS["Coverage"])``.
+
+    ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
+    ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the 1st, 2nd, ... sub-step; on rails
+    ``along`` (n,) in place of ``sensor_position``. When the tracks end, those of the scenario too, the episode is
+    truncated. All positions must be inside the arena; a target at NaN is not there. ``target_moves`` has the positions
+    after each move, extra moves included.
+
+    Args:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 20}
+
+    def __init__(
+        self, task: str | type[Task] | Task, scenario: Any = None, *, render_mode: str | None = None, **options: Any
+    ) -> None:
+        self.task = one_scene(make_task(task, scenario, **options))
+        self.scenario = self.task.scenario
+        self.features = self.task.observer.features
+        self.observation_space = self.task.observation_space
+        self.action_space = self.task.action_space
+        self.render_mode = render_mode
+        self._viewer = Viewer(self.scenario, render_mode, self.metadata["render_fps"])
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
+        """Start an episode; without a seed, continue the scene's random stream."""
+        super().reset(seed=seed)
+        self.task.reset(seed=seed, options=options)
+        self._viewer.show(self.task, 0)
+        return self._observation(), self._info()
+
+    def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
+        """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
+        reward = self.task.step(np.asarray(action)[None])
+        self._viewer.show(self.task, 0)
+        truncated = bool(self.task.simulator.track_ended[0] or self.task.time[0] >= longest_episode(self.task))
+        return self._observation(), float(reward[0]), False, truncated, self._info()
+
+    def render(self) -> Any:
+        """Return an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
+        return self._viewer.render(self.task, 0)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+    def _observation(self) -> dict[str, np.ndarray]:
+        return {key: value[0] for key, value in self.task.observe().items()}
+
+    def _info(self) -> dict[str, Any]:
+        return {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
+
+
+def one_scene(task: Task) -> Task:
+    """Return the task; raise ValueError unless it has one scene."""
+    if task.num_envs != 1:
+        raise ValueError(f"task has {task.num_envs} scenes; it must have 1")
+    return task
+
+
+def longest_episode(task: Task) -> float:
+    """Return the most steps of an episode that the scenario allows."""
+    return -(-task.scenario.episode_steps // task.sub_steps) or math.inf
+
+
+def episode_steps(task: Task, given: int | None) -> int:
+    """Return the length of an episode, steps: the given one or the task's default, at most what the scenario allows."""
+    steps = task.spec.episode_steps if given is None else positive("max_episode_steps", given)
+    return int(min(steps, longest_episode(task)))
+
+
+class CoverageEnv(DirectionalSensorEnv):
+    """One scene of ``dsn/Coverage-v0``, which :class:`hitmac.envs.tasks.CoverageTask` specifies."""
+
+    def __init__(self, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coverage", scenario, **options)
+
+
+class ExecutorEnv(DirectionalSensorEnv):
+    """One scene of ``dsn/Executor-v0``, which :class:`hitmac.envs.tasks.ExecutorTask` specifies."""
+
+    def __init__(self, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Executor", scenario, **options)
+
+
+class CoordinatorEnv(DirectionalSensorEnv):
+    """One scene of ``dsn/Coordinator-v0``, which :class:`hitmac.envs.tasks.CoordinatorTask` specifies."""
+
+    def __init__(self, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coordinator", scenario, **options)

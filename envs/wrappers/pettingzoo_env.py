@@ -1,0 +1,126 @@
+"""PettingZoo environment of one scene, in which every sensor is an agent."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+
+from hitmac.envs.render import Viewer
+from hitmac.envs.simulator import PLACES
+from hitmac.envs.tasks import Task, make_task, own_observation_space
+from hitmac.envs.validation import as_options
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps, one_scene
+
+try:
+    from pettingzoo import ParallelEnv
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
+
+
+class DirectionalSensorParallelEnv(ParallelEnv):
+    """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
+
+    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; where
+    lenses zoom or sensors move on rails, a turn and the others of its decisions, ``MultiDiscrete([3, 3])``; in a task
+    that assigns targets, those assigned to it, ``MultiBinary(m)``. Its reward is that of the sensor where the task has
+    one, else that of the scene. All agents live until the episode is truncated. The mask of a sensor that is not part
+    of the episode is 0.
+
+    ``reset(options=...)`` takes the options of the gymnasium environments. By PettingZoo's convention it ignores any
+    other option.
+
+    Args:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        max_episode_steps: steps after which the episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
+        render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+    """
+
+    metadata: dict[str, Any] = {**DirectionalSensorEnv.metadata, "name": "directional_sensors_v0"}
+
+    def __init__(
+        self,
+        task: str | type[Task] | Task,
+        scenario: Any = None,
+        *,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.task = task = one_scene(make_task(task, scenario, **options))
+        self.scenario = task.scenario
+        self.features = task.observer.features
+        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.render_mode = render_mode
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
+        self.agents: list[str] = []
+        # Spaces of its own for each agent, since a space holds the random stream that it samples from.
+        shown = task.observation_space
+        self._observation_spaces = {agent: own_observation_space(shown) for agent in self.possible_agents}
+        self._action_spaces = {agent: task.sensor_action_space for agent in self.possible_agents}  # noqa: C420
+
+    def observation_space(self, agent: str) -> spaces.Space:
+        """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``, and what else the sensor observes."""
+        return self._observation_spaces[agent]
+
+    def action_space(self, agent: str) -> spaces.Space:
+        """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in a task that assigns targets."""
+        return self._action_spaces[agent]
+
+    def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
+        """Start an episode; without a seed, continue the scene's random stream."""
+        places = {name: value for name, value in as_options(options).items() if name in PLACES}
+        self.task.reset(seed=seed, options=places)
+        self.agents = list(self.possible_agents)
+        self._viewer.show(self.task, 0)
+        return self._observe(), self._infos()
+
+    def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
+        """Advance by one step; raise ValueError, before anything moves, unless every agent has an action."""
+        if set(actions) != set(self.agents):
+            raise ValueError(f"actions are for {', '.join(actions) or 'no agent'}; they must be for {self.agents}")
+        if not self.agents:
+            return {}, {}, {}, {}, {}
+        own = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents])
+        reward = self.task.step(self.task.joint_action(own.reshape(1, len(own), -1)))
+        self._viewer.show(self.task, 0)
+        apart = self.task.sensor_rewards()
+        rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
+        ended = bool(self.task.time[0] >= self.max_episode_steps or self.task.simulator.track_ended[0])
+        results = (
+            self._observe(),
+            dict(zip(self.agents, rewards.tolist(), strict=True)),
+            dict.fromkeys(self.agents, False),
+            dict.fromkeys(self.agents, ended),
+            self._infos(),
+        )
+        if ended:
+            self.agents = []
+        return results
+
+    def render(self) -> np.ndarray | None:
+        """Return an RGB picture; None with a window or without a render mode."""
+        return self._viewer.render(self.task, 0)
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+    def state(self) -> np.ndarray:
+        """Return all sensors' pairs as one vector (n * m * d,) float32, for a centralised critic."""
+        return self.task.observer.observe(self.task.simulator)["pairs"].ravel()
+
+    def _observe(self) -> dict[str, dict[str, np.ndarray]]:
+        shown = self.task.observe()
+        return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in enumerate(self.agents)}
+
+    def _infos(self) -> dict[str, dict[str, Any]]:
+        """Return the scene's info for every agent."""
+        info = {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
+        return {agent: dict(info) for agent in self.agents}

@@ -1,0 +1,244 @@
+"""Stable-Baselines3 environments: a batch of scenes as one native VecEnv."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from stable_baselines3.common.vec_env import VecEnv
+
+from hitmac.envs.observation import flatten_sensors
+from hitmac.envs.render import Viewer
+from hitmac.envs.tasks import Task, make_task, own_observation_space
+from hitmac.envs.validation import is_among, shortly
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps
+
+
+class DirectionalSensorVecEnv(VecEnv):
+    """Batch of scenes of one task for Stable-Baselines3.
+
+    A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
+    sensors share. Then there are B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
+    as action (also a zoom, a move where lenses zoom, sensors move), and the reward of the sensor where the task has
+    one, else that of the scene.
+
+    An ended scene is reset within the step. Its last observation is ``info["terminal_observation"]``, its time limit
+    ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
+
+    Args:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
+            of scenes.
+        num_envs: B, number of scenes; 1 or more.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        seed: scene i gets ``seed + i``; None: a seed from the operating system.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
+        per_sensor: make one row for every sensor; None: only in a task of executors.
+        credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
+            sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
+            per-sensor credit, :mod:`hitmac.agents.learned.difference_rewards`. The returns in the infos are those of
+            the task's reward.
+        stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
+            training batch do not all end at once.
+        render_mode: ``"rgb_array"``: `get_images` returns pictures of all scenes; ``"human"``: a window shows every
+            step of the first scene; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+
+    Raises:
+        ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
+    """
+
+    def __init__(
+        self,
+        task: str | type[Task] | Task,
+        num_envs: int = 1,
+        scenario: Any = None,
+        seed: int | None = None,
+        *,
+        max_episode_steps: int | None = None,
+        per_sensor: bool | None = None,
+        credit: str = "team",
+        stagger: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        task = make_task(task, scenario, num_envs, seed, **options)
+        if per_sensor is None:
+            per_sensor = task.spec.role == "executor"
+        if not is_among(credit, ("team", "difference_rewards")):
+            raise ValueError(f"credit is {shortly(credit)}; it must be team or difference_rewards")
+        if credit == "difference_rewards" and task.difference_rewards() is None:
+            raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
+        self.credit = credit
+        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
+        self.scenario = task.scenario
+        self.features = task.observer.features
+        self.render_mode = render_mode
+        observation_space = task.observation_space
+        action_space: spaces.Space = task.action_space
+        self._rows = 1
+        if per_sensor:
+            if not task.turning:
+                raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
+            self._rows = task.scenario.num_sensors
+            observation_space = own_observation_space(task.observation_space)
+            action_space = task.sensor_action_space
+        self.returns = np.zeros(task.num_envs * self._rows)
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._started = time.time()
+        self._actions = np.zeros(0)
+        self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
+        super().__init__(len(self.returns), observation_space, action_space)
+
+    def reset(self) -> dict[str, np.ndarray]:
+        """Start new episodes in all scenes, with the seeds of :meth:`seed` if it was called."""
+        scenes = self.task.num_envs
+        seeds = [seed for seed in self._seeds[:scenes] if seed is not None]
+        options = {key: np.stack([one[key] for one in self._options[:scenes]]) for key in self._options[0]}
+        self.task.reset(seed=seeds or None, options=options)
+        self.returns[:] = 0.0
+        self._first = np.arange(scenes) * (self.max_episode_steps * self.stagger) // scenes
+        self.task.simulator.state.time[:] = self._first * self.task.sub_steps
+        self.reset_infos = self._infos()
+        self._reset_seeds()
+        self._reset_options()
+        return self.observe()
+
+    def step_async(self, actions: np.ndarray) -> None:
+        """Store the actions, one for each row, for :meth:`step_wait`."""
+        self._actions = actions
+
+    def step_wait(self) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, list[dict[str, Any]]]:
+        """Advance every scene by one step."""
+        actions = np.asarray(self._actions)
+        if isinstance(self.action_space, spaces.MultiBinary) and np.isin(actions, (0, 1)).all():
+            actions = actions.astype(np.int8)  # Stable-Baselines3 draws them as floats
+        if self.per_sensor:
+            shape = (self.num_envs, *self.action_space.shape)  # type: ignore[misc]
+            if actions.shape != shape:
+                raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
+            actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
+        reward = self.task.step(actions)
+        self._viewer.show(self.task, 0)
+        if self.per_sensor:
+            own = self.task.sensor_rewards()
+            reward = np.repeat(reward, self._rows) if own is None else own.flatten()
+        self.returns += reward
+        if self.credit == "difference_rewards":
+            differences = self.task.difference_rewards()
+            assert differences is not None
+            reward = differences
+        observation, infos = self.observe(), self._infos()
+        ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        done = np.repeat(ended, self._rows)
+        if ended.any():
+            seconds = round(time.time() - self._started, 6)
+            for row in np.flatnonzero(done):
+                scene = row // self._rows
+                infos[row]["terminal_observation"] = {key: value[row] for key, value in observation.items()}
+                infos[row]["TimeLimit.truncated"] = True
+                length = int(self.task.time[scene] - self._first[scene])
+                infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
+            self.task.reset(mask=ended)
+            self.returns[done] = 0.0
+            self._first[ended] = 0
+            observation = self.observe()
+        return observation, reward.astype(np.float32), done, infos
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Return the current observation of every row."""
+        observation = self.task.observe()
+        if self.per_sensor:
+            return flatten_sensors(observation)
+        return observation
+
+    def acting(self) -> np.ndarray:
+        """Return True (rows,) for rows in which a sensor acts now: it works, and knows of a target that is present.
+
+        With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
+        """
+        sensors = self.task.simulator.acting
+        if self.credit == "difference_rewards":
+            return sensors
+        return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
+
+    def _infos(self) -> list[dict[str, Any]]:
+        """Return the info of every row, that of its scene."""
+        info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
+        scenes = zip(*info.values(), strict=True)
+        return [
+            dict(zip(info, scene, strict=True)) | {"TimeLimit.truncated": False}
+            for scene in scenes
+            for _ in range(self._rows)
+        ]
+
+    def get_images(self) -> list[np.ndarray | None]:
+        """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
+        return [
+            self._viewer.render(self.task, b) if self.render_mode == "rgb_array" else None
+            for b in range(self.task.num_envs)
+        ]
+
+    def close(self) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+    def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
+        """Return the attribute once for each index; the scenes share all attributes."""
+        return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
+
+    def has_attr(self, attr_name: str) -> bool:
+        """Return True if the environment has the attribute."""
+        return hasattr(self, attr_name)
+
+    def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
+        """Set an attribute of all scenes at once; raise ValueError for a part of the scenes."""
+        if len(list(self._get_indices(indices))) != self.num_envs:
+            raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} only")
+        setattr(self, attr_name, value)
+
+    def env_method(
+        self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any
+    ) -> list[Any]:
+        """Raise AttributeError, since the scenes are not separate environments."""
+        raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
+
+    def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
+        """Return False for every index, since the scenes have no wrappers."""
+        return [False] * len(list(self._get_indices(indices)))
+
+
+class CoverageVecEnv(DirectionalSensorVecEnv):
+    """Batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
+
+    The arguments are those of :class:`~hitmac.envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Coverage", num_envs, scenario, seed, **options)
+
+
+class ExecutorVecEnv(DirectionalSensorVecEnv):
+    """Batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
+
+    The arguments are those of :class:`~hitmac.envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
+    by default every sensor is a row.
+    """
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Executor", num_envs, scenario, seed, **options)
+
+
+class CoordinatorVecEnv(DirectionalSensorVecEnv):
+    """Batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
+
+    The arguments are those of :class:`~hitmac.envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
+    """
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
+        super().__init__("Coordinator", num_envs, scenario, seed, **options)

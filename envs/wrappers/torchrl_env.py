@@ -1,0 +1,118 @@
+"""TorchRL environment: a batch of scenes as one native EnvBase."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+
+from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.wrappers.gym_env import episode_steps
+
+try:
+    from tensordict import TensorDict, TensorDictBase
+    from torchrl.data import Binary, Bounded, Categorical, Composite, Unbounded
+    from torchrl.envs import EnvBase
+except ModuleNotFoundError:
+    raise ModuleNotFoundError("TorchRL environments need TorchRL: pip install 'hitmac[torchrl]'") from None
+
+
+class DirectionalSensorTorchRLEnv(EnvBase):
+    """Batch of scenes of one task as a ``torchrl.envs.EnvBase`` whose batch size is the number B of scenes.
+
+    | key | tensor | meaning |
+    |---|---|---|
+    | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
+    | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` alone |
+    | `coverage` | (B, 1) float32 | share of the present targets that are seen |
+    | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
+    | `reward` | (B, 1) float32 | the task's reward |
+    | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |
+
+    A reset with the mask ``_reset`` (B, 1) starts new episodes in a part of the scenes, as TorchRL's collectors and
+    ``rollout(break_when_any_done=False)`` ask for it. After ``set_seed(seed)`` the next whole reset gives scene i the
+    seed ``seed + i``, and it equals the single environment with that seed. The simulator works on the CPU; tensors are
+    moved from and to `device`.
+
+    ``reset(options=...)`` takes the options of the gymnasium environments.
+
+    Args:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
+            of scenes.
+        num_envs: B, number of scenes; 1 or more.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
+        device: device of the tensors; None: the CPU.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+    """
+
+    def __init__(
+        self,
+        task: str | type[Task] | Task,
+        num_envs: int = 1,
+        scenario: Any = None,
+        *,
+        max_episode_steps: int | None = None,
+        device: torch.device | str | None = None,
+        **options: Any,
+    ) -> None:
+        self.task = task = make_task(task, scenario, num_envs, **options)
+        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.scenario = task.scenario
+        self.features = task.observer.features
+        scenes = task.num_envs
+        super().__init__(device=device, batch_size=torch.Size([scenes]))
+        self._seed: int | None = None
+        turns = task.turning
+        shape = torch.Size([scenes, *task.action_space.shape])
+        yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
+        specs = {
+            "observation_spec": Composite(
+                {key: _spec(space, scenes) for key, space in task.observation_space.items()} | {"coverage": number},
+                shape=(scenes,),
+            ),
+            "action_spec": Categorical(3, shape) if turns else Binary(shape=shape, dtype=torch.int64),
+            "reward_spec": number,
+            "full_done_spec": Composite(done=yes_or_no, terminated=yes_or_no, truncated=yes_or_no, shape=(scenes,)),
+        }
+        for name, spec in specs.items():
+            setattr(self, name, spec.clone().to(self.device))
+
+    def _set_seed(self, seed: int | None) -> None:
+        self._seed = seed
+
+    def _reset(self, tensordict: TensorDictBase | None = None, **places: Any) -> TensorDictBase:
+        chosen = None if tensordict is None else tensordict.get("_reset", None)
+        if chosen is not None and not chosen.all():
+            self.task.reset(mask=chosen.flatten().numpy(force=True), **places)
+        else:
+            self.task.reset(seed=self._seed, **places)
+            self._seed = None
+        return TensorDict(self._observed(), self.batch_size, device=self.device)
+
+    def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
+        reward = self.task.step(tensordict["action"].numpy(force=True))
+        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        column = {"reward": reward.astype(np.float32), "truncated": truncated, "done": truncated}
+        ended = {"terminated": np.zeros_like(truncated)}
+        shown = {key: torch.as_tensor(array)[:, None] for key, array in (column | ended).items()}
+        return TensorDict(self._observed() | shown, self.batch_size, device=self.device)
+
+    def _observed(self) -> dict[str, torch.Tensor]:
+        shown = self.task.observe()
+        observed = {key: torch.as_tensor(value) for key, value in shown.items()}
+        coverage = torch.as_tensor(self.task.simulator.coverage).float().unsqueeze(-1)
+        return observed | {"mask": observed["mask"].bool(), "coverage": coverage}
+
+
+def _spec(space: spaces.Space, scenes: int) -> Bounded | Binary:
+    """Return the spec of one array of an observation of some scenes."""
+    if isinstance(space, spaces.MultiBinary):
+        return Binary(shape=(scenes, *space.shape), dtype=torch.bool)
+    assert isinstance(space, spaces.Box)
+    low, high = (torch.as_tensor(bound).expand(scenes, *bound.shape) for bound in (space.low, space.high))
+    return Bounded(low, high, dtype=low.dtype)

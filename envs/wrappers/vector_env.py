@@ -1,0 +1,155 @@
+"""Gymnasium vector environments: a batch of scenes as one native VectorEnv."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+
+from hitmac.envs.render import Viewer
+from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.validation import as_options, is_among, shortly
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps
+
+
+class DirectionalSensorVectorEnv(VectorEnv):
+    """Batch of scenes of one task, as made by ``gymnasium.make_vec(id, num_envs=B)``.
+
+    Scene i equals the single environment with the seed ``seed + i``, bit for bit. A step returns only new arrays.
+
+    Args:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
+            of scenes.
+        num_envs: B, number of scenes; 1 or more.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
+            at most the scenario's `episode_steps`.
+        autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
+            an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
+            ``info["final_info"]`` hold its last observation and info. ``Disabled``:
+            ``reset(options={"reset_mask": mask})`` resets it.
+        render_mode: ``"rgb_array"``: `render` returns pictures of all scenes; ``"human"``: a window shows every step of
+            the first scene; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+    """
+
+    def __init__(
+        self,
+        task: str | type[Task] | Task,
+        num_envs: int = 1,
+        scenario: Any = None,
+        *,
+        max_episode_steps: int | None = None,
+        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.closed = True  # gymnasium closes what is collected, also where an error ends this
+        modes = [mode.value for mode in AutoresetMode]
+        if not isinstance(autoreset_mode, AutoresetMode) and not is_among(autoreset_mode, modes):
+            raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be one of {', '.join(modes)}")
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.task = make_task(task, scenario, num_envs, **options)
+        self.max_episode_steps = episode_steps(self.task, max_episode_steps)
+        self.scenario = self.task.scenario
+        self.features = self.task.observer.features
+        self.num_envs = self.task.num_envs
+        self.single_observation_space = self.task.observation_space
+        self.single_action_space = self.task.action_space
+        self.observation_space = batch_space(self.single_observation_space, self.num_envs)
+        self.action_space = batch_space(self.single_action_space, self.num_envs)
+        self.metadata = {**DirectionalSensorEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.render_mode = render_mode
+        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._ended = np.zeros(self.num_envs, np.bool_)
+        self.closed = False
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool.
+
+        The other options are those of the single environment, shared by all scenes or with the scene axis first.
+        """
+        places = as_options(options)
+        mask = places.pop("reset_mask", None)
+        chosen = self.task.simulator.chosen(mask, "reset_mask")
+        self.task.reset(seed=seed, mask=chosen, options=places)
+        self._ended[chosen] = False
+        self._viewer.show(self.task, 0)
+        return self.task.observe(), batched(self.task.info())
+
+    def step(
+        self, actions: np.ndarray
+    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Advance every scene by one step."""
+        if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
+            scenes = np.flatnonzero(self._ended)
+            raise RuntimeError(f"scene {scenes[0]} has ended; reset it with reset(options={{'reset_mask': mask}})")
+        resetting = self._ended  # only ever set in NEXT_STEP mode from here on
+        reward = self.task.step(actions, ~resetting)
+        if resetting.any():
+            self.task.reset(mask=resetting)
+            reward[resetting] = 0.0
+        self._viewer.show(self.task, 0)
+        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        observation, info = self.task.observe(), batched(self.task.info())
+        self._ended = truncated
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
+            final_observation, final_info = observation, info
+            self.task.reset(mask=truncated)
+            observation, info = self.task.observe(), batched(self.task.info())
+            info["final_obs"] = _scenes(final_observation, truncated)
+            info["final_info"] = final_info
+            info["_final_obs"] = info["_final_info"] = truncated.copy()
+            self._ended = np.zeros_like(truncated)
+        return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
+
+    def render(self) -> Any:
+        """Return an RGB picture of every scene, as a tuple; None with a window or without a render mode."""
+        if self.render_mode == "rgb_array":
+            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))
+        self._viewer.show(self.task, 0)
+        return None
+
+    def close_extras(self, **kwargs: Any) -> None:
+        """Close the window, if there is one."""
+        self._viewer.close()
+
+
+class CoverageVectorEnv(DirectionalSensorVectorEnv):
+    """Batch of ``dsn/Coverage-v0``; see :class:`hitmac.envs.tasks.CoverageTask`."""
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coverage", num_envs, scenario, **options)
+
+
+class ExecutorVectorEnv(DirectionalSensorVectorEnv):
+    """Batch of ``dsn/Executor-v0``; see :class:`hitmac.envs.tasks.ExecutorTask`."""
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Executor", num_envs, scenario, **options)
+
+
+class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
+    """Batch of ``dsn/Coordinator-v0``; see :class:`hitmac.envs.tasks.CoordinatorTask`."""
+
+    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
+        super().__init__("Coordinator", num_envs, scenario, **options)
+
+
+def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
+    """Return a batch of infos in gymnasium's form: each array with a mask of the scenes for which it is valid."""
+    return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
+
+
+def _scenes(observation: dict[str, np.ndarray], mask: np.ndarray) -> np.ndarray:
+    """Return the observation of each scene in `mask` as objects (B,), None for the others."""
+    scenes = np.full(len(mask), None, dtype=object)
+    for b in np.flatnonzero(mask):
+        scenes[b] = {key: value[b] for key, value in observation.items()}
+    return scenes
