@@ -9,9 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import hitmac  # noqa: F401 - before the libraries, whose import a signal may end
-
-# isort: split
 import gymnasium
 
 from hitmac.envs.deployment import Memory, observe
@@ -24,11 +21,7 @@ from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
 if TYPE_CHECKING:
     from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
-DECISIONS = DECISIONS_PER_EPISODE
-"""Earlier name of :data:`DECISIONS_PER_EPISODE`."""
-
 __all__ = [
-    "DECISIONS",
     "DECISIONS_PER_EPISODE",
     "DEFAULT_FEATURES",
     "FEATURES",
@@ -86,9 +79,3 @@ def parallel_env(
     from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
     return DirectionalSensorParallelEnv(task, max_episode_steps=max_episode_steps, render_mode=render_mode, **options)
-
-
-if __name__ == "envs":  # in a checkout
-    from hitmac.checkout import use_short_names
-
-    use_short_names(__name__)

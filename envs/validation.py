@@ -22,8 +22,6 @@ from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
 
 import numpy as np
 
-from hitmac.envs.renames import current_parameters
-
 _LONGEST = 200  # characters of a value in a message
 _MOST_NAMES = 10  # in a message
 
@@ -229,7 +227,8 @@ def from_known(make: Callable[..., Any], kind: type, parameters: Mapping[str, An
     """Call `make` with the scenario's parameters `kind`, a dataclass; unknown names and wrong values are one error."""
     known = [field.name for field in dataclasses.fields(kind)]
     errors: list[Exception] = []
-    parameters = current_parameters(parameters)
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"scenario is {shortly(parameters)}; it must be a mapping of parameters")
     if unknown := [name for name in parameters if name not in known]:
         names = in_short(unknown, known)
         errors.append(ValueError(f"unknown scenario parameter {names}: known are {', '.join(known)}"))

@@ -12,7 +12,7 @@ from stable_baselines3 import DQN
 from hitmac.agents import AttentionExtractor
 from hitmac.agents.evaluate import evaluate, table
 from hitmac.agents.policy import PerSensor
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 SCENE = "hit-mac-1x5"  # HiT-MAC's scene with 1 sensor and 5 targets
 
@@ -20,7 +20,9 @@ SCENE = "hit-mac-1x5"  # HiT-MAC's scene with 1 sensor and 5 targets
 def main(total_steps: int = 60_000):
     # A row is one sensor with the action space Discrete(3), which DQN needs; with more sensors all would share it.
     # Of a time limit, Stable-Baselines3 learns by info["TimeLimit.truncated"]: it counts what would have followed.
-    rows = CoverageVecEnv(num_envs=16, scenario=SCENE, seed=10_000, per_sensor=True)  # evaluation: seeds from 0
+    rows = DirectionalSensorVecEnv(
+        "Coverage", num_envs=16, scenario=SCENE, seed=10_000, per_sensor=True
+    )  # evaluation: seeds from 0
     dqn = DQN(
         "MultiInputPolicy",
         rows,

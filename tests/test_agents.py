@@ -14,7 +14,7 @@ from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 HIT_MAC = load_scenario("hit-mac")
 
@@ -69,7 +69,7 @@ def test_reordering_the_sensors_reorders_the_actions():
 
 def test_the_encoders_start_survives_stable_baselines3():
     torch.manual_seed(0)
-    model = PPO(AttentionPolicy, CoverageVecEnv(2), n_steps=8, batch_size=8, device="cpu")
+    model = PPO(AttentionPolicy, DirectionalSensorVecEnv("Coverage", 2), n_steps=8, batch_size=8, device="cpu")
     attention = model.policy.features_extractor.encoder.attention
     for linear in (attention.Q, attention.K, attention.V):
         gram = linear.weight @ linear.weight.T
@@ -81,7 +81,7 @@ def test_the_encoders_start_survives_stable_baselines3():
 def test_spaces_that_do_not_fit_are_refused():
     with pytest.raises(ValueError, match="the observation space is Box"):
         PPO(AttentionPolicy, "CartPole-v1")
-    env = CoverageVecEnv(2)
+    env = DirectionalSensorVecEnv("Coverage", 2)
     env.action_space = type(env.action_space)([3] * 5)
     with pytest.raises(ValueError, match="has 5 actions, the observation 4 sensors"):
         PPO(AttentionPolicy, env, n_steps=8, batch_size=8)

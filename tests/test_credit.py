@@ -9,18 +9,20 @@ from stable_baselines3 import A2C, PPO
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.envs import load_scenario
-from hitmac.envs.wrappers.sb3_env import CoordinatorVecEnv, CoverageVecEnv, ExecutorVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 # Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
 SCENE = load_scenario("random").replace(
     num_sensors=4, num_targets=3, min_sensors=1, min_targets=1, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05
 )
 KINDS = {
-    "coverage": lambda scenes: CoverageVecEnv(scenes, SCENE, 0),
-    "coverage, per sensor": lambda scenes: CoverageVecEnv(scenes, SCENE, 0, per_sensor=True),
-    "executor": lambda scenes: ExecutorVecEnv(scenes, SCENE, 0, padding="masked"),
-    "coordinator": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0),
-    "coordinator, by sensor": lambda scenes: CoordinatorVecEnv(scenes, SCENE, 0, credit="difference_rewards"),
+    "coverage": lambda scenes: DirectionalSensorVecEnv("Coverage", scenes, SCENE, 0),
+    "coverage, per sensor": lambda scenes: DirectionalSensorVecEnv("Coverage", scenes, SCENE, 0, per_sensor=True),
+    "executor": lambda scenes: DirectionalSensorVecEnv("Executor", scenes, SCENE, 0, padding="masked"),
+    "coordinator": lambda scenes: DirectionalSensorVecEnv("Coordinator", scenes, SCENE, 0),
+    "coordinator, by sensor": lambda scenes: DirectionalSensorVecEnv(
+        "Coordinator", scenes, SCENE, 0, credit="difference_rewards"
+    ),
 }
 
 
@@ -152,7 +154,10 @@ def test_advantages_end_where_a_sensor_stops_working():
 
 def test_a_rollout_in_which_nobody_acts_does_no_harm():
     scene = SCENE.replace(failure_rate=1.0, recovery_rate=0.0)
-    for venv in (CoordinatorVecEnv(2, scene, 0, credit="difference_rewards"), ExecutorVecEnv(2, scene, 0)):
+    for venv in (
+        DirectionalSensorVecEnv("Coordinator", 2, scene, 0, credit="difference_rewards"),
+        DirectionalSensorVecEnv("Executor", 2, scene, 0),
+    ):
         buffer = SensorRolloutBuffer if venv.credit == "difference_rewards" else ActingRolloutBuffer
         model = PPO(
             AttentionPolicy, venv, n_steps=4, batch_size=4, seed=0, device="cpu",

@@ -12,8 +12,8 @@ from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 from hitmac import envs
 from hitmac.envs.tasks import CoordinatorTask
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
-from hitmac.envs.wrappers.vector_env import CoverageVectorEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
 ID = "dsn/Coverage-v0"
 IDS = [ID, "dsn/Executor-v0", "dsn/Coordinator-v0"]
@@ -118,9 +118,9 @@ def masked(value, mask):
 @pytest.mark.parametrize("wrong", ["Never", None, np.ones(2), ["team"]])
 def test_options_of_a_batch_are_refused_in_one_line(wrong):
     with pytest.raises(ValueError, match=r"autoreset_mode is .*; it must be one of NextStep, SameStep, Disabled"):
-        CoverageVectorEnv(num_envs=2, autoreset_mode=wrong)
+        DirectionalSensorVectorEnv("Coverage", num_envs=2, autoreset_mode=wrong)
     with pytest.raises(ValueError, match=r"credit is .*; it must be team or difference_rewards"):
-        CoverageVecEnv(2, credit=wrong)
+        DirectionalSensorVecEnv("Coverage", 2, credit=wrong)
 
 
 def test_a_disabled_vector_refuses_to_step_an_ended_scene():
@@ -132,7 +132,11 @@ def test_a_disabled_vector_refuses_to_step_an_ended_scene():
 
 
 def test_returned_arrays_survive_the_next_step():
-    for env, batch in ((make(), ()), (gymnasium.make_vec(ID, num_envs=3), (3,)), (CoverageVecEnv(3), (3,))):
+    for env, batch in (
+        (make(), ()),
+        (gymnasium.make_vec(ID, num_envs=3), (3,)),
+        (DirectionalSensorVecEnv("Coverage", 3), (3,)),
+    ):
         first = env.reset()
         held, copies = pickle.loads(pickle.dumps((first, first)))
         returned = env.step(np.ones((*batch, 4), int))
@@ -155,7 +159,7 @@ def test_a_pickled_environment_goes_on_the_same():
 
 
 def test_sb3_scenes_are_the_single_environments():
-    venv = CoverageVecEnv(3, max_episode_steps=6)
+    venv = DirectionalSensorVecEnv("Coverage", 3, max_episode_steps=6)
     venv.seed(20)
     singles = [make(max_episode_steps=6) for _ in range(3)]
     observation = venv.reset()
@@ -188,7 +192,7 @@ def without_time(info):
 
 
 def test_staggered_scenes_end_one_after_another():
-    venv = CoverageVecEnv(4, max_episode_steps=8, stagger=True)
+    venv = DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=8, stagger=True)
     venv.reset()
     ends, lengths = [], []
     for _ in range(8):
@@ -200,7 +204,7 @@ def test_staggered_scenes_end_one_after_another():
 
 
 def test_the_other_calls_of_a_vec_env():
-    venv = CoverageVecEnv(3)
+    venv = DirectionalSensorVecEnv("Coverage", 3)
     assert venv.get_attr("num_envs") == [3, 3, 3]
     assert venv.get_attr("features", [0]) == [envs.DEFAULT_FEATURES]
     assert venv.env_is_wrapped(gymnasium.Wrapper) == [False] * 3
@@ -277,8 +281,8 @@ def test_a_picture_shows_seen_and_unseen_targets():
 
 def test_a_row_for_every_sensor():
     """KernelState are the sensors of the joint environment, each with its own reward and its own last observation."""
-    joint = ExecutorVecEnv(3, seed=5, max_episode_steps=4, per_sensor=False)
-    rows = ExecutorVecEnv(3, seed=5, max_episode_steps=4)
+    joint = DirectionalSensorVecEnv("Executor", 3, seed=5, max_episode_steps=4, per_sensor=False)
+    rows = DirectionalSensorVecEnv("Executor", 3, seed=5, max_episode_steps=4)
     joint.seed(5)
     rows.seed(5)
     assert rows.num_envs == 12
@@ -304,7 +308,7 @@ def test_a_row_for_every_sensor():
                 assert row_infos[row]["episode"]["r"] == pytest.approx(returns[row])
         if step % 4 == 0:
             returns[:] = 0
-    team = CoverageVecEnv(2, per_sensor=True)
+    team = DirectionalSensorVecEnv("Coverage", 2, per_sensor=True)
     team.reset()
     assert len(set(team.step(np.zeros(8, int))[1][:4].tolist())) == 1
     with pytest.raises(ValueError, match="CoordinatorTask decides for all sensors at once"):
@@ -334,7 +338,7 @@ def test_reset_options_put_things_in_their_places():
     vector.reset(options={"heading": [9] * 4, "reset_mask": np.array([False, True])})
     assert vector.task.simulator.state.heading.tolist() == [[1, 2, 3, 4], [9] * 4]
 
-    venv = CoverageVecEnv(2)
+    venv = DirectionalSensorVecEnv("Coverage", 2)
     venv.set_options([{"heading": np.full(4, 10)}, {"heading": np.full(4, 20)}])
     venv.reset()
     assert venv.task.simulator.state.heading.tolist() == [[10] * 4, [20] * 4]

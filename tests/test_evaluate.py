@@ -20,7 +20,7 @@ from hitmac.agents.learned.checkpoint import build_policy, copy_executor
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.tasks import CoordinatorTask
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 ROOT = Path(__file__).parents[1]
 HIT_MAC = load_scenario("hit-mac")
@@ -70,7 +70,7 @@ def test_names_paths_and_objects_are_evaluated(tmp_path):
 
 
 def test_a_model_of_stable_baselines3_is_an_agent_that_has_learned():
-    model = PPO(AttentionPolicy, CoverageVecEnv(2), n_steps=8, batch_size=8, device="cpu")
+    model = PPO(AttentionPolicy, DirectionalSensorVecEnv("Coverage", 2), n_steps=8, batch_size=8, device="cpu")
     (found,) = evaluate(model, "hit-mac", **SHORT)["agents"].values()
     assert found["trainings"] == 1
 

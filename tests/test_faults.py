@@ -24,9 +24,9 @@ from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.files import parse_yaml, whole_file, working_folder, write_text
 from hitmac.envs.tasks import TASKS, CoverageTask
-from hitmac.envs.wrappers.gym_env import CoverageEnv
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
-from hitmac.envs.wrappers.vector_env import CoverageVectorEnv
+from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 from tests.faults import JOBS
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -236,7 +236,7 @@ def test_what_is_no_seed_is_refused(seed):
 @pytest.mark.parametrize("heading", [["1"] * 4, [1j] * 4, [True] * 4, [None] * 4, "north"])
 def test_headings_are_numbers(heading):
     with pytest.raises(ValueError, match=r"heading is .*; it must be numbers"):
-        CoverageEnv().reset(seed=0, options={"heading": heading})
+        DirectionalSensorEnv("Coverage").reset(seed=0, options={"heading": heading})
 
 
 @pytest.mark.parametrize("options", [[1], [], 7, "heading", np.ones(2), np.ones((2, 2))], ids=repr)
@@ -244,8 +244,8 @@ def test_headings_are_numbers(heading):
     "make",
     [
         lambda: Simulator("hit-mac", 2, 0),
-        CoverageEnv,
-        lambda: CoverageVectorEnv(num_envs=2),
+        lambda: DirectionalSensorEnv("Coverage"),
+        lambda: DirectionalSensorVectorEnv("Coverage", num_envs=2),
         lambda: DirectionalSensorParallelEnv("Coverage"),
     ],
     ids=["simulator", "gymnasium", "vector", "pettingzoo"],

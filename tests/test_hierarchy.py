@@ -24,7 +24,7 @@ from hitmac.envs.kernels import assignment as kernels
 from hitmac.envs.observation import flatten_sensors, mask_unassigned
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
-from hitmac.envs.wrappers.sb3_env import CoordinatorVecEnv, DirectionalSensorVecEnv, ExecutorVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
 HIT_MAC = load_scenario("hit-mac")
@@ -95,7 +95,9 @@ def test_executors_observe_what_their_space_says(padding):
 @pytest.mark.parametrize("critic", [None, "amc", "no_prefix", "value_head"])
 @pytest.mark.parametrize("credit", ["team", "difference_rewards"])
 def test_a_coordinator_learns_with_any_parts(encoder, critic, credit):
-    venv = CoordinatorVecEnv(4, "hit-mac-3x2", 0, credit=credit, features=PAPER_FEATURES, max_episode_steps=5)
+    venv = DirectionalSensorVecEnv(
+        "Coordinator", 4, "hit-mac-3x2", 0, credit=credit, features=PAPER_FEATURES, max_episode_steps=5
+    )
     parts = {} if critic is None else {"critic": critic}
     model = learner(venv, encoder=encoder, credit=credit, **parts)
     before = [parameter.clone() for parameter in model.policy.parameters()]
@@ -109,7 +111,7 @@ def test_a_coordinator_learns_with_any_parts(encoder, critic, credit):
 
 @pytest.mark.parametrize("credit", ["team", "difference_rewards"])
 def test_a2c_learns_too(credit):
-    venv = CoordinatorVecEnv(4, "hit-mac-3x2", 0, credit=credit)
+    venv = DirectionalSensorVecEnv("Coordinator", 4, "hit-mac-3x2", 0, credit=credit)
     learner(venv, A2C, credit=credit).learn(64)
 
 
@@ -151,7 +153,7 @@ def test_reordering_sensors_and_targets_reorders_the_assignment():
 
 
 def test_one_sensor_is_a_scene_with_one_sensor():
-    venv = ExecutorVecEnv(3, features=DEFAULT_FEATURES, padding="masked")
+    venv = DirectionalSensorVecEnv("Executor", 3, features=DEFAULT_FEATURES, padding="masked")
     model = learner(venv, attend_over="targets")
     model.learn(96)
     assert model.predict(venv.observe())[0].shape == (12,)
@@ -232,7 +234,7 @@ def test_credit_needs_a_task_that_gives_it():
     with pytest.raises(ValueError, match="CoverageTask has no difference rewards"):
         DirectionalSensorVecEnv(CoverageTask(), max_episode_steps=5, credit="difference_rewards")
     with pytest.raises(ValueError, match="credit is 'all'; it must be team or difference_rewards"):
-        CoordinatorVecEnv(2, credit="all")
+        DirectionalSensorVecEnv("Coordinator", 2, credit="all")
 
 
 # --- both as one agent ---

@@ -18,7 +18,7 @@ from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.teacher import halves, imitation_loss, of_like_size, part, sizes, spread
 from hitmac.envs import load_scenario
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 
 class Compass:
@@ -45,7 +45,9 @@ class Compass:
 
 def learner(scenario="hit-mac-3x2", num_envs=4, per_sensor=False, **options):
     torch.manual_seed(0)
-    venv = CoverageVecEnv(num_envs, load_scenario(scenario), seed=5, max_episode_steps=9, per_sensor=per_sensor)
+    venv = DirectionalSensorVecEnv(
+        "Coverage", num_envs, load_scenario(scenario), seed=5, max_episode_steps=9, per_sensor=per_sensor
+    )
     return Imitation(AttentionPolicy, venv, **({"teacher": Compass(), "seed": 1, "n_steps": 4} | options))
 
 

@@ -19,7 +19,7 @@ from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.agents.training.teacher import AssignmentLesson, GoalLesson
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.tasks import CoverageTask
-from hitmac.envs.wrappers.sb3_env import CoordinatorVecEnv, ExecutorVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 SMALL = {"num_envs": 4, "rollout_steps": 3, "batch_size": 4, "weight_dim": 8, "teacher": "planner-fast"}
 LEVELS = {"executor": ExecutorOptions, "coordinator": CoordinatorOptions}
@@ -50,12 +50,16 @@ class Compass:
 
 def of_executor(scenario="hit-mac-3x2", num_envs=4, **options):
     task = {"max_episode_steps": 9, "goals_every": 2, "goal_share": 0.5, "padding": options.pop("padding", "masked")}
-    venv = ExecutorVecEnv(num_envs, load_scenario(scenario), seed=5, features=DEFAULT_FEATURES, **task)
+    venv = DirectionalSensorVecEnv(
+        "Executor", num_envs, load_scenario(scenario), seed=5, features=DEFAULT_FEATURES, **task
+    )
     return Imitation(AttentionPolicy, venv, **({"teacher": Compass(), "seed": 1, "n_steps": 4} | options))
 
 
 def of_coordinator(scenario="hit-mac-3x2", num_envs=4, **options):
-    venv = CoordinatorVecEnv(num_envs, load_scenario(scenario), seed=5, features=DEFAULT_FEATURES, max_episode_steps=9)
+    venv = DirectionalSensorVecEnv(
+        "Coordinator", num_envs, load_scenario(scenario), seed=5, features=DEFAULT_FEATURES, max_episode_steps=9
+    )
     return Imitation(AttentionPolicy, venv, **({"teacher": AssignInRange(), "seed": 1, "n_steps": 4} | options))
 
 

@@ -9,7 +9,7 @@ from hitmac.agents.policy import completed
 from hitmac.agents.training.teacher import TurnLesson
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 RAIL = [(-1000, 0), (1000, 0)]
 ONE = Scenario(
@@ -96,7 +96,7 @@ def test_other_rules_keep_their_places(name):
 @pytest.mark.parametrize("zoom", [(), (60, 120)])
 def test_a_lesson_has_the_values_of_turns_and_moves(zoom):
     scenario = COURT.replace(zoom=zoom)
-    env = CoverageVecEnv(3, scenario, 7, features=DEFAULT_FEATURES)
+    env = DirectionalSensorVecEnv("Coverage", 3, scenario, 7, features=DEFAULT_FEATURES)
     lesson = TurnLesson(PlannerAgent(scenario, horizon=20, samples=1), env, 0.2)
     env.reset()
     seen, starts = lesson.observe(), np.ones(3, bool)

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 import yaml
 
-from hitmac.agents import PolicyConfig, load_policy, save_policy
-from hitmac.agents.learned.checkpoint import FORMAT, VERSION, build_policy
+from hitmac.agents import load_policy
+from hitmac.agents.learned.checkpoint import FORMAT, VERSION
 from hitmac.agents.training.config import read_options
 from hitmac.agents.training.hit_mac import HitMacOptions
 from hitmac.agents.training.jobs import (
@@ -380,59 +380,12 @@ def command(*arguments):
         train.main()
 
 
-# Files of earlier versions, in which `turn_angle` was `turn`, and `idle="hold"` was `"holds"`.
-
-
-def earlier(scenario):
-    """Return a scenario's parameters under their earlier names."""
-    return {{"turn_angle": "turn"}.get(name, name): value for name, value in scenario.to_dict().items()}
-
-
-def test_an_earlier_scenario_file_is_read(tmp_path):
-    (tmp_path / "old.yaml").write_text("turn: [1, 2, 3, 4]\n")
-    assert load_scenario(tmp_path / "old.yaml").turn_angle == (1, 2, 3, 4)
-    assert load_scenario("hit-mac").replace(turn=7).turn_angle == 7
-    (tmp_path / "both.yaml").write_text("turn: 5\nturn_angle: 6\n")
-    with pytest.raises(ValueError, match="turn is the earlier name of turn_angle; give only turn_angle"):
-        load_scenario(tmp_path / "both.yaml")
-
-
-def test_an_earlier_checkpoint_is_read(tmp_path):
-    scenario = load_scenario("hit-mac-2x3").replace(turn_angle=12)
-    config = PolicyConfig(
-        policy={"weight_dim": 8},
-        features=("bearing", "turn"),
-        scenario=scenario,
-        training_seeds=(2**40, 2**40),
-        task="Coordinator",
-        options={"idle": "hold"},
-    )
-    save_policy(tmp_path, build_policy(config, scenario), config)
-    written = json.loads((tmp_path / "config.json").read_text())
-    assert written["scenario"]["turn_angle"] == 12
-    written["scenario"], written["options"]["idle"] = earlier(scenario), "holds"
-    (tmp_path / "config.json").write_text(json.dumps(written))
-    assert load_policy(tmp_path)[1] == config
-    assert agent(str(tmp_path)).policy.idle == "hold"
-    assert load_scenario(tmp_path) == scenario
-    for key, value in (("scenario", []), ("options", None)):
-        (tmp_path / "config.json").write_text(json.dumps(written | {key: value}))
-        with pytest.raises(ValueError, match=rf"config.json: {key} is .*; it must be a mapping"):
-            load_policy(tmp_path)
-
-
-def test_an_earlier_run_is_read(tmp_path):
+def test_all_errors_of_a_runs_configuration_are_told_at_once(tmp_path):
     asked = CoordinatorOptions(run_dir=tmp_path / "run", idle="hold")
     _, scenario, run_dir = prepare(asked, "train.py coordinator", None)
     written = yaml.safe_load((run_dir / "config.yaml").read_text())
     assert written["options"]["idle"] == "hold"
-    written["options"]["idle"], written["scenario"] = "holds", earlier(scenario)
-    (run_dir / "config.yaml").write_text(yaml.safe_dump(written))
-    resumed = prepare(asked.resumed(), "train.py coordinator", ["--resume", "--run-dir", str(run_dir)])
-    assert (resumed[0].idle, resumed[1]) == ("hold", scenario)
     assert load_scenario(run_dir) == scenario
-
-    # All errors of the configuration at once.
     written["options"] |= {"gama": 1, "epochs": 0}
     written["scenario"]["walk"] = "fly"
     (run_dir / "config.yaml").write_text(yaml.safe_dump(written))
@@ -441,7 +394,3 @@ def test_an_earlier_run_is_read(tmp_path):
     ) as caught:
         prepare(asked.resumed(), "train.py coordinator", None)
     assert len(str(caught.value).splitlines()) == 4
-
-
-def test_the_earlier_value_is_understood_in_code():
-    assert CoordinatorTask(idle="holds").idle == "hold"

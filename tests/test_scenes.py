@@ -13,7 +13,7 @@ from hitmac import envs
 from hitmac.envs import FEATURES, Scenario, Simulator
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
-from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from tests.scenes import scenarios
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0, walk="still")
@@ -403,7 +403,7 @@ def test_the_shells_run_on_any_scene(name):
     """The joint gymnasium environment is the reference; every other shell shows the same episode."""
     joint = gymnasium.make("dsn/Coverage-v0", scenario=name)
     apart = envs.parallel_env(scenario=name)
-    rows = CoverageVecEnv(1, name, per_sensor=True)
+    rows = DirectionalSensorVecEnv("Coverage", 1, name, per_sensor=True)
     rows.seed(5)
     shown, _ = joint.reset(seed=5)
     views, _ = apart.reset(seed=5)

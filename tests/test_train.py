@@ -170,9 +170,9 @@ def build(tmp_path):
     from stable_baselines3 import PPO
 
     from hitmac.agents import AttentionPolicy
-    from hitmac.envs.wrappers.sb3_env import CoverageVecEnv
+    from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
-    venv = CoverageVecEnv(4, max_episode_steps=9)
+    venv = DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=9)
     model = PPO(
         AttentionPolicy, venv, n_steps=8, batch_size=16, n_epochs=2, seed=1, device="cpu",
         policy_kwargs={"weight_dim": 8},

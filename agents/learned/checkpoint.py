@@ -29,7 +29,6 @@ from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import parse_json, read_text, regular_file, whole_file, write_text
 from hitmac.envs.observation import goals_space
 from hitmac.envs.presets import from_portable, load_scenario, portable
-from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
 from hitmac.envs.validation import in_short, shortly
@@ -386,7 +385,7 @@ def _read_config(path: Path) -> PolicyConfig:
             scenario=from_portable(plain["scenario"], path.parent),
             training_seeds=(seeds[0], seeds[1]),
             task=plain["task"],
-            options=current_options(plain["options"]),
+            options=plain["options"],
             nearness=plain.get("nearness", {}),
         )
     except (TypeError, ValueError) as error:

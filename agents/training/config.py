@@ -28,7 +28,6 @@ from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import SCRIPTED, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features, observed
 from hitmac.envs.observation import DEFAULT_FEATURES
-from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import KNOWLEDGE, Scenario
 from hitmac.envs.tasks import SUB_STEPS, TASKS, Task
 from hitmac.envs.validation import (
@@ -431,8 +430,7 @@ def read_options(kind: Any, written: Mapping[str, Any]) -> Any:
     errors: list[Exception] = []
     known = [field.name for field in dataclasses.fields(kind)]
     plain = {
-        _RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value
-        for name, value in current_options(written).items()
+        _RENAMED.get(name, name): tuple(value) if isinstance(value, list) else value for name, value in written.items()
     }
     if unknown := [name for name in plain if name not in known]:
         errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,10 +13,9 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.observation import Observer
-from hitmac.envs.renames import current_options
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import Choice, Range, as_array, did_you_mean, is_among, shortly
+from hitmac.envs.validation import Choice, Range, as_array, did_you_mean, is_among, positive, shortly
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -169,6 +169,20 @@ class Task:
         return self.simulator.state.time // self.sub_steps
 
     @property
+    def longest_episode(self) -> float:
+        """Most steps of an episode that the scenario allows."""
+        return -(-self.scenario.episode_steps // self.sub_steps) or math.inf
+
+    def episode_steps(self, given: int | None) -> int:
+        """Return the length of an episode, steps: the given one or the default, at most what the scenario allows."""
+        steps = self.spec.episode_steps if given is None else positive("max_episode_steps", given)
+        return int(min(steps, self.longest_episode))
+
+    def ended(self, most: float) -> np.ndarray:
+        """Return True (B,) where an episode ends: after `most` steps, or with the tracks that the targets follow."""
+        return (self.time >= most) | self.simulator.track_ended
+
+    @property
     def turning(self) -> bool:
         """True if an action turns the sensors, False if it assigns targets to them."""
         return isinstance(self.action_space, spaces.MultiDiscrete)
@@ -236,8 +250,7 @@ def check_number(name: str, value: float, allowed: Range) -> float:
 
 
 def check_idle(idle: str) -> str:
-    """Return `idle`, ``"hold"`` for its earlier name ``"holds"``; raise ValueError unless it is one of :data:`IDLE`."""
-    idle = current_options({"idle": idle})["idle"]
+    """Return `idle`; raise ValueError unless it is one of :data:`IDLE`."""
     if not is_among(idle, IDLE):
         raise ValueError(f"idle is {idle!r}; it must be {Choice(IDLE)}{did_you_mean(idle, IDLE)}")
     return idle

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import gymnasium
@@ -10,7 +9,6 @@ import numpy as np
 
 from hitmac.envs.render import RENDER_MODES, Viewer
 from hitmac.envs.tasks import Task, make_task
-from hitmac.envs.validation import positive
 
 
 class DirectionalSensorEnv(gymnasium.Env):
@@ -56,7 +54,7 @@ class DirectionalSensorEnv(gymnasium.Env):
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
         self._viewer.show(self.task, 0)
-        truncated = bool(self.task.simulator.track_ended[0] or self.task.time[0] >= longest_episode(self.task))
+        truncated = bool(self.task.ended(self.task.longest_episode)[0])
         return self._observation(), float(reward[0]), False, truncated, self._info()
 
     def render(self) -> Any:
@@ -79,35 +77,3 @@ def one_scene(task: Task) -> Task:
     if task.num_envs != 1:
         raise ValueError(f"task has {task.num_envs} scenes; it must have 1")
     return task
-
-
-def longest_episode(task: Task) -> float:
-    """Return the most steps of an episode that the scenario allows."""
-    return -(-task.scenario.episode_steps // task.sub_steps) or math.inf
-
-
-def episode_steps(task: Task, given: int | None) -> int:
-    """Return the length of an episode, steps: the given one or the task's default, at most what the scenario allows."""
-    steps = task.spec.episode_steps if given is None else positive("max_episode_steps", given)
-    return int(min(steps, longest_episode(task)))
-
-
-class CoverageEnv(DirectionalSensorEnv):
-    """One scene of ``dsn/Coverage-v0``, which :class:`hitmac.envs.tasks.CoverageTask` specifies."""
-
-    def __init__(self, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Coverage", scenario, **options)
-
-
-class ExecutorEnv(DirectionalSensorEnv):
-    """One scene of ``dsn/Executor-v0``, which :class:`hitmac.envs.tasks.ExecutorTask` specifies."""
-
-    def __init__(self, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Executor", scenario, **options)
-
-
-class CoordinatorEnv(DirectionalSensorEnv):
-    """One scene of ``dsn/Coordinator-v0``, which :class:`hitmac.envs.tasks.CoordinatorTask` specifies."""
-
-    def __init__(self, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Coordinator", scenario, **options)

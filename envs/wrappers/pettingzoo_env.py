@@ -11,7 +11,7 @@ from hitmac.envs.render import Viewer
 from hitmac.envs.simulator import PLACES
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.validation import as_options
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps, one_scene
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, one_scene
 
 try:
     from pettingzoo import ParallelEnv
@@ -55,7 +55,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self.task = task = one_scene(make_task(task, scenario, **options))
         self.scenario = task.scenario
         self.features = task.observer.features
-        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.max_episode_steps = task.episode_steps(max_episode_steps)
         self.render_mode = render_mode
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
@@ -92,7 +92,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self._viewer.show(self.task, 0)
         apart = self.task.sensor_rewards()
         rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
-        ended = bool(self.task.time[0] >= self.max_episode_steps or self.task.simulator.track_ended[0])
+        ended = bool(self.task.ended(self.max_episode_steps)[0])
         results = (
             self._observe(),
             dict(zip(self.agents, rewards.tolist(), strict=True)),

@@ -14,7 +14,7 @@ from hitmac.envs.observation import flatten_sensors
 from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.validation import is_among, shortly
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
 
 class DirectionalSensorVecEnv(VecEnv):
@@ -74,7 +74,7 @@ class DirectionalSensorVecEnv(VecEnv):
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         self.credit = credit
-        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.max_episode_steps = task.episode_steps(max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
         self.scenario = task.scenario
         self.features = task.observer.features
@@ -134,7 +134,7 @@ class DirectionalSensorVecEnv(VecEnv):
             assert differences is not None
             reward = differences
         observation, infos = self.observe(), self._infos()
-        ended = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        ended = self.task.ended(self.max_episode_steps)
         done = np.repeat(ended, self._rows)
         if ended.any():
             seconds = round(time.time() - self._started, 6)
@@ -211,34 +211,3 @@ class DirectionalSensorVecEnv(VecEnv):
     def env_is_wrapped(self, wrapper_class: type, indices: int | Iterable[int] | None = None) -> list[bool]:
         """Return False for every index, since the scenes have no wrappers."""
         return [False] * len(list(self._get_indices(indices)))
-
-
-class CoverageVecEnv(DirectionalSensorVecEnv):
-    """Batch of ``dsn/Coverage-v0``: ``CoverageVecEnv(num_envs, scenario, seed, features=..., ...)``.
-
-    The arguments are those of :class:`~hitmac.envs.tasks.CoverageTask` and :class:`DirectionalSensorVecEnv`.
-    """
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__("Coverage", num_envs, scenario, seed, **options)
-
-
-class ExecutorVecEnv(DirectionalSensorVecEnv):
-    """Batch of ``dsn/Executor-v0``: ``ExecutorVecEnv(num_envs, scenario, seed, padding=..., ...)``.
-
-    The arguments are those of :class:`~hitmac.envs.tasks.ExecutorTask` and :class:`DirectionalSensorVecEnv`;
-    by default every sensor is a row.
-    """
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__("Executor", num_envs, scenario, seed, **options)
-
-
-class CoordinatorVecEnv(DirectionalSensorVecEnv):
-    """Batch of ``dsn/Coordinator-v0``: ``CoordinatorVecEnv(num_envs, scenario, seed, executor=..., ...)``.
-
-    The arguments are those of :class:`~hitmac.envs.tasks.CoordinatorTask` and :class:`DirectionalSensorVecEnv`.
-    """
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, seed: int | None = None, **options: Any) -> None:
-        super().__init__("Coordinator", num_envs, scenario, seed, **options)

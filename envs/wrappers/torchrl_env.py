@@ -9,7 +9,6 @@ import torch
 from gymnasium import spaces
 
 from hitmac.envs.tasks import Task, make_task
-from hitmac.envs.wrappers.gym_env import episode_steps
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -61,7 +60,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
         **options: Any,
     ) -> None:
         self.task = task = make_task(task, scenario, num_envs, **options)
-        self.max_episode_steps = episode_steps(task, max_episode_steps)
+        self.max_episode_steps = task.episode_steps(max_episode_steps)
         self.scenario = task.scenario
         self.features = task.observer.features
         scenes = task.num_envs
@@ -96,7 +95,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
 
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         reward = self.task.step(tensordict["action"].numpy(force=True))
-        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        truncated = self.task.ended(self.max_episode_steps)
         column = {"reward": reward.astype(np.float32), "truncated": truncated, "done": truncated}
         ended = {"terminated": np.zeros_like(truncated)}
         shown = {key: torch.as_tensor(array)[:, None] for key, array in (column | ended).items()}

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.validation import as_options, is_among, shortly
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, episode_steps
+from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
 
 class DirectionalSensorVectorEnv(VectorEnv):
@@ -54,7 +54,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
             raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be one of {', '.join(modes)}")
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.task = make_task(task, scenario, num_envs, **options)
-        self.max_episode_steps = episode_steps(self.task, max_episode_steps)
+        self.max_episode_steps = self.task.episode_steps(max_episode_steps)
         self.scenario = self.task.scenario
         self.features = self.task.observer.features
         self.num_envs = self.task.num_envs
@@ -96,7 +96,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
         self._viewer.show(self.task, 0)
-        truncated = (self.task.time >= self.max_episode_steps) | self.task.simulator.track_ended
+        truncated = self.task.ended(self.max_episode_steps)
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
         if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
@@ -119,27 +119,6 @@ class DirectionalSensorVectorEnv(VectorEnv):
     def close_extras(self, **kwargs: Any) -> None:
         """Close the window, if there is one."""
         self._viewer.close()
-
-
-class CoverageVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Coverage-v0``; see :class:`hitmac.envs.tasks.CoverageTask`."""
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Coverage", num_envs, scenario, **options)
-
-
-class ExecutorVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Executor-v0``; see :class:`hitmac.envs.tasks.ExecutorTask`."""
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Executor", num_envs, scenario, **options)
-
-
-class CoordinatorVectorEnv(DirectionalSensorVectorEnv):
-    """Batch of ``dsn/Coordinator-v0``; see :class:`hitmac.envs.tasks.CoordinatorTask`."""
-
-    def __init__(self, num_envs: int = 1, scenario: Any = None, **options: Any) -> None:
-        super().__init__("Coordinator", num_envs, scenario, **options)
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
