@@ -25,8 +25,3 @@ __all__ = [
     "save_policy",
     "scripted_agent",
 ]
-
-if __name__ == "agents":  # in a checkout
-    from hitmac.checkout import use_short_names
-
-    use_short_names(__name__)

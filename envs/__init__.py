@@ -1,6 +1,6 @@
 """Directional sensor networks: a fast batched simulator and its environments.
 
-``import envs`` registers ``dsn/<task>-v0`` for every task in :data:`TASKS` with gymnasium, for ``gymnasium.make`` and
+``import hitmac`` registers ``dsn/<task>-v0`` for every task in :data:`TASKS` with gymnasium, for ``gymnasium.make`` and
 ``gymnasium.make_vec``: ``dsn/Coverage-v0``, ``dsn/Executor-v0``, ``dsn/Coordinator-v0``. The Stable-Baselines3
 environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports torch.
 """
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import gymnasium
 
+import hitmac
 from hitmac.envs.deployment import Memory, observe
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from hitmac.envs.presets import load_scenario, presets
@@ -46,19 +47,8 @@ def register_task(task: type[Task]) -> None:
     """
     if TASKS.setdefault(task.spec.name, task) is not task:
         raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")
-    if task.spec.id in gymnasium.registry:
-        return
-    gymnasium.register(
-        id=task.spec.id,
-        entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",
-        vector_entry_point="hitmac.envs.wrappers.vector_env:DirectionalSensorVectorEnv",
-        max_episode_steps=task.spec.episode_steps,
-        kwargs={"task": task.spec.name},
-    )
-
-
-for _task in tuple(TASKS.values()):
-    register_task(_task)
+    if task.spec.id not in gymnasium.registry:
+        hitmac.register_environment(task.spec.name, task.spec.episode_steps)
 
 
 def parallel_env(

@@ -1,28 +1,57 @@
 """Perception and control for directional sensor networks: the open reference implementation of HiT-MAC.
 
-``import hitmac`` registers the environments ``dsn/...`` with gymnasium. The packages are :mod:`hitmac.perception` (the
-attention encoder), :mod:`hitmac.envs` (simulator and environments) and :mod:`hitmac.agents` (policies, training,
-evaluation). Source: Xu, Zhong, Wang, "Learning Multi-Agent Coordination for Enhancing Target Coverage in Directional
-Sensor Networks", NeurIPS 2020.
+``import hitmac`` registers the environments ``dsn/Coverage-v0``, ``dsn/Executor-v0`` and ``dsn/Coordinator-v0`` with
+gymnasium, by name. The packages are :mod:`hitmac.perception` (the attention encoder), :mod:`hitmac.envs` (simulator and
+environments) and :mod:`hitmac.agents` (policies, training, evaluation); :func:`hitmac.envs.observe` is also
+``hitmac.observe``. Source: Xu, Zhong, Wang, "Learning Multi-Agent Coordination for Enhancing Target Coverage in
+Directional Sensor Networks", NeurIPS 2020.
 """
 
-from hitmac.signals import end_while_imported
+from __future__ import annotations
 
-end_while_imported()
+import importlib
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
 
-from importlib.metadata import PackageNotFoundError, version  # noqa: E402
-from pathlib import Path  # noqa: E402
+import gymnasium
 
-_folder = Path(__file__).parent
-if not (_folder / "envs").is_dir():  # a checkout on a file system without symbolic links
-    __path__.append(str(_folder.parent))
-
-from hitmac import envs  # noqa: E402 - registers the environments
-from hitmac.envs import observe  # noqa: E402
+_FOLDER = Path(__file__).parent
+if not (_FOLDER / "envs").is_dir():  # a checkout on a file system without symbolic links, as on Windows
+    __path__.append(str(_FOLDER.parent))
 
 try:
     __version__ = version("hitmac")
 except PackageNotFoundError:  # a checkout that is not installed
     __version__ = "0+unknown"
 
-__all__ = ["__version__", "envs", "observe"]
+__all__ = ["__version__", "agents", "envs", "observe", "perception", "register_environment"]
+
+
+def register_environment(task: str, episode_steps: int) -> None:
+    """Register ``dsn/<task>-v0`` with gymnasium, single and vectorized.
+
+    Args:
+        task: name of a task in :data:`hitmac.envs.TASKS`.
+        episode_steps: default length of an episode, steps.
+    """
+    gymnasium.register(
+        id=f"dsn/{task}-v0",
+        entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",
+        vector_entry_point="hitmac.envs.wrappers.vector_env:DirectionalSensorVectorEnv",
+        max_episode_steps=episode_steps,
+        kwargs={"task": task},
+    )
+
+
+for _task, _episode_steps in (("Coverage", 1010), ("Executor", 101), ("Coordinator", 101)):
+    register_environment(_task, _episode_steps)
+
+
+def __getattr__(name: str) -> Any:
+    """Import a package, or :func:`hitmac.envs.observe`, at its first use (PEP 562)."""
+    if name == "observe":
+        return importlib.import_module("hitmac.envs").observe
+    if name in ("agents", "envs", "perception"):
+        return importlib.import_module(f"hitmac.{name}")
+    raise AttributeError(f"module 'hitmac' has no attribute {name!r}")

@@ -1,18 +1,18 @@
-"""Command line ``hitmac``, the same as ``python -m hitmac``: each command is a program of its own."""
+"""Command line ``hitmac``, the same as ``python -m hitmac``."""
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import sys
 
 from hitmac import __version__
-from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal
 
 COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
-    "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page or in a window"),
+    "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
     "attention": ("hitmac.agents.attention", "draw what a learned policy attends to"),
     "export": ("hitmac.agents.export.command", "write a learned policy as ONNX, with a runner without torch"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
@@ -33,15 +33,12 @@ def main() -> None:
         print(f"hitmac {__version__}")
         return
     if name not in COMMANDS:
-        known = ", ".join(COMMANDS)
-        print(
-            f"hitmac: error: unknown command {name!r}{did_you_mean(name, COMMANDS)}: known are {known}", file=sys.stderr
-        )
+        hint = "".join(f" (did you mean {near}?)" for near in difflib.get_close_matches(name, COMMANDS, n=1))
+        print(f"hitmac: error: unknown command {name!r}{hint}: known are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
     sys.argv = [f"hitmac {name}", *rest]
-    command = importlib.import_module(COMMANDS[name][0])
     with end_on_signal(f"hitmac {name}"):
-        command.main()
+        importlib.import_module(COMMANDS[name][0]).main()
 
 
 if __name__ == "__main__":

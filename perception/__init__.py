@@ -36,8 +36,3 @@ __all__ = [
     "pad_scenes",
     "unpad_scenes",
 ]
-
-if __name__ == "perception":  # in a checkout
-    from hitmac.checkout import use_short_names
-
-    use_short_names(__name__)

@@ -24,7 +24,6 @@ def modules(path):
 def imported(package, but=()):
     """Names of the other packages that a package's files import: ours without ``hitmac.``."""
     names = {name for path in (ROOT / package).rglob("*.py") if path.stem not in but for name in modules(path)}
-    names.discard("hitmac.checkout.use_short_names")
     return {name.removeprefix("hitmac.").split(".")[0] for name in names}
 
 
@@ -73,9 +72,9 @@ def test_perception_and_envs_keep_to_their_libraries():
 @pytest.mark.parametrize(
     ("module", "absent"),
     [
-        ("hitmac", ["torch", "PIL"]),
+        ("hitmac", ["torch", "PIL", "numba", "hitmac.envs"]),
         ("envs", ["torch", "PIL"]),
-        ("hitmac.perception", ["stable_baselines3", "hitmac.agents"]),
+        ("hitmac.perception", ["stable_baselines3", "numba", "hitmac.envs", "hitmac.agents"]),
     ],
 )
 def test_an_import_brings_no_more_than_it_needs(module, absent):
@@ -86,16 +85,30 @@ def test_an_import_brings_no_more_than_it_needs(module, absent):
 
 def test_in_a_checkout_short_names_give_the_same_classes():
     code = """
+import sys
 import envs
+from agents import Policy
 from perception import AgentTargetEncoder
-import gymnasium, hitmac.envs, hitmac.perception
+import gymnasium, hitmac.agents, hitmac.envs, hitmac.perception
 assert envs.Scenario is hitmac.envs.Scenario and envs.TASKS is hitmac.envs.TASKS
-assert AgentTargetEncoder is hitmac.perception.AgentTargetEncoder
+assert Policy is hitmac.agents.Policy and AgentTargetEncoder is hitmac.perception.AgentTargetEncoder
+assert not [name for name in sys.modules if name.startswith(("envs.", "agents.", "perception."))]
 assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.wrappers.gym_env"
 """
     for flags in ([], ["-W", "error"]):
         done = subprocess.run([sys.executable, *flags, "-c", code], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
+
+
+def test_import_hitmac_registers_the_environments_without_importing_them():
+    code = """
+import sys, hitmac, gymnasium
+assert not [name for name in sys.modules if name.startswith("hitmac.")]
+steps = {name: gymnasium.spec(f"dsn/{name}-v0").max_episode_steps for name in ("Coverage", "Executor", "Coordinator")}
+assert steps == {name: task.spec.episode_steps for name, task in hitmac.envs.TASKS.items()}
+assert hitmac.observe is hitmac.envs.observe
+"""
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_only_optional_libraries_are_imported_where_they_are_used():
