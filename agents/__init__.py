@@ -6,16 +6,12 @@ from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor, scripted_agent
 
-Level = LevelPolicy
-"""Earlier name of :class:`LevelPolicy`."""
-
 __all__ = [
     "SCRIPTED",
     "Agent",
     "AttentionExtractor",
     "AttentionPolicy",
     "HierarchicalAgent",
-    "Level",
     "LevelPolicy",
     "Policy",
     "PolicyConfig",

@@ -21,8 +21,14 @@ from hitmac.agents.baselines.planner import (
 )
 from hitmac.agents.baselines.rules import GreedyAgent, NearestAgent, RandomAgent, RulePolicy, StillAgent
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.learned.checkpoint import EXECUTOR, PolicyConfig, checkpoint_folder, executor_folder, load_policy
-from hitmac.agents.learned.in_use import in_use
+from hitmac.agents.learned.checkpoint import (
+    EXECUTOR,
+    PolicyConfig,
+    adapt_policy,
+    checkpoint_folder,
+    executor_folder,
+    load_policy,
+)
 from hitmac.agents.nearness import OPTIONS, split_options
 from hitmac.agents.policy import (
     Completed,
@@ -295,7 +301,7 @@ def as_agent(
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
-    agent, features = in_use(policy, config, scenario)
+    agent, features = adapt_policy(policy, config, scenario)
     return Agent(name, agent, features, seeds, trained=True, nearness=config.nearness)
 
 

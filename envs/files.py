@@ -55,7 +55,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         temporary.chmod(mode)
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename == str(temporary):  # which nobody has asked for
+        if error.filename in (None, str(temporary)):  # which nobody has asked for
             raise type(error)(error.errno, error.strerror, str(path)) from None
         raise
     finally:

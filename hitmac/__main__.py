@@ -14,7 +14,7 @@ COMMANDS = {
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
     "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
     "attention": ("hitmac.agents.attention", "draw what a learned policy attends to"),
-    "export": ("hitmac.agents.export.command", "write a learned policy as ONNX, with a runner without torch"),
+    "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
     "pretrained": ("hitmac.agents.pretrained.publish", "put the policy of a run among the pretrained ones"),

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 from hitmac import train
 from hitmac.agents import load_policy
 from hitmac.agents.evaluate import command as evaluate_main
-from hitmac.agents.export import command as export_main
+from hitmac.agents.export import folder as export_main
 from hitmac.envs import load_scenario
 from hitmac.envs.recordings import read_recording
 from hitmac.perception.released import load_released

@@ -18,7 +18,7 @@ from hitmac import train
 from hitmac.agents import PolicyConfig, load_agent, load_policy, save_policy
 from hitmac.agents import scenarios as envs_main
 from hitmac.agents.evaluate import command as evaluate_main
-from hitmac.agents.export import command as export_main
+from hitmac.agents.export import folder as export_main
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import load_scenario

@@ -279,13 +279,12 @@ def test_bad_command_lines_get_one_line(arguments, says, capsys):
         ),
         (lambda f: (f / "config.json").write_text("{"), "is not a JSON file"),
         (lambda f: (f / "config.json").write_text("[]"), "is not the configuration of a policy"),
-        (lambda f: configure(f, version=99), "has version 99; this program reads versions 1 to 3"),
-        (lambda f: configure(f, extra=1), "has the keys"),
+        (lambda f: configure(f, version=99), "has version 99; this program reads version 3"),
+        (lambda f: configure(f, extra=1), "config.json: .*extra"),
         (lambda f: configure(f, features=["smell"]), "unknown feature smell"),
         (lambda f: configure(f, policy={"optimizer_class": "os.system"}), "policy is"),
         (lambda f: configure(f, policy={"weight_dim": -3}), "weight_dim is -3"),
         (lambda f: configure(f, policy={"encoder_config": {"weight_dim": 3}}), "expected an EncoderConfig"),
-        (lambda f: configure(f, policy=[8]), r"policy is \[8\]; it may hold encoder, "),
         (lambda f: configure(f, training_seeds=[1]), "config.json"),
     ],
 )
@@ -315,11 +314,11 @@ def test_saving_fails_without_leaving_half_a_file(tmp_path, monkeypatch):
     saved(tmp_path)
     before = (tmp_path / "policy.safetensors").read_bytes()
 
-    def broken(tensors, path):
-        path.write_bytes(b"half")
+    def broken(path, content):
+        path.write_text("half")
         raise OSError("disk full")
 
-    monkeypatch.setattr(safetensors.torch, "save_file", broken)
+    monkeypatch.setattr(Path, "write_bytes", broken)
     with pytest.raises(OSError, match="disk full"):
         saved(tmp_path)
     assert (tmp_path / "policy.safetensors").read_bytes() == before

@@ -5,14 +5,12 @@ import json
 import re
 
 import pytest
-import safetensors.torch
-import torch
 import yaml
 from gymnasium import spaces
 
 from hitmac.agents import AttentionExtractor, AttentionPolicy, PolicyConfig
 from hitmac.agents.command_line import parse
-from hitmac.agents.learned.checkpoint import build_policy, load_policy, save_policy
+from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.training.jobs import JOBS
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.run_directory import prepare
@@ -127,39 +125,6 @@ def test_an_unknown_option_is_refused():
         config(policy={"wieght_dim": 8})
     with pytest.raises(ValueError, match="encoder is 'mlp'; it must be one of attention, recurrent"):
         AgentTargetEncoder(4, 8, encoder="mlp")
-
-
-@pytest.mark.parametrize("version", [1, 2])
-def test_checkpoints_of_earlier_versions_load(version, tmp_path):
-    """Their keys are earlier names, and options that are newer than the file have their defaults."""
-    old = {"weight_dim": 8, "attend_over": "axes", "pooling": "mean", "embed_layers": 2, "frequencies": 2}
-    plain = {
-        "format": "hitmac-policy",
-        "version": version,
-        "policy": old,
-        "features": list(DEFAULT_FEATURES),
-        "scenario": HIT_MAC.to_dict(),
-        "training_seeds": [2**40, 2**40],
-    }
-    expected = EncoderConfig(weight_dim=8, attend_over="axes", pooling="mean", embed_layers=2, num_frequencies=2)
-    credit, task = "team", "Coverage"
-    if version == 2:
-        credit, task = "difference_rewards", "Coordinator"
-        plain |= {"task": task, "options": {}, "policy": {**old, "critic": "amc", "credit": "sensors"}}
-    (tmp_path / "config.json").write_text(json.dumps(plain))
-    made = build_policy(config(task=task, policy={"encoder_config": expected, "credit": credit}), HIT_MAC)
-    names = set(dict(made.named_parameters()))
-    assert "features_extractor.encoder.between_agents.Q.weight" in names
-    assert "features_extractor.encoder.embed.3.bias" in names
-    safetensors.torch.save_file(
-        {name: tensor.detach() for name, tensor in made.named_parameters()}, tmp_path / "policy.safetensors"
-    )
-    policy, read = load_policy(tmp_path)
-    assert read.encoder == expected
-    assert (policy.credit, read.policy["credit"], read.task) == (credit, credit, task)
-    assert all(torch.equal(one, other) for one, other in zip(made.parameters(), policy.parameters(), strict=True))
-    save_policy(tmp_path / "new", policy, read)
-    assert load_policy(tmp_path / "new")[1] == read
 
 
 def test_runs_of_earlier_versions_resume(tmp_path):

@@ -134,7 +134,7 @@ def test_a_signal_that_is_ignored_stays_so():
     [
         ("agents.evaluate.__main__", "evaluate", ["--agents", "still", "--json", "out.json"]),
         ("agents.watch", "save_replay", ["still", "--to", "out.html"]),
-        ("agents.export.__main__", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
+        ("agents.export.folder", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
         ("agents.reproduce", "reproduce", ["--row", "still"]),
         ("agents.show_attention", "moments", ["pretrained:flat", "--to", "out.png"]),
         ("train", "prepare", []),

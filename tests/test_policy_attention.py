@@ -7,8 +7,7 @@ from PIL import Image
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
 from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, to_targets
-from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.learned.in_use import in_use
+from hitmac.agents.learned.checkpoint import adapt_policy, build_policy
 from hitmac.agents.policy import Memoryless
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.render import Picture
@@ -88,7 +87,7 @@ def test_a_policy_on_beliefs_attends_by_its_own_knowledge(knowledge):
 
 def test_a_policy_of_one_sensor_attends_for_each():
     own, config = policy(options={"per_sensor": True})
-    shared, _ = in_use(own, config, SCENARIO)
+    shared, _ = adapt_policy(own, config, SCENARIO)
     shown = observed()
     shares = attention_of(shared, shown)["policy"]
     for b, i in np.ndindex(2, 3):

@@ -14,7 +14,7 @@ import yaml
 from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.attention import Options as AttentionOptions
 from hitmac.agents.evaluate.command import Options as EvaluateOptions
-from hitmac.agents.export.command import main as export
+from hitmac.agents.export.folder import main as export
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.pretrained.publish import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions

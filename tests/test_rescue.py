@@ -139,13 +139,15 @@ def test_a_run_that_was_moved_or_copied_goes_on(monkeypatch, tmp_path):
 
 def test_a_full_disk_is_said_and_the_last_checkpoint_stays(broken, monkeypatch):
     def fill():
-        def full(_, path):
-            path.write_bytes(b"half")
-            raise safetensors.SafetensorError(
-                "Error while serializing: I/O error: No space left on device (os error 28)"
-            )
+        write = Path.write_bytes
 
-        monkeypatch.setattr(safetensors.numpy, "save_file", full)
+        def full(path, content):
+            if "training" not in path.name:
+                return write(path, content)
+            path.write_text("half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        monkeypatch.setattr(Path, "write_bytes", full)
 
     line, folder = broken(fill)
     assert f"[Errno 28] No space left on device: '{Path('run/checkpoint/training.safetensors')}'" in line

@@ -10,7 +10,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hitmac.agents.hierarchy import assignment_of
-from hitmac.agents.learned.one_thread import one_thread_each
+from hitmac.agents.learned.policy import one_thread_each
 from hitmac.agents.policy import started
 from hitmac.agents.registry import Agent
 from hitmac.envs.recordings import shortest_recording

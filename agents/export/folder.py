@@ -1,37 +1,38 @@
-"""Files of an exported policy."""
+"""Command line ``hitmac export``: a learned policy as ONNX or a ``torch.export`` program, with a runner."""
 
 from __future__ import annotations
 
-import contextlib
+import argparse
 import hashlib
 import json
 import logging
-import os
 import shutil
+import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 import hitmac
+from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
-from hitmac.agents.nearness import split_options
 from hitmac.agents.policy import Policy
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.registry import Agent, halves, load_agent
-from hitmac.envs import deployment as measured
+from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs import deployment
 from hitmac.envs.files import check_ending, parse_json, read_text, working_folder
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import plain
+from hitmac.signals import end_on_signal
 
+PROGRAM = "hitmac export"
 FORMAT = "hitmac-export"
 VERSION = 1
-CARD = "policy.json"
-OBSERVE, RUN = "observe.py", "run.py"
+CARD, OBSERVE, RUN = "policy.json", "observe.py", "run.py"
 MEANINGS = {
     "turn": ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
     "zoom": ("keep the field of view", "narrower by zoom_step", "wider by zoom_step"),
@@ -73,7 +74,7 @@ def export_agent(
 
     Raises:
         ValueError: an agent that is no network, an unknown name, or the ending of another format.
-        FileExistsError: there is a file of this name, or a folder that is not an exported policy's.
+        FileExistsError: a file of this name exists, or a folder that is not an exported policy's.
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
     scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
@@ -82,94 +83,56 @@ def export_agent(
     to = Path(to)
     if to.suffix in (".pt", ".pth", ".ort"):
         check_ending("to", to, ".onnx", ".pt2")
-    ending = to.suffix if to.suffix in (".onnx", ".pt2") else ""
-    if ending:
-        names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{ending}" for part in parts]
+    alone = to.suffix in (".onnx", ".pt2")
+    if alone:
+        names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{to.suffix}" for part in parts]
     else:
         names = [f"{part.name}.onnx" for part in parts]
-    targets = [to.with_name(name) for name in names] if ending else [to]
-    for target in targets:
-        _check_free(target, replace)
-    own = _own_files(to, names) if to.is_dir() else []
+    for target in [to.with_name(name) for name in names] if alone else [to]:
+        if target.is_dir() and not (target / CARD).is_file():
+            raise FileExistsError(f"{target} is a folder that holds no {CARD}; choose another name")
+        if target.exists() and not replace:
+            raise FileExistsError(f"{target} exists; choose another name, or add --replace")
     card = json.dumps(_card(agent, scenario, dict(zip(names, parts, strict=True)), decisions), indent=2) + "\n"
-    temporary = working_folder(to)
+    made = working_folder(to)
     try:
-        made = temporary / "made"
-        made.mkdir()
         for name, part in zip(names, parts, strict=True):
             _write(part, made / name, card)
-        if ending:
-            for target in targets:
-                os.replace(made / target.name, target)
-            return targets
+        if alone:
+            return [(made / name).replace(to.with_name(name)) for name in names]
         (made / CARD).write_text(card, encoding="utf-8")
-        shutil.copyfile(measured.__file__, made / OBSERVE)
+        shutil.copyfile(deployment.__file__, made / OBSERVE)
         shutil.copyfile(_RUNNER, made / RUN)
-        for path in own:
-            if path.is_dir() and not path.is_symlink():
-                shutil.copytree(path, made / path.name, symlinks=True)
-            else:
-                shutil.copy2(path, made / path.name, follow_symlinks=False)
-        _put(made, to, temporary / "before")
+        if to.exists():
+            _replace(made, to)
+        else:
+            made.rename(to)
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+        shutil.rmtree(made, ignore_errors=True)
     return sorted(to.iterdir())
 
 
-def _put(made: Path, to: Path, before: Path) -> None:
-    """Rename a folder to `to`, and what is there to `before`."""
-    there = to.exists()
-    if there:
-        os.replace(to, before)
-    try:
-        os.replace(made, to)
-    except OSError:
-        if there:
-            os.replace(before, to)
-        raise
+def _replace(made: Path, to: Path) -> None:
+    """Move the files of a new export into the folder of an earlier one; what a user has put there stays."""
+    before = parse_json(read_text(to / CARD))
+    if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:
+        (made / RUN).unlink()  # the user's own
+    for network in before["networks"]:
+        (to / network["file"]).unlink(missing_ok=True)
+    for file in made.iterdir():
+        file.replace(to / file.name)
 
 
 def _own_scenario(agent: Any) -> str | Path:
-    """Return the folder of an agent's training, which knows its scenario; ``"hit-mac"`` for an agent without one."""
+    """Return the folder of the training that an agent's name holds; ``"hit-mac"`` for an agent without one."""
     if not isinstance(agent, str | Path):
         return "hit-mac"
-    name = str(agent) if Path(agent).is_dir() else split_options(str(agent))[0]
-    if name.startswith(PREFIX):
-        return pretrained_folder(name.removeprefix(PREFIX))
-    names = (name, *(halves(name, _is_folder, bool) or halves(name, bool, _is_folder) or ()))
-    return next(filter(_is_folder, names), "hit-mac")
-
-
-def _is_folder(name: str) -> bool:
-    return bool(name) and Path(name).is_dir()
-
-
-def _check_free(target: Path, replace: bool) -> None:
-    """Raise FileExistsError where a file or folder must not be written."""
-    if target.is_dir() and not (target / CARD).is_file():
-        raise FileExistsError(f"{target} is a folder that holds no {CARD}; choose another name")
-    if target.exists() and not replace:
-        raise FileExistsError(f"{target} exists; choose another name, or add --replace")
-
-
-def _own_files(folder: Path, names: list[str]) -> list[Path]:
-    """Return what a user has put into an exported folder, ``run.py`` among it if it is not as it was exported.
-
-    Raises ``FileExistsError`` where one has the name of a network to be written.
-    """
-    try:
-        card = parse_json(read_text(folder / CARD))
-        written = {CARD, OBSERVE, "__pycache__", *(str(network["file"]) for network in card["networks"])}
-        runner = card.get("runner")
-    except (ValueError, TypeError, KeyError, AttributeError) as error:
-        raise ValueError(f"{folder / CARD} is not that of an exported policy: {error!r}") from None
-    if (folder / RUN).is_file() and _digest(folder / RUN) in (runner, _digest(_RUNNER)):
-        written.add(RUN)
-    own = [path for path in sorted(folder.iterdir()) if path.name not in written]
-    for path in own:
-        if path.name in names:
-            raise FileExistsError(f"{path} is no part of the policy that was exported there; choose another name")
-    return own
+    parts = str(agent).split(":")
+    if str(agent).startswith(PREFIX):
+        return pretrained_folder(parts[1])
+    names = [":".join(parts[:end]) for end in range(len(parts), 0, -1)]
+    names += [":".join(parts[begin:]) for begin in range(1, len(parts))]
+    return next((name for name in names if name and Path(name).is_dir()), "hit-mac")
 
 
 def _digest(path: Path) -> str:
@@ -185,14 +148,8 @@ def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: t
         "agent": agent.name,
         "hitmac": hitmac.__version__,
         "networks": [
-            {
-                "file": file,
-                "features": part.features,
-                "inputs": part.inputs,
-                "outputs": part.outputs,
-                "every": part.every,
-                "state_width": part.state_width,
-            }
+            {"file": file}
+            | {name: getattr(part, name) for name in ("features", "inputs", "outputs", "every", "state_width")}
             | ({"nearness": dict(part.nearness)} if part.nearness else {})
             for file, part in parts.items()
         ],
@@ -212,7 +169,8 @@ def site_of(scenario: Scenario) -> dict[str, Any]:
 def _write(part: Part, path: Path, card: str) -> None:
     """Write a network as ONNX, or as a program of ``torch.export``, with the card inside."""
     inputs, axes = part.example()
-    with torch.no_grad(), _quiet():
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # the exporter remarks on its own passes
+    with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         program = torch.export.export(part.network.eval(), inputs, dynamic_shapes=axes)
         if path.suffix == ".pt2":
             torch.export.save(program, path, extra_files={CARD: card})
@@ -228,15 +186,28 @@ def _write(part: Part, path: Path, card: str) -> None:
     exported.save(path)
 
 
-@contextlib.contextmanager
-def _quiet() -> Iterator[None]:
-    """Leave out the exporter's remarks on its own passes."""
-    log = logging.getLogger("torch.onnx")
-    level = log.level
-    log.setLevel(logging.ERROR)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            yield
-    finally:
-        log.setLevel(level)
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description="Export a learned policy, to run where neither torch nor hitmac is."
+    )
+    parser.add_argument("agent", help="directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR")
+    parser.add_argument(
+        "--to",
+        required=True,
+        metavar="PATH",
+        help="a folder, for the networks with a runner that needs numpy and onnxruntime only; or a file, OUT.onnx or "
+        "OUT.pt2, for the network alone (of a hierarchy, OUT-coordinator.onnx and OUT-executor.onnx)",
+    )
+    parser.add_argument("--scenario", help="preset or YAML file of the site (the scenario of the training)")
+    parser.add_argument("--replace", action="store_true", help="replace what was exported to this name before")
+    options = parser.parse_args(arguments)
+    with end_on_signal(PROGRAM), stop_on_bad_input(PROGRAM):
+        files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)
+    print(*files, sep="\n")
+    if Path(options.to).is_dir():
+        print(f"try it: {Path(sys.executable).name} {Path(options.to) / RUN}")
+
+
+if __name__ == "__main__":
+    main()

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
@@ -22,12 +22,16 @@ from hitmac.agents.policy import Completed, Memoryless, PerSensor, ReleasedPolic
 from hitmac.agents.registry import Agent
 from hitmac.envs.observation import place_of_row_id
 from hitmac.envs.scenario import Scenario
+from hitmac.perception import Features
 from hitmac.perception.encoder import FlatEncoder
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class SceneTurns(nn.Module):
     """Decisions of a policy of scenes.
+
+    Where the policy is shown the nearest targets, see :class:`hitmac.envs.observation.Observer`, ``pairs`` and ``mask``
+    are (B, n, k, d) and (B, n, k), with any k.
 
     Args:
         policy: the policy, with k decisions of each sensor.
@@ -41,26 +45,16 @@ class SceneTurns(nn.Module):
         self.extractor, self.head = policy.features_extractor, policy.action_net
         self.decisions, self.kept = policy.decisions, list(kept)
 
-    def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the decisions and their logits (B, k, n, 3)."""
-        features, some = self.extractor.encode({"pairs": pairs, "mask": mask})
-        logits = self.head(features, some).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
-        return logits.argmax(-1), logits
-
-
-class ListedTurns(SceneTurns):
-    """Decisions of a policy that is shown the nearest targets, see :class:`hitmac.envs.observation.Observer`.
-
-    ``pairs`` and ``mask`` are then (B, n, k, d) and (B, n, k), with any k.
-    """
-
-    def forward(  # type: ignore[override]
-        self, pairs: Tensor, mask: Tensor, targets: Tensor, neighbours: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def forward(
+        self, pairs: Tensor, mask: Tensor, targets: Tensor | None = None, neighbours: Tensor | None = None
+    ) -> tuple[Tensor, ...]:
         """Return the decisions and their logits (B, k, n, 3); `targets` is (B, n, k), `neighbours` (B, n, l)."""
-        lists = {"targets": targets} | ({} if neighbours is None else {"neighbours": neighbours})
-        features, some = self.extractor.encode({"pairs": pairs, "mask": mask, **lists})
-        logits = self.head(features, some).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
+        shown = {"pairs": pairs, "mask": mask, "targets": targets, "neighbours": neighbours}
+        given = {name: part for name, part in shown.items() if part is not None}
+        return self._decide(*self.extractor.encode(given))
+
+    def _decide(self, features: Features, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+        logits = self.head(features, mask).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
         return logits.argmax(-1), logits
 
 
@@ -69,11 +63,10 @@ class RecurrentTurns(SceneTurns):
 
     outputs: tuple[str, ...] = ("actions", "logits", "new_state")
 
-    def forward(self, pairs: Tensor, mask: Tensor, state: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def forward(self, pairs: Tensor, mask: Tensor, state: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
         """Return the decisions, their logits (B, k, n, 3) and the state (B, n, m, f) for the next call."""
         features, some, new = self.extractor.unroll(pairs.unsqueeze(0), state)  # type: ignore[operator]
-        logits = self.head(features, some).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
-        return logits.argmax(-1), logits, new
+        return *self._decide(features, some), new
 
 
 class SensorTurns(nn.Module):
@@ -88,17 +81,14 @@ class SensorTurns(nn.Module):
 
     def __init__(self, policy: AttentionPolicy | ReleasedExecutor, kept: Sequence[int]) -> None:
         super().__init__()
-        self.released = policy if isinstance(policy, ReleasedExecutor) else None
-        self.turns = SceneTurns(policy, kept) if isinstance(policy, AttentionPolicy) else None
+        self.released = isinstance(policy, ReleasedExecutor)
+        self.turns = SceneTurns(policy, kept) if isinstance(policy, AttentionPolicy) else policy
 
     def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decisions and their logits (B, k, n, 3)."""
-        rows, there = pairs.flatten(0, 1), mask.flatten(0, 1)  # (B n, m, d), (B n, m)
-        if self.turns is not None:
-            of_rows = self.turns(rows, there)[1].squeeze(2)  # (B n, k, 3)
-        else:
-            assert self.released is not None
-            of_rows = self.released(rows)[0].unsqueeze(1)
+        rows, valid = pairs.flatten(0, 1), mask.flatten(0, 1)  # (B n, m, d), (B n, m)
+        # Logits of rows, (B n, k, 3).
+        of_rows = self.turns(rows)[0].unsqueeze(1) if self.released else self.turns(rows, valid)[1].squeeze(2)
         logits = of_rows.unflatten(0, mask.shape[:2]).transpose(1, 2)
         return logits.argmax(-1), logits
 
@@ -123,10 +113,10 @@ class AssignedTurns(SensorTurns):
         """Return the decisions and their logits (B, k, n, 3); `assigned` is (B, n, m), 0 and 1."""
         own = assigned.bool() & mask.bool()  # ONNX Runtime before 1.21 compares no int8
         if self.padding == "unfiltered":
-            shown, there = torch.cat((pairs, own.unsqueeze(-1).to(pairs.dtype)), -1), mask
+            shown, valid = torch.cat((pairs, own.unsqueeze(-1).to(pairs.dtype)), -1), mask
         else:
-            shown, there = self._packed(pairs, own)
-        actions, logits = super().forward(shown, there)
+            shown, valid = self._packed(pairs, own)
+        actions, logits = super().forward(shown, valid)
         return torch.where(own.any(-1).unsqueeze(1), actions, 0), logits
 
     def _packed(self, pairs: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
@@ -166,13 +156,6 @@ class Assignment(nn.Module):
             logits = self.head(*self.extractor.encode({"pairs": pairs, "mask": mask}))
         logits = logits.unflatten(-1, mask.shape[1:])
         return (logits > 0.0).to(torch.int8), logits
-
-
-def scene_turns(policy: AttentionPolicy, kept: Sequence[int]) -> SceneTurns:
-    """Return the module of a policy of scenes."""
-    if policy.listed:
-        return ListedTurns(policy, kept)
-    return (RecurrentTurns if isinstance(policy, RecurrentPolicy) else SceneTurns)(policy, kept)
 
 
 class Part(NamedTuple):
@@ -226,39 +209,35 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
         ValueError: the agent, or a level of it, is no network.
     """
     policy = agent.policy
-    if not isinstance(policy, HierarchicalAgent):
-        inner, kept, decisions = _decisions(policy, scenario)
-        if isinstance(inner, PerSensor) and isinstance(inner.policy, AttentionPolicy):
-            return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions
-        if isinstance(inner, RecurrentPolicy):
-            width = inner.features_extractor.memory.width
-            inputs = ("pairs", "mask", "state")
-            network = scene_turns(inner, kept)
-            return (Part("policy", network, agent.features, inputs, state_width=width),), decisions
-        if isinstance(inner, AttentionPolicy):
-            lists = ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
-            network = scene_turns(inner, kept)
-            part = Part("policy", network, agent.features, ("pairs", "mask", *lists), nearness=agent.nearness)
-            return (part,), decisions
+    if isinstance(policy, HierarchicalAgent):
+        inner, kept, decisions = _decisions(policy.executor.policy, scenario)
+        coordinator = _network(f"{agent.name} cannot be exported: of its coordinator, ", policy.coordinator.policy)
+        executor = _network(f"{agent.name} cannot be exported: of its executor, ", inner)
+        turns = AssignedTurns(executor, kept, policy.executor.padding, place_of_row_id(policy.executor.features))
+        return (
+            Part("coordinator", Assignment(coordinator), policy.coordinator.features, every=policy.decision),
+            Part("executor", turns, policy.executor.features, ("pairs", "mask", "assigned")),
+        ), decisions
+    inner, kept, decisions = _decisions(policy, scenario)
+    if isinstance(inner, PerSensor) and isinstance(inner.policy, AttentionPolicy):
+        return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions
+    if not isinstance(inner, AttentionPolicy):
         raise ValueError(f"{agent.name} cannot be exported: {_reason(inner)}")
-    coordinator = _network(agent, policy.coordinator, "coordinator")
-    inner, kept, decisions = _decisions(policy.executor.policy, scenario)
-    executor = _network(agent, policy.executor._replace(policy=inner), "executor")
-    row_id = place_of_row_id(policy.executor.features)
-    turns = AssignedTurns(executor, kept, policy.executor.padding, row_id)
-    return (
-        Part("coordinator", Assignment(coordinator), policy.coordinator.features, every=policy.decision),
-        Part("executor", turns, policy.executor.features, ("pairs", "mask", "assigned")),
-    ), decisions
+    if isinstance(inner, RecurrentPolicy):
+        width, inputs = inner.features_extractor.memory.width, ("pairs", "mask", "state")
+        return (Part("policy", RecurrentTurns(inner, kept), agent.features, inputs, state_width=width),), decisions
+    lists = ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
+    part = Part("policy", SceneTurns(inner, kept), agent.features, ("pairs", "mask", *lists), nearness=agent.nearness)
+    return (part,), decisions
 
 
-def _network(agent: Agent, level: LevelPolicy, name: str) -> Any:
-    """Return the network of a level of a hierarchy."""
-    if isinstance(level.policy, ReleasedPolicy):
-        return level.policy.net
-    if not isinstance(level.policy, AttentionPolicy):
-        raise ValueError(f"{agent.name} cannot be exported: of its {name}, {_reason(level.policy)}")
-    return level.policy
+def _network(message: str, policy: Any) -> Any:
+    """Return the network of a level of a hierarchy, or raise ValueError."""
+    if isinstance(policy, ReleasedPolicy):
+        return policy.net
+    if not isinstance(policy, AttentionPolicy):
+        raise ValueError(message + _reason(policy))
+    return policy
 
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:
@@ -271,12 +250,10 @@ def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tup
 
 
 def _reason(policy: Any) -> str:
-    """Return the words that say why a policy is not exported."""
-    kind = type(policy).__name__
-    if isinstance(policy, BeliefPolicy):
-        return "it reads beliefs, which particles carry, and not measured positions"
-    if isinstance(policy, OwnKnowledge):
-        return "its memory is of shared knowledge; choose a --scenario with the knowledge shared or full"
-    if isinstance(policy, Memoryless):
-        return "memoryless agents change what is known; export the agent itself"
-    return f"there is no network of this program in it, it is a {kind}"
+    """Return why a policy is not exported."""
+    reasons = {
+        BeliefPolicy: "it reads beliefs, which particles carry, and not measured positions",
+        OwnKnowledge: "its memory is of shared knowledge; choose a --scenario with the knowledge shared or full",
+        Memoryless: "memoryless agents change what is known; export the agent itself",
+    }
+    return reasons.get(type(policy), f"there is no network of this program in it, it is a {type(policy).__name__}")

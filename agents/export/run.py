@@ -1,4 +1,4 @@
-"""Decide with an exported policy: measure, observe, decide. Needs numpy and onnxruntime, and no other package."""
+"""Decide with an exported policy: measure, observe, decide. Needs numpy and onnxruntime only."""
 
 import json
 from pathlib import Path
@@ -9,11 +9,8 @@ import onnxruntime
 from observe import Memory, observe
 
 FOLDER = Path(__file__).parent
-try:
-    POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
-    SITE = POLICY["site"]
-except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-    raise SystemExit(f"{FOLDER / 'policy.json'} is not that of an exported policy: {error!r}") from None
+POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
+SITE = POLICY["site"]
 
 
 class Agent:
@@ -31,7 +28,7 @@ class Agent:
     def decide(self, target_position: Any, **measured: Any) -> np.ndarray:
         """Return the decisions (k, n), one row for each of POLICY["decisions"]; call it once a sub-step.
 
-        The arguments are those of `observe`, without what the memory knows: positions before, and ages. Every target
+        The arguments are those of `observe`, without what the memory adds: positions before, and ages. Every target
         keeps its row, NaN where it is not measured.
         """
         measured |= self.memory.see(target_position if len(target_position) else np.full((1, 2), np.nan))

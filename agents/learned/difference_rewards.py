@@ -23,7 +23,6 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.buffers import DictRolloutBuffer
 from stable_baselines3.common.distributions import BernoulliDistribution
-from stable_baselines3.common.type_aliases import DictRolloutBufferSamples
 from stable_baselines3.common.vec_env import VecNormalize
 from torch import Tensor
 
@@ -108,11 +107,9 @@ class ActingRolloutBuffer(DictRolloutBuffer):
         total = self.buffer_size * self.n_envs
         indices = np.random.permutation(total)  # noqa: NPY002 - Stable-Baselines3's own stream
         if not self.generator_ready:
-            for name in self.observations:
-                self.observations[name] = self.swap_and_flatten(self.observations[name])
-            for name in ("actions", "values", "log_probs", "advantages", "returns"):
-                setattr(self, name, self.swap_and_flatten(getattr(self, name)))
-            self.acting = self.swap_and_flatten(self.acting)  # (steps * B, 1 or n)
+            self.observations = {name: self.swap_and_flatten(array) for name, array in self.observations.items()}
+            for name in ("actions", "values", "log_probs", "advantages", "returns", "acting"):
+                setattr(self, name, self.swap_and_flatten(getattr(self, name)))  # (steps * B, ...)
             self.generator_ready = True
         indices = indices[acting_or_all(self.acting.any(-1))[indices]]
         size = total if batch_size is None else batch_size
@@ -124,7 +121,7 @@ class SensorRolloutBuffer(ActingRolloutBuffer):
     """Rollout buffer with rewards, values, likelihoods and advantages for every sensor that acts.
 
     Args:
-        *args, **kwargs: see ``DictRolloutBuffer``; the observation's ``mask`` (n, m) says how many sensors there are.
+        *args, **kwargs: see ``DictRolloutBuffer``; the observation's ``mask`` is (n, m).
         acting: gives for every sensor (B, n) whether it acts.
     """
 
@@ -142,41 +139,14 @@ class SensorRolloutBuffer(ActingRolloutBuffer):
     def _all_act(self) -> np.ndarray:
         return np.ones((self.n_envs, self._num_sensors), np.bool_)
 
-    def add(  # type: ignore[override]
-        self,
-        obs: dict[str, np.ndarray],
-        action: np.ndarray,
-        reward: np.ndarray,
-        episode_start: np.ndarray,
-        value: Tensor,
-        log_prob: Tensor,
-    ) -> None:
-        """Add one step of all scenes: `reward`, `value` and `log_prob` are (B, n)."""
-        self._note_acting()
-        for key in self.observations:
-            self.observations[key][self.pos] = np.asarray(obs[key]).reshape(self.n_envs, *self.obs_shape[key])
-        self.actions[self.pos] = np.asarray(action).reshape(self.n_envs, self.action_dim)
-        self.rewards[self.pos] = reward
-        self.episode_starts[self.pos] = episode_start
-        self.values[self.pos] = value.cpu().numpy()
-        self.log_probs[self.pos] = log_prob.cpu().numpy()
-        self.pos += 1
-        self.full = self.pos == self.buffer_size
+    def add(self, *args: Any) -> None:
+        """Add one step of all scenes: the last of the arguments, reward, value and likelihood, are (B, n)."""
+        *others, value, log_prob = args
+        super().add(*others, value[:1, :1], log_prob)  # Stable-Baselines3 flattens the values
+        self.values[self.pos - 1] = value.cpu().numpy()
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
         """Return the numbers of the sensors that act, in the order of the policy's ``evaluate_actions``."""
-        chosen = acting_or_all(self.acting[batch_inds])  # (k, n)
-        samples: dict[str, Any] = {
-            name: self.to_torch(array[batch_inds][chosen])
-            for name, array in (
-                ("old_values", self.values),
-                ("old_log_prob", self.log_probs),
-                ("advantages", self.advantages),
-                ("returns", self.returns),
-            )
-        }
-        return DictRolloutBufferSamples(
-            observations={key: self.to_torch(array[batch_inds]) for key, array in self.observations.items()},
-            actions=self.to_torch(self.actions[batch_inds].astype(np.float32, copy=False)),
-            **samples,
-        )
+        samples, acting = super()._get_samples(batch_inds), acting_or_all(self.acting[batch_inds]).ravel()
+        names = ("old_values", "old_log_prob", "advantages", "returns")
+        return samples._replace(**{name: getattr(samples, name)[acting] for name in names})

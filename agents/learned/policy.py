@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
 from typing import Any, Self
 
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.distributions import Distribution
+from stable_baselines3.common.distributions import Distribution, MultiCategoricalDistribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
@@ -19,197 +21,6 @@ from hitmac.perception import AMCCritic, EncoderConfig, Features
 from hitmac.perception.checks import check_choice, one_of
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
 from hitmac.perception.functional import is_recorded
-
-
-class SensorCategorical(Distribution):
-    """Independent choices of one of k actions, as of Stable-Baselines3's distribution of a ``MultiDiscrete`` space.
-
-    Args:
-        num_actions: k.
-    """
-
-    distribution: Categorical
-
-    def __init__(self, num_actions: int) -> None:
-        super().__init__()
-        self.num_actions = num_actions
-
-    def proba_distribution_net(self, *args: Any, **kwargs: Any) -> nn.Module:
-        """Raise NotImplementedError, since the policy has heads of its own."""
-        raise NotImplementedError
-
-    def proba_distribution(self, action_logits: Tensor) -> Self:
-        """Take the logits (B, c * k) of c choices."""
-        self.distribution = Categorical(logits=action_logits.unflatten(-1, (-1, self.num_actions)), validate_args=False)
-        return self
-
-    def log_prob(self, actions: Tensor) -> Tensor:
-        """Return (B,) the log-likelihoods of actions (B, c)."""
-        return self.distribution.log_prob(actions).sum(-1)
-
-    def entropy(self) -> Tensor:
-        """Return (B,)."""
-        return self.distribution.entropy().sum(-1)
-
-    def sample(self) -> Tensor:
-        """Draw actions (B, c)."""
-        return self.distribution.sample()
-
-    def mode(self) -> Tensor:
-        """Return the most likely actions (B, c)."""
-        return self.distribution.logits.argmax(-1)
-
-    def actions_from_params(self, action_logits: Tensor, deterministic: bool = False) -> Tensor:
-        """Return actions (B, c), given the logits."""
-        return self.proba_distribution(action_logits).get_actions(deterministic)
-
-    def log_prob_from_params(self, action_logits: Tensor) -> tuple[Tensor, Tensor]:
-        """Return actions (B, c) and their log-likelihoods (B,), given the logits."""
-        actions = self.actions_from_params(action_logits)
-        return actions, self.log_prob(actions)
-
-
-def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
-    """Return a hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
-    first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
-    for layer, layer_gain in ((first, 1.0), (last, gain)):
-        nn.init.xavier_uniform_(layer.weight, layer_gain)
-        nn.init.zeros_(layer.bias)
-    return nn.Sequential(first, nn.ReLU(), last)
-
-
-def beside_global(features: Features) -> Tensor:
-    """Return each sensor's feature with the global one beside it (B, n, 2 f)."""
-    sensors = features.per_agent
-    return torch.cat((sensors, features.global_feature.unsqueeze(1).expand_as(sensors)), -1)
-
-
-class TurnHead(nn.ModuleList):
-    """Logits of every sensor's actions, by one perceptron on its feature and the global one.
-
-    A sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with certainty: its
-    likelihood is 1 and its entropy 0 whatever the parameters, so that it takes no part in the learning.
-
-    Args:
-        weight_dim: f, width of the features.
-        num_actions: k, how many actions a sensor chooses from.
-        decisions: j, how often each sensor chooses (twice where lenses zoom).
-        masked: whether a sensor without any pair is treated so.
-    """
-
-    def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool = True) -> None:
-        super().__init__([perceptron(2 * weight_dim, weight_dim, decisions * num_actions, gain=0.01)])
-        self.decisions, self.masked = decisions, masked
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
-        """Return (B, j * n * k): the first decision of every sensor, then the second."""
-        logits = self[0](beside_global(features)).unflatten(-1, (self.decisions, -1))  # (B, n, j, k)
-        if mask is not None and self.masked:
-            stay = torch.full_like(logits, torch.finfo(logits.dtype).min)
-            stay[..., 0] = 0.0
-            logits = torch.where(mask.any(-1)[:, :, None, None], logits, stay)
-        return logits.transpose(1, 2).flatten(1)
-
-
-class AssignmentHead(nn.ModuleList):
-    """Logit of every pair's assignment, by one perceptron on its feature, its sensor's and the global one.
-
-    Source: Xu, Zhong, Wang, NeurIPS 2020, section 3.2. A pair that is not there is never assigned: its likelihood is 1
-    and its entropy 0.
-
-    Args:
-        weight_dim: f, width of the features.
-    """
-
-    def __init__(self, weight_dim: int) -> None:
-        super().__init__([perceptron(3 * weight_dim, weight_dim, 1, gain=0.01)])
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
-        """Return (B, n * m), pair (i, j) at i * m + j."""
-        pairs = features.per_target
-        sensors = beside_global(features)
-        if is_recorded():  # torch.onnx of PyTorch 2.13 mistranslates repeat_interleave for sizes of any number
-            sensors = sensors.unsqueeze(2).expand(-1, -1, pairs.shape[2], -1).flatten(1, 2)
-        else:
-            sensors = sensors.repeat_interleave(pairs.shape[2], 1)
-        logits = self[0](torch.cat((pairs.flatten(1, 2), sensors), -1)).flatten(1)
-        if mask is None:
-            return logits
-        return torch.where(mask.flatten(1), logits, torch.finfo(logits.dtype).min)
-
-
-class SceneValue(nn.Sequential):
-    """Value of the scene, by a perceptron on the global feature.
-
-    Args:
-        weight_dim: f, width of the features.
-    """
-
-    def __init__(self, weight_dim: int) -> None:
-        super().__init__(*perceptron(weight_dim, weight_dim, 1, gain=1.0))
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:  # type: ignore[override]
-        """Return (B, 1)."""
-        return super().forward(features.global_feature)
-
-
-class SensorValues(nn.ModuleList):
-    """Value of every sensor, by one perceptron on its feature and the global one.
-
-    Args:
-        weight_dim: f, width of the features.
-    """
-
-    def __init__(self, weight_dim: int) -> None:
-        super().__init__([perceptron(2 * weight_dim, weight_dim, 1, gain=1.0)])
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
-        """Return (B, n)."""
-        return self[0](beside_global(features)).flatten(1)
-
-
-class PairsCritic(nn.Module):
-    """Value of the scene by :class:`hitmac.perception.AMCCritic` on every pair's feature, or each sensor's share of it.
-
-    Args:
-        weight_dim: f, width of the features.
-        kind: ``"amc"`` or ``"no_prefix"``.
-        per_sensor: the values are the sums of each sensor's contributions.
-    """
-
-    def __init__(self, weight_dim: int, kind: str, *, per_sensor: bool) -> None:
-        super().__init__()
-        self.critic = AMCCritic(weight_dim, kind=kind)
-        # The value is a sum over all pairs: started small, since its errors would drown the actor's gradient.
-        nn.init.xavier_uniform_(self.critic.linear.weight, 0.01)
-        self.per_sensor = per_sensor
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
-        """Return (B, 1), or every sensor's (B, n)."""
-        pairs = features.per_target
-        there = None if mask is None else mask.flatten(1)
-        value, contributions = self.critic(pairs.flatten(1, 2), there, return_contributions=True)
-        return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
-
-
-def amc(weight_dim: int, per_sensor: bool) -> nn.Module:
-    """Build the paper's critic: each pair counts by what it adds to the pairs before it."""
-    return PairsCritic(weight_dim, "amc", per_sensor=per_sensor)
-
-
-def no_prefix(weight_dim: int, per_sensor: bool) -> nn.Module:
-    """Build the paper's ablation of its critic: each pair counts by itself."""
-    return PairsCritic(weight_dim, "no_prefix", per_sensor=per_sensor)
-
-
-def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
-    """Build a perceptron on the global feature, and for each sensor's value also on the sensor's."""
-    return SensorValues(weight_dim) if per_sensor else SceneValue(weight_dim)
-
-
-CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {"amc": amc, "no_prefix": no_prefix, "value_head": value_head}
-"""Critics by name: functions from the width of the features, and whether every sensor has its own value."""
-
 
 LISTS = ("targets", "neighbours")
 """Parts of an observation that list targets and sensors by index."""
@@ -258,7 +69,7 @@ class AttentionExtractor(BaseFeaturesExtractor):
             check_lists(config)
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
-        """Return the features and the mask (B, n, m) bool, None where every pair is there."""
+        """Return the features and the mask (B, n, m) bool, None where every pair is valid."""
         pairs, mask = observations["pairs"], observations["mask"].bool()
         lists = {name: observations[name] for name in LISTS if name in observations}
         if pairs.ndim == 3:  # a sensor by itself is a scene with one sensor, whose targets no other sensor lists
@@ -275,8 +86,8 @@ class AttentionExtractor(BaseFeaturesExtractor):
         parts = [features.global_feature, features.per_agent.flatten(1)]
         if self.per_target:
             pairs = features.per_target
-            there = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)
-            parts += [pairs.flatten(1), there.flatten(1)]
+            valid = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)
+            parts += [pairs.flatten(1), valid.flatten(1)]
         return torch.cat(parts, -1)
 
 
@@ -303,6 +114,166 @@ def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
 
 CREDITS = ("team", "difference_rewards")
 """Forms of credit assignment: one reward and value for the team, or one for every sensor."""
+
+
+def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
+    """Return a hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
+    first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
+    for layer, layer_gain in ((first, 1.0), (last, gain)):
+        nn.init.xavier_uniform_(layer.weight, layer_gain)
+        nn.init.zeros_(layer.bias)
+    return nn.Sequential(first, nn.ReLU(), last)
+
+
+def beside_global(features: Features) -> Tensor:
+    """Return each sensor's feature with the global one beside it (B, n, 2 f)."""
+    sensors = features.per_agent
+    return torch.cat((sensors, features.global_feature.unsqueeze(1).expand_as(sensors)), -1)
+
+
+class TurnHead(nn.ModuleList):
+    """Logits of every sensor's actions, by one perceptron on its feature and the global one.
+
+    A sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with likelihood 1 and
+    entropy 0 whatever the parameters, so that it takes no part in the learning.
+
+    Args:
+        weight_dim: f, width of the features.
+        num_actions: k, how many actions a sensor chooses from.
+        decisions: j, how often each sensor chooses (twice where lenses zoom).
+        masked: whether a sensor without any pair is treated so.
+    """
+
+    def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool = True) -> None:
+        super().__init__([perceptron(2 * weight_dim, weight_dim, decisions * num_actions, gain=0.01)])
+        self.decisions, self.masked = decisions, masked
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, j * n * k): the first decision of every sensor, then the second."""
+        logits = self[0](beside_global(features)).unflatten(-1, (self.decisions, -1))  # (B, n, j, k)
+        if mask is not None and self.masked:
+            stay = torch.full_like(logits, torch.finfo(logits.dtype).min)
+            stay[..., 0] = 0.0
+            logits = torch.where(mask.any(-1)[:, :, None, None], logits, stay)
+        return logits.transpose(1, 2).flatten(1)
+
+
+class AssignmentHead(nn.ModuleList):
+    """Logit of every pair's assignment, by one perceptron on its feature, its sensor's and the global one.
+
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 3.2. A pair that is not valid is never assigned: its likelihood is 1
+    and its entropy 0.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__([perceptron(3 * weight_dim, weight_dim, 1, gain=0.01)])
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, n * m), pair (i, j) at i * m + j."""
+        pairs = features.per_target
+        sensors = beside_global(features)
+        sensors = sensors.unsqueeze(2).expand(-1, -1, pairs.shape[2], -1)  # (B, n, m, 2 f)
+        logits = self[0](torch.cat((pairs, sensors), -1).flatten(1, 2)).flatten(1)
+        if mask is None:
+            return logits
+        return torch.where(mask.flatten(1), logits, torch.finfo(logits.dtype).min)
+
+
+class SceneValue(nn.Sequential):
+    """Value of the scene, (B, 1), by a perceptron on the global feature.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__(*perceptron(weight_dim, weight_dim, 1, gain=1.0))
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:  # type: ignore[override]
+        """Return (B, 1)."""
+        return super().forward(features.global_feature)
+
+
+class SensorValues(nn.ModuleList):
+    """Value of every sensor, by one perceptron on its feature and the global one.
+
+    Args:
+        weight_dim: f, width of the features.
+    """
+
+    def __init__(self, weight_dim: int) -> None:
+        super().__init__([perceptron(2 * weight_dim, weight_dim, 1, gain=1.0)])
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, n)."""
+        return self[0](beside_global(features)).flatten(1)
+
+
+class PairsCritic(nn.Module):
+    """Value of the scene by :class:`hitmac.perception.AMCCritic` on every pair's feature, or each sensor's share of it.
+
+    Args:
+        weight_dim: f, width of the features.
+        per_sensor: the values are the sums of each sensor's contributions.
+        kind: ``"amc"``: each pair counts by what it adds to the pairs before it; ``"no_prefix"``: by itself.
+    """
+
+    def __init__(self, weight_dim: int, per_sensor: bool, *, kind: str) -> None:
+        super().__init__()
+        self.critic = AMCCritic(weight_dim, kind=kind)
+        # The value is a sum over all pairs: started small, since its errors would drown the actor's gradient.
+        nn.init.xavier_uniform_(self.critic.linear.weight, 0.01)
+        self.per_sensor = per_sensor
+
+    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
+        """Return (B, 1), or every sensor's (B, n)."""
+        pairs = features.per_target
+        valid = None if mask is None else mask.flatten(1)
+        value, contributions = self.critic(pairs.flatten(1, 2), valid, return_contributions=True)
+        return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
+
+
+CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
+    "amc": partial(PairsCritic, kind="amc"),
+    "no_prefix": partial(PairsCritic, kind="no_prefix"),
+    "value_head": lambda weight_dim, per_sensor: (SensorValues if per_sensor else SceneValue)(weight_dim),
+}
+"""Critics by name: functions of the width of the features, and of whether every sensor has its own value."""
+
+
+class SensorCategorical(MultiCategoricalDistribution):
+    """Stable-Baselines3's independent choices of one of k actions, computed at once: large scenes have many sensors.
+
+    Args:
+        action_dims: k for each of c choices, all the same.
+    """
+
+    distribution: Categorical  # type: ignore[assignment]
+
+    def proba_distribution(self, action_logits: Tensor) -> Self:
+        """Take the logits (B, c * k) of c choices."""
+        logits = action_logits.unflatten(-1, (len(self.action_dims), -1))
+        self.distribution = Categorical(logits=logits, validate_args=False)
+        return self
+
+    def log_prob(self, actions: Tensor) -> Tensor:
+        """Return (B,) the log-likelihoods of actions (B, c)."""
+        return self.distribution.log_prob(actions).sum(-1)
+
+    def entropy(self) -> Tensor:
+        """Return (B,)."""
+        return self.distribution.entropy().sum(-1)
+
+    def sample(self) -> Tensor:
+        """Draw actions (B, c)."""
+        return self.distribution.sample()
+
+    def mode(self) -> Tensor:
+        """Return the most likely actions (B, c)."""
+        return self.distribution.logits.argmax(-1)
 
 
 class AttentionPolicy(ActorCriticPolicy):
@@ -380,7 +351,7 @@ class AttentionPolicy(ActorCriticPolicy):
         if per_sensor:
             self.action_dist = SensorBernoulli(n, m)
         elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
-            self.action_dist = SensorCategorical(self.num_actions)  # Stable-Baselines3's has an object for each sensor
+            self.action_dist = SensorCategorical(self.action_space.nvec.tolist())
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:
@@ -432,7 +403,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.to(torch.int8) if self.assigns else actions
 
     def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
-        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is there."""
+        """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is valid."""
         # Some versions of Stable-Baselines3 keep whole numbers as floating-point ones.
         parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
         return self.features_extractor.encode(parts)
@@ -464,3 +435,18 @@ def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int
             "there must be as many actions for each"
         )
     return choices[0], decisions
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let each thread that calls PyTorch compute alone.
+
+    The networks are small. PyTorch's own threads wait for each other at every operation, which on a busy machine takes
+    many times as long as one thread alone, and sums then depend on the number of cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

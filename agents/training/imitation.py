@@ -14,8 +14,7 @@ from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from hitmac.agents.learned.one_thread import one_thread_each
-from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.training.teacher import (
     PartGradient,

@@ -23,10 +23,10 @@ from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import nn
 from torch.optim import Optimizer
 
-from hitmac.agents.learned.checkpoint import put_tensors, tensor_file, tensors_of
+from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
 from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training.imitation import Imitation
-from hitmac.envs.files import regular_file
+from hitmac.envs.files import regular_file, whole_file
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
@@ -83,8 +83,9 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name to a file, which is whole or not there."""
-    with tensor_file(path) as temporary:
-        safetensors.numpy.save_file({name: np.ascontiguousarray(array) for name, array in arrays.items()}, temporary)
+    with whole_file(path) as temporary:
+        content = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        temporary.write_bytes(content)
 
 
 def read_groups(path: Path) -> dict[str, dict[str, np.ndarray]]:

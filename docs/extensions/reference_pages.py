@@ -31,7 +31,7 @@ REFERENCE: dict[str, Groups] = {
     "hitmac.agents": {
         "Agents by name": ("load_agent", "load_executor", "scripted_agent", "Agent", "SCRIPTED"),
         "Policies": ("Policy", "AttentionPolicy", "AttentionExtractor"),
-        "Two levels": ("HierarchicalAgent", "LevelPolicy", "Level"),
+        "Two levels": ("HierarchicalAgent", "LevelPolicy"),
         "Checkpoints": ("load_policy", "save_policy", "PolicyConfig"),
     },
 }
