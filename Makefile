@@ -49,7 +49,7 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m benchmarks $(ARGS)
 
 reproduce: $(VENV)/.installed
-	$(BIN)/python -m agents.reproduce $(ARGS)
+	$(BIN)/python -m hitmac reproduce $(ARGS)
 
 fuzz: $(VENV)/.installed
 	$(BIN)/python -m tests.fuzz $(ARGS)

@@ -1,4 +1,4 @@
-"""Command line ``python -m agents.reproduce``: train and evaluate every row of the table of results in the README."""
+"""Command line ``hitmac reproduce``: train and evaluate every row of the table of results in the README."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ ROWS = {
 class Options:
     """Train and evaluate the rows of the README's table of results, and write the table to run_dir/results.md.
 
-    A row that is there already is left as it is, and an interrupted training goes on. A named row is evaluated again.
+    An evaluated row is left as it is, and an interrupted training continues. A named row is evaluated again.
     """
 
     row: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
@@ -90,9 +90,9 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = program_name("python -m agents.reproduce")
+    program = program_name("hitmac reproduce")
     options = parse(Options, program, arguments)
-    with end_on_signal(program, "; the same command goes on"), stop_on_bad_input(program):
+    with end_on_signal(program, "; the same command continues"), stop_on_bad_input(program):
         for name in options.row:
             if name not in ROWS:
                 raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
@@ -114,76 +114,63 @@ def reproduce(name: str, options: Options) -> None:
     agent = ROWS[name].agent or f"{{{name}}}"
     for needed in re.findall(r"{(.*?)}", agent):
         train(needed, options)
-    agent = re.sub(r"{(.*?)}", lambda found: str(_folder(options.run_dir, found[1])), agent)
+        agent = agent.replace(f"{{{needed}}}", str(_file(options.run_dir, needed).with_suffix("")))
     runs = [load_agent(run, SCENARIO)._replace(name=name, run=run) for run in each_training(agent)]
+    episodes, sub_steps = (2, 50) if options.quick else (options.episodes, SUB_STEPS)
     evaluation = evaluate(
-        runs,
-        SCENARIO,
-        episodes=2 if options.quick else options.episodes,
-        max_episode_steps=50 if options.quick else SUB_STEPS,
-        references=ROWS[name].references,
+        runs, SCENARIO, episodes=episodes, max_episode_steps=sub_steps, references=ROWS[name].references
     )
     save_evaluation(_file(options.run_dir, name), evaluation)
 
 
 def train(name: str, options: Options) -> None:
-    """Run the trainings of a row, or go on with them; what is trained already is skipped."""
-    folder = _folder(options.run_dir, name)
+    """Run the trainings of a row, or continue them; what is trained already is skipped."""
+    folder = _file(options.run_dir, name).with_suffix("")
     arguments = [*shlex.split(ROWS[name].train), "--seeds", str(options.seeds), "--run-dir", str(folder)]
     if options.quick:
-        limits = ["executor-minutes", "coordinator-minutes"] if arguments[0] == HitMacOptions.job else ["minutes"]
-        arguments += ["--episodes", "2", *(part for limit in limits for part in (f"--{limit}", "0.02"))]
+        levels = ("executor-", "coordinator-") if arguments[0] == HitMacOptions.job else ("",)
+        arguments += ["--episodes", "2", *(f"--{level}minutes=0.02" for level in levels)]
     command = [sys.executable, "-m", "hitmac.train", *arguments, *["--resume"] * folder.exists()]
     with stop_on_signal() as stop, subprocess.Popen(command) as training:
-        told = False
-        try:
-            while training.poll() is None:
-                if stop.is_set() and not told and stop.number != signal.SIGINT:  # a Ctrl-C has reached both
-                    training.terminate()
-                    told = True
-                time.sleep(0.1)
-        except BaseException:
-            training.kill()
-            raise
+        while training.poll() is None and not stop.is_set():
+            time.sleep(0.1)
+        if stop.is_set() and stop.number != signal.SIGINT:  # a Ctrl-C has reached both
+            training.terminate()
     if stop.is_set() or training.returncode:
-        print(f"stopped in {name}; the same command goes on", file=sys.stderr)
+        print(f"stopped in {name}; the same command continues", file=sys.stderr)
         sys.exit(128 + stop.number if stop.is_set() else training.returncode)
 
 
 def table(files: Mapping[str, Path]) -> str:
-    """Return the table of the rows whose evaluations are there, and their commands, as Markdown."""
+    """Return the table of the rows that have been evaluated, and their commands, as Markdown."""
     evaluations = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
-    whole: dict[str, Any] = dict(next(iter(evaluations.values())))
     if len({tuple(one["seeds"]) for one in evaluations.values()}) > 1:
         raise ValueError("rows were evaluated on different episodes; give the same --episodes, or another --run-dir")
-    whole["agents"] = {name: result for one in evaluations.values() for name, result in one["agents"].items()}
-    for name, result in whole["agents"].items():
-        if COMPARED in whole["agents"] and "improvement" in result:
-            scores = (_scores(whole["agents"][one], whole["episodes"]) for one in (COMPARED, name))
-            result["improvement"] = None if name == COMPARED else probability_of_improvement(*scores)
-    provenances = [one["provenance"] for one in evaluations.values()]
-    made = sorted({f"commit {one['commit']}, {one['processor']}" for one in provenances})
-    lines = [markdown(whole), "", f"P: probability that {COMPARED} covers more. Measured at {'; '.join(made)}.", ""]
-    return "\n".join([*lines, *(f"- {name}: `{_command(ROWS[name])}`" for name in evaluations), ""])
-
-
-def _scores(result: Mapping[str, Any], episodes: int) -> np.ndarray:
-    """Return the coverage (S, E) of all trainings and episodes."""
-    return np.array(result["per_episode"]["coverage"], np.float64).reshape(-1, episodes)
+    agents = {name: result for one in evaluations.values() for name, result in one["agents"].items()}
+    whole: dict[str, Any] = next(iter(evaluations.values())) | {"agents": agents}
+    # Coverage (S, E) of all trainings and episodes.
+    scores = {
+        name: np.array(result["per_episode"]["coverage"], float).reshape(-1, whole["episodes"])
+        for name, result in agents.items()
+        if COMPARED in agents and "improvement" in result
+    }
+    for name in scores:
+        same = name == COMPARED
+        agents[name]["improvement"] = None if same else probability_of_improvement(scores[COMPARED], scores[name])
+    made = {f"commit {one['provenance']['commit']}, {one['provenance']['processor']}" for one in evaluations.values()}
+    about = f"P: probability that {COMPARED} covers more. Measured at {'; '.join(sorted(made))}."
+    return "\n".join(
+        [markdown(whole), "", about, "", *(f"- {row}: `{_command(ROWS[row])}`" for row in evaluations), ""]
+    )
 
 
 def _command(row: Row) -> str:
     return f"python train.py {row.train}" if row.train else f"--agents {row.agent}"
 
 
-def _folder(run_dir: Path, name: str) -> Path:
-    """Return the directory of a row's trainings."""
-    return run_dir / re.sub(r"\W+", "-", name)
-
-
 def _file(run_dir: Path, name: str) -> Path:
-    """Return the file of a row's evaluation."""
-    return _folder(run_dir, name).with_suffix(".json")
+    """Return the file of a row's evaluation; the directory of its trainings has the same name without the ending."""
+    return run_dir / (re.sub(r"\W+", "-", name) + ".json")
 
 
 if __name__ == "__main__":

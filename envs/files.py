@@ -40,7 +40,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
             with temporary.open("rb") as written, path.open("wb") as device:
                 shutil.copyfileobj(written, device)
         return
-    path = Path(os.path.realpath(path))
+    given, path = path, Path(os.path.realpath(path))
     if path.is_symlink():  # a link to itself
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
@@ -55,8 +55,8 @@ def whole_file(path: str | Path) -> Iterator[Path]:
         temporary.chmod(mode)
         os.replace(temporary, path)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # which nobody has asked for
-            raise type(error)(error.errno, error.strerror, str(path)) from None
+        if error.errno and error.filename in (None, str(temporary)):  # which nobody has asked for
+            raise type(error)(error.errno, error.strerror, str(given)) from None
         raise
     finally:
         temporary.unlink(missing_ok=True)

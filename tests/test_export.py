@@ -18,8 +18,7 @@ import torch
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
 from hitmac.agents.export import export_agent
 from hitmac.agents.export import folder as export_folder
-from hitmac.agents.export.folder import main
-from hitmac.agents.export.folder import CARD
+from hitmac.agents.export.folder import CARD, main
 from hitmac.agents.learned.checkpoint import build_policy, save_policy
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.agents.pretrained import pretrained_folder

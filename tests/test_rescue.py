@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy

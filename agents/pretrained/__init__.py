@@ -1,7 +1,7 @@
 """Trained policies that come with the package, by name: ``load_agent("pretrained:flat")``.
 
-Each is a checkpoint, safetensors and JSON, with a card that says how it was trained and what it reaches. ``python -m
-agents.pretrained NAME RUN`` makes one of a run.
+Each is a checkpoint, safetensors and JSON, with a card of its training and its figures. ``hitmac pretrained NAME RUN``
+makes one of a run.
 """
 
 from __future__ import annotations

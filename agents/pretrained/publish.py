@@ -1,4 +1,4 @@
-"""Command line ``python -m agents.pretrained``: put a run's policy, with its card, among the pretrained ones."""
+"""Command line ``hitmac pretrained``: put a run's policy, with its card, among the pretrained ones."""
 
 from __future__ import annotations
 
@@ -6,26 +6,21 @@ import argparse
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from hitmac.agents import pretrained as home
-from hitmac.agents.command_line import program_name
-from hitmac.agents.learned.checkpoint import EXECUTOR, checkpoint_folder, load_policy, trainings_in
+from hitmac.agents.command_line import program_name, stop_on_bad_input
+from hitmac.agents.learned.checkpoint import EXECUTOR, FILES, checkpoint_folder, load_policy, trainings_in
 from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.signals import end_on_signal
-
-LARGEST = 1_000_000
-"""Most bytes of a pretrained policy."""
-
-_FILES = ("config.json", "policy.safetensors")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog=program_name("python -m agents.pretrained"),
+        prog=program_name("hitmac pretrained"),
         description="Copy the policy of a run to agents/pretrained/NAME, and write its card from the run's evaluation.",
     )
     parser.add_argument("name", help="name of the policy, as in pretrained:NAME")
@@ -34,13 +29,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limits", default="", help="what the policy cannot do, added to what it was trained on")
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
-    with end_on_signal(parser.prog):
-        try:
-            folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
-        except (ValueError, TypeError, OSError, KeyError) as error:
-            parser.exit(2, f"{parser.prog}: error: {error}\n")
-    print((folder / "card.md").read_text(encoding="utf-8"))
-    print(f"in {folder}/, as {home.PREFIX}{options.name}")
+    with end_on_signal(parser.prog), stop_on_bad_input(parser.prog):
+        folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
+    print(f"{read_text(folder / 'card.md')}\nin {folder}/, as {home.PREFIX}{options.name}")
 
 
 def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace: bool = False) -> Path:
@@ -54,7 +45,7 @@ def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace:
         replace: replace the policy of this name.
 
     Raises:
-        ValueError: a name of another form, an executor alone, a policy over :data:`LARGEST`, or a damaged run.
+        ValueError: a name of another form, an executor alone, or a damaged run.
         FileExistsError: there is a policy of this name.
         FileNotFoundError: the run is not whole.
     """
@@ -63,96 +54,54 @@ def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace:
     folder = home.FOLDER / name
     if folder.exists() and not replace:
         raise FileExistsError(f"{folder} exists; choose another name, or add --replace")
-    together = Path(run)
-    several = trainings_in(together)
-    own = several[0] if several else together
+    several = trainings_in(run)
+    own = several[0] if several else Path(run)
     source = checkpoint_folder(own)
     if load_policy(source)[1].role == "executor":
         raise ValueError(f"{run} is an executor; give a whole agent, such as the run of a coordinator")
-    files = [Path(file) for file in _FILES]
-    if (source / EXECUTOR).is_dir():
-        files += [Path(EXECUTOR, file) for file in _FILES]
-    size = sum((source / file).stat().st_size for file in files)
-    if size > LARGEST:
-        raise ValueError(f"{run} has {size} bytes; a pretrained policy may have {LARGEST}")
-    text = card(name, own, note, limits, together if several else None)
+    text = card(name, own, note, limits, several)
     shutil.rmtree(folder, ignore_errors=True)
-    for file in files:
-        (folder / file).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(source / file, folder / file)
+    for level in ("", EXECUTOR) if (source / EXECUTOR).is_dir() else ("",):
+        (folder / level).mkdir(parents=True)
+        for file in FILES:
+            shutil.copyfile(source / level / file, folder / level / file)
     write_text(folder / "card.md", text)
     return folder
 
 
-def card(name: str, run: Path, note: str, limits: str, together: Path | None) -> str:
-    """Return the card of the policy of a run, which may be one of several trainings in the directory `together`."""
-    config: dict[str, Any] = parse_yaml(read_text(run / "config.yaml"))
-    scene = config["scenario"]
+def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) -> str:
+    """Return the card of the policy of a run, which may be one of several trainings in one directory."""
+    config = parse_yaml(read_text(run / "config.yaml"))
+    scene, sittings = config["scenario"], config["sittings"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
-    trained = f"on `{scene['name']}` with {scene['num_sensors']} sensors and {scene['num_targets']} targets"
-    amounts = " and ".join(map(_amount, levels))
-    evaluation = _evaluation(levels[-1])
-    episodes = f"{evaluation['episodes']} fresh episodes, seeds {' to '.join(map(str, evaluation['seeds']))}"
-    lines = [
-        f"# {name}",
-        "",
-        note,
-        "",
-        f"- Trained by `{_command(config)}` ({amounts}, {trained}), {_commit(config)}.",
-        f"- On `{evaluation['scenario']}`: {_figures(evaluation)}, {episodes}.",
-    ]
-    if together is not None:
-        all_seeds = ", ".join(path.name.rpartition("-")[2] for path in trainings_in(together))
-        lines.append(f"- Such trainings with the seeds {all_seeds}: {_figures(_evaluation(together))}.")
-    lines.append(f"- Limits: it was trained on sensors and targets as in `{scene['name']}`. {limits}".rstrip())
-    return "\n".join([*lines, ""])
+    last = [json.loads(read_text(level / "curve.json"))["exploring"][-1] for level in levels]
+    amounts = " and ".join(f"{one['steps']:,.0f} steps in {one['seconds'] / 60:.1f} minutes" for one in last)
+    commands = "`, then `".join(dict.fromkeys(one["command"] for one in sittings))
+    commits = ", ".join(dict.fromkeys(f"{one['commit']}{' with changes' * bool(one['modified'])}" for one in sittings))
+    scenario, episodes, figures = _figures(levels[-1])
+    text = (
+        f"# {name}\n\n{note}\n\n- Trained by `{commands}`, seed {config['options']['seed']} ({amounts}, on "
+        f"`{scene['name']}` with {scene['num_sensors']} sensors and {scene['num_targets']} targets), commit {commits}."
+        f"\n- On `{scenario}`: {figures}, {episodes}.\n"
+    )
+    if several:
+        seeds = ", ".join(path.name.rpartition("-")[2] for path in several)
+        text += f"- Such trainings with the seeds {seeds}: {_figures(run.parent)[2]}.\n"
+    limits = f"it was trained on sensors and targets as in `{scene['name']}`. {limits}".rstrip()
+    return f"{text}- Limits: {limits}\n"
 
 
-def _evaluation(run: Path) -> dict[str, Any]:
+def _figures(run: Path) -> tuple[str, str, str]:
+    """Return the scenario and the episodes of a run's evaluation, and the figures of its first agent, the trained."""
     path = run / "evaluation.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")
-    return json.loads(read_text(path))
-
-
-def _figures(evaluation: Mapping[str, Any]) -> str:
-    """Return the coverage, its interval and the rotation of the trained policy, the first agent of the evaluation."""
+    evaluation: dict[str, Any] = json.loads(read_text(path))
     result = next(iter(evaluation["agents"].values()))
     low, high = result["coverage"]["ci95"]
     coverage = f"coverage {result['coverage']['mean']:.3f} ({low:.3f} .. {high:.3f} over {result['interval']})"
-    return f"{coverage}, rotation {result['rotation']['mean']:.3f}"
-
-
-def _amount(run: Path) -> str:
-    """Return the steps and minutes of a training."""
-    last = json.loads(read_text(run / "curve.json"))["exploring"][-1]
-    return f"{last['steps']:,.0f} steps in {last['seconds'] / 60:.1f} minutes"
-
-
-def _command(config: Mapping[str, Any]) -> str:
-    """Return the commands of a run's sittings, each as that of a run with this seed alone."""
-    commands: list[str] = []
-    for sitting in config["sittings"]:
-        asked = re.sub(r"^.*?(train\.py|-m hitmac\.train)", "", sitting["command"])
-        asked = re.sub(r" --(seeds?|run-dir|resume|processes|ray)\b(?:[ =][^-]\S*)?", "", asked)
-        if commands and asked.strip() in ("", config["job"]):  # it went on as it was
-            continue
-        varied = re.findall(r" --set[ =](\w[\w-]*)=", asked)
-        asked = re.sub(r" --set[ =]\S+", "", asked)
-        asked += "".join(f" --{name} {config['options'][name.replace('-', '_')]}" for name in varied)
-        command = f"python train.py{asked} --seed {config['options']['seed']}"
-        if command not in commands:
-            commands.append(command)
-    return "`, then `".join(commands)
-
-
-def _commit(config: Mapping[str, Any]) -> str:
-    """Return the commits of a run's sittings."""
-    commits = dict.fromkeys(
-        f"{sitting['commit'] or 'unknown'}{' with changes' if sitting['modified'] else ''}"
-        for sitting in config["sittings"]
-    )
-    return f"commit {', '.join(commits)}"
+    episodes = f"{evaluation['episodes']} fresh episodes, seeds {' to '.join(map(str, evaluation['seeds']))}"
+    return evaluation["scenario"], episodes, f"{coverage}, rotation {result['rotation']['mean']:.3f}"
 
 
 if __name__ == "__main__":
