@@ -20,7 +20,6 @@ DOCUMENTED = {
     "pooling": POOLINGS,
     "score": {name: type(make_score(name, 4)) for name in SCORES},
     "cell": {name: cell.advance for name, cell in CELLS.items()},
-    "critic of a policy": heads.CRITICS,
 }
 
 
