@@ -17,15 +17,14 @@ from tests.documents import PAGES, ROOT, Shell, inline_commands, steps
 QUICK = {
     "hitmac --help",
     "hitmac scenarios",
-    "python -m envs",
     "python -m examples.attention_by_hand",
     "python -c \"from hitmac import envs; help(envs.TASKS['Coverage'])\"",
 }
 """Commands that run as they stand."""
 
 FILMS = {
-    "python -m envs large --film out.gif --agent random",
-    "python -m envs football-4 --film out.gif --agent belief-planner",
+    "hitmac scenarios large --film out.gif --agent random",
+    "hitmac scenarios football-4 --film out.gif --agent belief-planner",
     "hitmac scenarios examples/site/site.yaml --agent planner --film site.gif --size 600",
 }
 """Commands that run as they stand, too, and take some seconds; those of the tutorial run in test_tutorial.py."""
@@ -35,11 +34,6 @@ ELSEWHERE = {
     "ray start --head --port 6379", "ray start --address 10.0.0.1:6379",
 }  # fmt: skip
 """Commands of which other tests see that they work (test_export.py), which begin everything else, or are Ray's."""
-
-MODULES = {"envs": "scenarios", "agents.evaluate": "evaluate"} | {
-    f"agents.{name}": name for name in ("pretrained", "reproduce", "watch", "export")
-}
-"""Names in :data:`COMMANDS` of the programs that run as modules."""
 
 TARGETS = {"train": "train", "reproduce": "reproduce"}
 """Names in :data:`COMMANDS` of the programs that get the ARGS of a target of the Makefile."""
@@ -102,11 +96,8 @@ def check(monkeypatch, words, *, alone=False):
             return
         else:
             assert kind == "-m", kind
-            module, *rest = rest
-            if module not in MODULES:
-                assert importlib.util.find_spec(module) is not None, module
-                return
-            name = MODULES[module]
+            assert importlib.util.find_spec(rest[0]) is not None, rest[0]
+            return
     else:
         assert program == "hitmac", program
         name, *rest = rest

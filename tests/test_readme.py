@@ -43,8 +43,7 @@ def save(folder, task="Coverage"):
     save_policy(folder / "checkpoint", build_policy(config, scenario), config)
 
 
-def test_the_readme_is_short_and_links_every_page():
-    assert len(README.splitlines()) <= 250
+def test_the_readme_links_every_page():
     for page in PAGES.keys() - {"README.md"}:
         assert f"]({page})" in README, page
 
@@ -86,7 +85,7 @@ def test_every_file_and_link_is_there(page):
 @pytest.mark.parametrize("page", PAGES)
 def test_every_module_named_is_there(page):
     for name in re.findall(r"`((?:perception|envs|agents)(?:\.\w+)+)`", PAGES[page]):
-        assert pkgutil.resolve_name(name) is not None
+        assert pkgutil.resolve_name(f"hitmac.{name}") is not None
 
 
 def test_every_room_is_on_the_map():
