@@ -23,7 +23,7 @@ from hitmac.agents.evaluate.compare import each_training
 from hitmac.agents.evaluate.statistics import probability_of_improvement
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.registry import load_agent
-from hitmac.agents.training.hit_mac import HitMacOptions
+from hitmac.agents.training.config import HitMacOptions
 from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import write_text
 from hitmac.envs.tasks import SUB_STEPS

@@ -19,7 +19,7 @@ def rllib(rounds: int = ROUNDS) -> None:
 
     from hitmac import envs
     from hitmac.agents.learned.checkpoint import build_policy
-    from hitmac.agents.training.jobs import CoverageRewardOptions
+    from hitmac.agents.training.config import CoverageRewardOptions
     from hitmac.agents.training.learner import build, policy_config
     from hitmac.agents.training.rllib import learner, runner
     from hitmac.agents.training.rllib.algorithm import ppo_config

@@ -20,7 +20,7 @@ from hitmac.agents import scenarios as envs_main
 from hitmac.agents.evaluate import command as evaluate_main
 from hitmac.agents.export import folder as export_main
 from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.resume import prepare
 from hitmac.envs import load_scenario
 from hitmac.envs.recordings import read_recording
 from hitmac.envs.render import Picture
@@ -82,7 +82,7 @@ def run_directory(content: bytes) -> None:
 
     def read(path: Path) -> None:
         options = train.JOBS["coverage"](run_dir=path.parent, resume=True)
-        prepare(options, "train.py", ["--run-dir", str(path.parent), "--resume"])
+        prepare(options)
 
     _in_folder("config.yaml", content, read)
 

@@ -145,7 +145,7 @@ def test_trainings_give_the_same(tmp_path, job):
     networks = []
     for device in ("cpu", "second"):
         options = [*job, *(SMALL if job[0] != "coordinator" else SMALL[:-2])]
-        train.run_job(train.COMMANDS[job[0]], [*options[1:], "--device", device, "--run-dir", str(tmp_path / device)])
+        train.run_command([*options, "--device", device, "--run-dir", str(tmp_path / device)])
         networks.append(read_tensors(tmp_path / device / "checkpoint" / "policy.safetensors"))
     # Adam divides by the gradient's size: where that is near 0, a rounding error changes a weight by the learning rate.
     differences = [(networks[1][name] - tensor).abs().flatten() for name, tensor in networks[0].items()]

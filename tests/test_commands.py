@@ -60,9 +60,9 @@ def parsed(monkeypatch, name, arguments):
 
         return parse_and_stop
 
-    if name == "train":  # it parses twice, and then checks; the first thing that it does is to prepare the run
-        monkeypatch.setattr("hitmac.agents.training.sweep.connect", lambda *_: None)
-        monkeypatch.setattr(module, "prepare", lambda options, *_: (_ for _ in ()).throw(Parsed(options)))
+    if name == "train":  # it checks what it has parsed; the first thing that it does is to make the run
+        monkeypatch.setattr("hitmac.agents.training.rllib.cluster.connect", lambda *_: None)
+        monkeypatch.setattr(module, "open_run", lambda options, *_: (_ for _ in ()).throw(Parsed(options)))
     elif hasattr(module, "parse"):
         monkeypatch.setattr(module, "parse", stop(module.parse))
     else:

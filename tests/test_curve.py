@@ -60,7 +60,7 @@ def test_phases_are_shaded_and_named(phases, names, monkeypatch):
 def test_a_resumed_training_keeps_its_phases(tmp_path, monkeypatch):
     """Mixed actions end after 100 steps of each scene; rollouts are of 30, and the run is stopped before and after."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train, "save_film", lambda *arguments, **options: None)
+    monkeypatch.setattr("hitmac.agents.training.report.save_film", lambda *arguments, **options: None)
     small = ["--num-envs", "2", "--rollout-steps", "30", "--batch-size", "16", "--weight-dim", "8", "--episodes", "2"]
     small += ["--episode-steps", "20", "--curve-points", "2"]
 

@@ -5,15 +5,14 @@ import json
 import re
 
 import pytest
-import yaml
 from gymnasium import spaces
 
 from hitmac.agents import AttentionExtractor, AttentionPolicy, PolicyConfig
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import load_policy, save_policy
-from hitmac.agents.training.jobs import JOBS
+from hitmac.agents.training.config import JOBS
+from hitmac.agents.training.defaults import check
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.run_directory import prepare
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
@@ -48,7 +47,7 @@ def test_every_option_goes_from_the_command_line_through_the_checkpoint_to_the_e
     flag = "--" + name.replace("_", "-")
     arguments = [*([flag] if value is True else [flag, str(value)]), "--algorithm", "ppo"]
     options = parse(JOBS["coverage"], "train.py", [*arguments, "--num-envs", "2", "--scenario", "hit-mac-2x2"])
-    options.check()
+    check(options)
     assert getattr(options, name) == value
     expected = dataclasses.replace(JOBS["coverage"]().encoder_config, **{name: value})
     assert options.encoder_config == expected
@@ -115,7 +114,7 @@ def test_options_out_of_their_range_are_refused(options, says):
     with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
         EncoderConfig(**options)
     with pytest.raises((ValueError, TypeError), match="--"):
-        JOBS["coverage"](**options).check()
+        check(JOBS["coverage"](**options))
 
 
 def test_an_unknown_option_is_refused():
@@ -125,22 +124,3 @@ def test_an_unknown_option_is_refused():
         config(policy={"wieght_dim": 8})
     with pytest.raises(ValueError, match="encoder is 'mlp'; it must be one of attention, recurrent"):
         AgentTargetEncoder(4, 8, encoder="mlp")
-
-
-def test_runs_of_earlier_versions_resume(tmp_path):
-    arguments = ["--num-envs", "2", "--num-frequencies", "2", "--no-difference-rewards"]
-    asked = dataclasses.replace(parse(JOBS["coordinator"], "train.py", arguments), run_dir=tmp_path / "run")
-    options, *_ = prepare(asked, "train.py", arguments)
-    path = tmp_path / "run" / "config.yaml"
-    written = yaml.safe_load(path.read_text())
-    kept = written["options"]
-    kept["frequencies"], kept["by_sensor"] = kept.pop("num_frequencies"), kept.pop("difference_rewards")
-    del kept["num_heads"], kept["scaled"]  # which earlier programs did not have
-    path.write_text(yaml.safe_dump(written))
-    again = [*arguments[:2], "--run-dir", str(tmp_path / "run"), "--resume"]
-    resumed, *_ = prepare(parse(JOBS["coordinator"], "train.py", again), "train.py", again)
-    assert resumed.encoder_config == options.encoder_config
-    assert (resumed.num_frequencies, resumed.difference_rewards) == (2, False)
-    kept = yaml.safe_load(path.read_text())["options"]
-    assert (kept["num_frequencies"], kept["difference_rewards"]) == (2, False)
-    assert not {"frequencies", "by_sensor"} & kept.keys()

@@ -13,8 +13,8 @@ from hitmac.agents import AttentionPolicy
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.registry import as_agent
 from hitmac.agents.training import imitation
+from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.imitation import Imitation
-from hitmac.agents.training.jobs import CoverageOptions
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.teacher import halves, imitation_loss, of_like_size, part, sizes, spread
 from hitmac.envs import load_scenario

@@ -3,6 +3,7 @@
 import importlib
 import signal
 import sys
+import types
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,12 @@ import safetensors.numpy
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training import config as sizes
-from hitmac.agents.training import train as callback
-from hitmac.agents.training import train as stopping
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import JOBS, with_defaults
+from hitmac.agents.training import defaults as sizes
+from hitmac.agents.training import train as loop
+from hitmac.agents.training.config import JOBS, CoverageOptions
+from hitmac.agents.training.defaults import levels, with_defaults
 from hitmac.agents.training.resume import Progress
-from hitmac.agents.training.run_directory import check_memory
-from hitmac.agents.training.train import TrainingProgress, stop_on_signal
+from hitmac.agents.training.train import RolloutCallback, TrainingClock, stop_on_signal
 from hitmac.envs import load_scenario, presets
 from hitmac.signals import end_on_signal
 
@@ -38,25 +37,24 @@ SIGNALS = [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    """Trains in this process, in an empty directory, without the report, and returns the calls that look at the time.
+    """Trains in this process, in an empty directory, without the report, and returns the number of steps.
 
-    A signal may come at one of them: before a step, or before a gradient step.
+    A signal may come at one of them.
     """
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(train, "report", lambda *arguments: None)
-    monkeypatch.setattr(stopping, "_detach_output", lambda: None)
 
     def run(*arguments, at=None, number=signal.SIGINT):
-        calls, check_time = [], TrainingProgress.check_time
+        calls, on_step = [], RolloutCallback._on_step
 
-        def check(progress):
+        def step(callback):
             calls.append(1)
             if len(calls) == at:
                 signal.raise_signal(number)
-            check_time(progress)
+            return on_step(callback)
 
         with monkeypatch.context() as patch:
-            patch.setattr(TrainingProgress, "check_time", check)
+            patch.setattr(RolloutCallback, "_on_step", step)
             patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
             train.main()
         return len(calls)
@@ -77,44 +75,27 @@ def same(one, other):
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
-def test_a_training_stopped_within_an_update_goes_on_as_if_never_interrupted(learner, here, monkeypatch, capsys):
+def test_a_training_stopped_within_an_update_goes_on_as_if_never_interrupted(learner, here):
+    """The update is finished, whichever signal comes."""
     asked = [*LEARNERS[learner], *SMALL, "--total-steps", 4 * 64]
     if learner == "executor":
         asked[-1] = 4 * 64 * 4
-    calls = here(*asked, "--run-dir", "whole")
-    monkeypatch.setattr(callback, "GRACE", 0.0)
-    here(*asked, "--run-dir", "stopped", at=3)
-    assert not Path("stopped/checkpoint/training.safetensors").exists()  # nothing to go on from
+    steps = here(*asked, "--run-dir", "whole")
+    assert here(*asked, "--run-dir", "stopped", at=3) == steps // 4
     load_policy("stopped")
-    job = asked[0]
-    here(job, "--run-dir", "stopped", "--resume", at=calls // 2, number=signal.SIGTERM)
-    assert "this update would take too long; back to the last checkpoint" in capsys.readouterr().out
-    steps = state("whole")["progress/steps"].item()
-    assert 0 < state("stopped")["progress/steps"].item() < steps
-    here(job, "--run-dir", "stopped", "--resume", at=calls // 3, number=SIGNALS[-1])
-    here(job, "--run-dir", "stopped", "--resume")
+    assert here(asked[0], "--run-dir", "stopped", "--resume", at=3, number=signal.SIGTERM) == steps // 4
+    here(asked[0], "--run-dir", "stopped", "--resume")
     assert same(state("whole"), state("stopped"))
 
 
-def test_time_ends_an_update_too(here, monkeypatch, capsys):
-    monkeypatch.setattr(callback, "GRACE", 0.0)
-    limit = ["--minutes", 0.004, "--epochs", 10**12]  # an update without end
-    here("coverage-ppo", "--run-dir", "run", *SMALL, *limit)
-    shown = capsys.readouterr().out
-    assert "stopped; go on with" not in shown
+def test_time_ends_a_rollout_too(here, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "OVERDUE", 0.0)
+    limit = ["--minutes", 0.01, "--rollout-steps", 10**9]  # a rollout without end
+    here("coverage", "--run-dir", "run", *SMALL, *limit)
+    assert "stopped; go on with" not in capsys.readouterr().out
     load_policy("run")
     assert state("run")["progress/steps"].item() > 0
-    here("coverage-ppo", "--run-dir", "run", "--resume", "--minutes", 0.008)
-
-
-def test_a_curve_that_is_computed_is_left_at_a_signal():
-    with stop_on_signal() as stop:
-        done = []
-        stop.leaves(lambda: done.append(1))
-        stop.leaves(lambda: (signal.raise_signal(signal.SIGINT), done.append(2)))
-        assert (done, stop.number) == ([1], signal.SIGINT)
-        with pytest.raises(KeyboardInterrupt):  # the second one
-            stop.leaves(lambda: signal.raise_signal(signal.SIGINT))
+    here("coverage", "--run-dir", "run", "--resume", "--minutes", 0.02)
 
 
 def test_a_signal_that_is_ignored_stays_so():
@@ -137,8 +118,8 @@ def test_a_signal_that_is_ignored_stays_so():
         ("agents.export.folder", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
         ("agents.reproduce", "reproduce", ["--row", "still"]),
         ("agents.show_attention", "moments", ["pretrained:flat", "--to", "out.png"]),
-        ("train", "prepare", []),
-        ("train", "engine_of", [*SMALL, "--run-dir", "run"]),
+        ("train", "resolve", []),
+        ("train", "train", [*SMALL, "--run-dir", "run"]),
     ],
 )
 def test_a_signal_ends_a_program_in_one_line_with_its_number(
@@ -159,25 +140,21 @@ def test_a_signal_ends_a_program_in_one_line_with_its_number(
 
 
 def test_the_outlook_follows_the_nearer_limit():
-    class Model:
-        num_timesteps = 1000
+    def outlook(minutes, max_steps):
+        engine = types.SimpleNamespace(progress=Progress(10.0), steps=1000)
+        clock = TrainingClock(CoverageOptions(minutes=minutes, total_steps=max_steps), engine)
+        return clock.outlook(500, 2.0)
 
-    def outlook(max_seconds, max_steps):
-        progress = TrainingProgress(Progress(10.0), max_seconds=max_seconds, max_steps=max_steps, stop=stopping.Stop())
-        progress.model = Model
-        return progress.outlook(500, 2.0)
-
-    assert outlook(310.0, None) == "at this speed about 76,000 steps in 5.2 minutes of training"
+    assert outlook(310.0 / 60, None) == "at this speed about 76,000 steps in 5.2 minutes of training"
     assert outlook(None, 76_000) == "at this speed about 5.0 minutes more of training until 76,000 steps"
-    assert outlook(310.0, 3_500) == "at this speed about 10 seconds more of training until 3,500 steps"
-    assert outlook(20.0, 76_000) == "at this speed about 3,500 steps in 20 seconds of training"
-    assert outlook(5.0, None) == "at this speed about 1,000 steps in 10 seconds of training"
+    assert outlook(310.0 / 60, 3_500) == "at this speed about 10 seconds more of training until 3,500 steps"
+    assert outlook(20.0 / 60, 76_000) == "at this speed about 3,500 steps in 20 seconds of training"
+    assert outlook(5.0 / 60, None) == "at this speed about 1,000 steps in 10 seconds of training"
 
 
 @pytest.mark.parametrize("job", sorted(JOBS))
 @pytest.mark.parametrize("algorithm", ["ppo", "imitation", "a2c"])
-def test_sizes_suit_the_scene(job, algorithm, monkeypatch):
-    monkeypatch.setattr("hitmac.agents.training.run_directory.total_memory", lambda: 4 * 2**30)
+def test_sizes_suit_the_scene(job, algorithm):
     options = with_defaults(JOBS[job], algorithm)
     most = sizes.PAIRS[algorithm]
     for name in ("hit-mac", "hit-mac-6x9", f"large-5x{most // 5}"):
@@ -189,19 +166,17 @@ def test_sizes_suit_the_scene(job, algorithm, monkeypatch):
         of_row = 4 * scenario.num_targets if options.task.spec.role == "executor" else pairs
         assert 8 <= scaled.num_envs <= max(8, options.num_envs * min(1, most / pairs)), name
         assert 8 <= scaled.batch_size <= max(8, options.batch_size * min(1, most / of_row)), name
-        if algorithm != "a2c":
-            check_memory(scaled, scenario)
 
 
 def test_sizes_that_are_given_win(monkeypatch, tmp_path, capsys):
     monkeypatch.chdir(tmp_path)
     found = []
-    monkeypatch.setattr(train, "train_run", lambda options, scenario, run_dir: found.append(options))
+    monkeypatch.setattr(train, "train_run", lambda options, scenario: found.append(options))
     for given in ([], ["--batch-size", "48"], ["--num-envs", "256"]):
-        train.run_job(JOBS["coverage"], ["--scenario", "large", "--run-dir", f"x{len(found)}", *given])
+        train.run_command(["coverage", "--scenario", "large", "--run-dir", f"x{len(found)}", *given])
     assert [(one.num_envs, one.batch_size, one.rollout_steps) for one in found] == [
         (16, 8, 4), (16, 48, 4), (256, 8, 4)
     ]  # fmt: skip
-    train.run_job(HitMacOptions, ["--scenario", "large", "--run-dir", "both"])
-    executor, coordinator = found[-1].level_jobs(Path("both"), load_scenario("large"))
+    train.run_command(["hit-mac", "--scenario", "large", "--run-dir", "both"])
+    executor, coordinator = levels(found[-1], Path("both"), load_scenario("large"))
     assert (found[-1].num_envs, executor.num_envs, coordinator.num_envs, coordinator.batch_size) == (8, 8, 8, 8)

@@ -12,8 +12,8 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
-from hitmac.agents.training.config import Options
-from hitmac.agents.training.jobs import JOBS, ExecutorOptions
+from hitmac.agents.training.config import JOBS, ExecutorOptions, Options
+from hitmac.agents.training.defaults import check, check_on
 from hitmac.agents.training.learner import build
 from hitmac.envs import FEATURES, load_scenario, presets
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
@@ -31,8 +31,8 @@ SCENES["hit-mac-1x3"] = load_scenario("hit-mac-1x3")
 
 def train(options: Options, scenario, folder):
     """One update of a job, kept as a checkpoint."""
-    options.check()
-    options.check_on(scenario)
+    check(options)
+    check_on(options, scenario)
     model, venv, config = build(options, scenario)
     model.learn(options.rollout_steps * venv.num_envs)
     assert all(bool(parameter.isfinite().all()) for parameter in model.policy.parameters())

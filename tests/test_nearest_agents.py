@@ -19,7 +19,8 @@ from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.learned.policy import SensorCategorical
 from hitmac.agents.registry import SCRIPTED, as_agent, family_of, load_agent
-from hitmac.agents.training.jobs import CoverageOptions, CoverageRewardOptions
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
+from hitmac.agents.training.defaults import check
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.teacher import Scenes, part
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
@@ -252,7 +253,7 @@ def test_training_on_the_nearest(kind):
         scenario="random", total_steps=16, num_envs=4, batch_size=4, rollout_steps=2, weight_dim=8, num_blocks=1,
         nearest=3, radius=1200.0, neighbours=2, teacher="planner-fast",
     )  # fmt: skip
-    options.check()
+    check(options)
     model, venv, made = build(options, SCENARIO)
     assert made.nearness == {"nearest": 3, "radius": 1200.0, "neighbours": 2}
     assert venv.observation_space["targets"] == spaces.Box(-1, 11, (6, 3), np.int32)
@@ -285,4 +286,4 @@ def test_a_part_of_a_batch_keeps_its_lists():
 )
 def test_bad_options(changes, says):
     with pytest.raises(ValueError, match=says):
-        dataclasses.replace(CoverageOptions(), **changes).check()
+        check(dataclasses.replace(CoverageOptions(), **changes))

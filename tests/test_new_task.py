@@ -16,7 +16,7 @@ from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.policy import PerSensor
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.scenarios import main as list_environments
-from hitmac.agents.training.jobs import JOBS, default_job
+from hitmac.agents.training.config import JOBS, default_job
 from hitmac.agents.training.learner import build
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task, turning_space
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
@@ -109,14 +109,15 @@ def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path,
     from hitmac import train
 
     job = default_job(GuardTask)
+    monkeypatch.setitem(train.COMMANDS, job.job, job)
     assert (job.job, job().scenario, job().episode_steps) == ("guard", "hit-mac-2x3", 6)
     with pytest.raises(SystemExit):
-        train.run_job(job, ["--help"])
+        train.run_command([job.job, "--help"])
     assert "--per-sensor" in capsys.readouterr().out
     monkeypatch.chdir(tmp_path)
     small = ["--num-envs", "2", "--rollout-steps", "2", "--weight-dim", "4", "--episodes", "2", "--run-dir", "run"]
-    train.run_job(job, ["--total-steps", "8", "--per-sensor", *small])
-    train.run_job(job, ["--total-steps", "16", "--run-dir", "run", "--resume"])
+    train.run_command([job.job, "--total-steps", "8", "--per-sensor", *small])
+    train.run_command([job.job, "--total-steps", "16", "--run-dir", "run", "--resume"])
     assert json.loads(Path("run/checkpoint/config.json").read_text())["task"] == guard
     evaluation = json.loads(Path("run/evaluation.json").read_text())
     assert (evaluation["scenario"], evaluation["episodes"]) == ("hit-mac-2x3", 2)

@@ -12,16 +12,16 @@ import yaml
 
 from hitmac.agents import load_policy
 from hitmac.agents.learned.checkpoint import FORMAT, VERSION
-from hitmac.agents.training.config import read_options
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import (
+from hitmac.agents.training.config import (
     JOBS,
     CoordinatorOptions,
     CoverageOptions,
     CoverageRewardOptions,
     ExecutorOptions,
+    HitMacOptions,
 )
-from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.defaults import check
+from hitmac.agents.training.resume import prepare, read_options
 from hitmac.envs import Scenario, load_scenario, parallel_env
 from hitmac.envs.tasks import CoordinatorTask
 from hitmac.envs.validation import (
@@ -220,11 +220,11 @@ def test_every_scenario_parameter_has_its_range(name):
 def test_every_option_has_its_range(job, name):
     accepted, refused = TABLES[job][name]
     for value in accepted:
-        job(**{name: value}).check()
+        check(job(**{name: value}))
     wrong = (*refused, *(NONSENSE if is_number(field_types(job)[name]) else ()))
     for value in wrong:
         with pytest.raises((TypeError, ValueError), match=rf"^--{name.replace('_', '-')} (is|holds) .*; it must be "):
-            job(**{name: value}).check()
+            check(job(**{name: value}))
 
 
 def test_the_tables_hold_every_option():
@@ -298,11 +298,11 @@ def test_all_errors_of_a_file_are_reported_at_once(tmp_path):
 def test_all_errors_of_options_are_reported_at_once():
     wrong = CoverageOptions(gamma=2, num_envs=0, features=("smell",), encoder="recurrent", weight_dim=3, resume=True)
     with pytest.raises(CombinedError) as caught:
-        wrong.check()
+        check(wrong)
     lines = str(caught.value).splitlines()
     assert [line.split()[0] for line in lines[1:]] == ["--num-envs", "--gamma", "--weight-dim", "unknown", "--resume"]
     with pytest.raises(CombinedError, match=r"^2 errors:\n  --seed is -1.*\n  --episodes is 0"):
-        HitMacOptions(seed=-1, episodes=0).check()
+        check(HitMacOptions(seed=-1, episodes=0))
 
 
 def test_the_command_line_shows_a_line_for_each_error(monkeypatch, capsys):
@@ -333,7 +333,7 @@ def test_the_command_line_shows_a_line_for_each_error(monkeypatch, capsys):
         (lambda: agent("plannr"), "unknown agent 'plannr' (did you mean planner?)"),
         (lambda: agent("asign-all:scripted"), "unknown agent 'asign-all:scripted' (did you mean assign-all?)"),
         (lambda: agent("assign-all:scriptd"), "unknown executor 'scriptd' (did you mean scripted?)"),
-        (lambda: CoverageOptions(encoder="atention").check(), "(did you mean attention?)"),
+        (lambda: check(CoverageOptions(encoder="atention")), "(did you mean attention?)"),
         (lambda: command("covrage"), "unknown job 'covrage' (did you mean coverage?)"),
         (lambda: command("--gama", "1"), "(did you mean --gamma?)"),
         (lambda: read_options(CoverageOptions, {"gama": 1}), "unknown option gama (did you mean gamma?): known are"),
@@ -382,7 +382,7 @@ def command(*arguments):
 
 def test_all_errors_of_a_runs_configuration_are_told_at_once(tmp_path):
     asked = CoordinatorOptions(run_dir=tmp_path / "run", idle="hold")
-    _, scenario, run_dir = prepare(asked, "train.py coordinator", None)
+    _, scenario, run_dir = prepare(asked)
     written = yaml.safe_load((run_dir / "config.yaml").read_text())
     assert written["options"]["idle"] == "hold"
     assert load_scenario(run_dir) == scenario
@@ -392,5 +392,5 @@ def test_all_errors_of_a_runs_configuration_are_told_at_once(tmp_path):
     with pytest.raises(
         ValueError, match="is not the configuration of a run: 3 errors:\n  unknown option gama"
     ) as caught:
-        prepare(asked.resumed(), "train.py coordinator", None)
+        prepare(dataclasses.replace(asked, resume=True))
     assert len(str(caught.value).splitlines()) == 4

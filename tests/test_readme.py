@@ -19,8 +19,7 @@ from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.pretrained.publish import main as publish
 from hitmac.agents.reproduce import Options as ReproduceOptions
 from hitmac.agents.scenarios import main as show_scenes
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import JOBS
+from hitmac.agents.training.config import JOBS, HitMacOptions
 from hitmac.agents.watch import Options as WatchOptions
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from tests.documents import PAGES, ROOT, steps

@@ -13,7 +13,8 @@ from hitmac import envs
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.registry import SCRIPTED
-from hitmac.agents.training.jobs import CoverageOptions
+from hitmac.agents.training.config import CoverageOptions
+from hitmac.agents.training.learner import make_environments
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.recordings import read_recording, shortest_recording
 from hitmac.envs.scenario import KNOWLEDGE
@@ -321,7 +322,7 @@ def test_evaluations_take_whole_episodes_of_the_files(walk, tmp_path, capsys):
 
 def test_training_takes_episodes_from_anywhere_in_the_files(walk):
     options = CoverageOptions(scenario="hit-mac", episode_steps=20, num_envs=64, tracks=(walk,))
-    venv = options.make(scene(walk))
+    venv = make_environments(options, scene(walk))
     venv.seed(0)
     venv.reset()
     row = venv.task.simulator.rows.recordings.row

@@ -12,8 +12,9 @@ from hitmac.agents.learned.beliefs import OwnKnowledge
 from hitmac.agents.learned.checkpoint import build_policy, load_policy
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN, RecurrentPolicy
 from hitmac.agents.registry import as_agent
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
+from hitmac.agents.training.defaults import check, check_on, with_defaults
 from hitmac.agents.training.imitation import RecurrentImitation
-from hitmac.agents.training.jobs import CoverageOptions, CoverageRewardOptions, with_defaults
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, save_training
 from hitmac.envs import load_scenario
@@ -268,16 +269,16 @@ def test_a_resumed_learner_goes_on_as_if_never_interrupted(tmp_path):
 )
 def test_options_that_do_not_fit_a_memory_are_refused(options, says):
     with pytest.raises((ValueError, ExceptionGroup), match=says):
-        options.check()
+        check(options)
 
 
 @pytest.mark.parametrize("knowledge", ["full", "neighbours", "own"])
 def test_a_memory_is_learned_where_sensors_share_what_they_see(knowledge):
     options = with_defaults(CoverageOptions, "imitation", "recurrent")
-    options.check()
-    options.check_on(SHARED)
+    check(options)
+    check_on(options, SHARED)
     with pytest.raises(ValueError, match="must be shared"):
-        options.check_on(load_scenario("hit-mac").replace(knowledge=knowledge))
+        check_on(options, load_scenario("hit-mac").replace(knowledge=knowledge))
 
 
 def test_a_checkpoint_that_no_memory_fits_is_refused():

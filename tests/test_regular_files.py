@@ -13,9 +13,8 @@ from hitmac.agents.learned.checkpoint import read_tensors
 from hitmac.agents.pretrained import pretrained_folder
 from hitmac.agents.pretrained.publish import publish
 from hitmac.agents.replay.page import _picture
-from hitmac.agents.training.jobs import JOBS
-from hitmac.agents.training.resume import load_training, saved_progress
-from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.config import JOBS
+from hitmac.agents.training.resume import load_training, prepare, saved_progress
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.render import Picture
 from hitmac.perception.released import load_released
@@ -24,7 +23,7 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system ha
 
 
 def _resume(path):
-    prepare(JOBS["coverage"](run_dir=path.parent, resume=True), "train.py", ["--resume"])
+    prepare(JOBS["coverage"](run_dir=path.parent, resume=True))
 
 
 def _publish(path):

@@ -11,8 +11,8 @@ import agents.reproduce
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.reproduce import ROWS, Row, main, table
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import JOBS
+from hitmac.agents.training.config import JOBS, HitMacOptions
+from hitmac.agents.training.defaults import check
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 
@@ -24,7 +24,7 @@ def test_every_row_can_be_made(name):
     assert all(ROWS[needed].train for needed in re.findall(r"{(.*?)}", row.agent))
     if row.train:
         job, *options = shlex.split(row.train)
-        parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options).check()
+        check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
 
 
 def test_the_rows_of_the_readme_are_rows():

@@ -23,11 +23,11 @@ from hitmac import train
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer
-from hitmac.agents.training.config import MAX_ENVS, engine_problems
-from hitmac.agents.training.jobs import CoverageRewardOptions
+from hitmac.agents.training.config import MAX_ENVS, CoverageRewardOptions
+from hitmac.agents.training.defaults import check
 from hitmac.agents.training.learner import build
+from hitmac.agents.training.resume import contents
 from hitmac.agents.training.rllib import algorithm, learner, runner
-from hitmac.agents.training.run_directory import contents
 from hitmac.envs import load_scenario
 
 SMALL = ("--num-envs", "6", "--rollout-steps", "8", "--batch-size", "16", "--weight-dim", "8")
@@ -129,8 +129,8 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert "of several trainings" in said("coverage-ppo", *RLLIB, "--address", "auto", "--seeds", 2)
     assert "no Ray cluster answers there" in said("coverage-ppo", *RLLIB, "--address", "127.0.0.1:1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    (problem,) = engine_problems(CoverageRewardOptions(engine="rllib"))
-    assert problem == "--engine is rllib, which needs ray: pip install 'hitmac[rllib]'"
+    with pytest.raises(ValueError, match=r"^--engine is rllib, which needs ray: pip install 'hitmac\[rllib\]'$"):
+        check(CoverageRewardOptions(engine="rllib"))
     assert not list(tmp_path.iterdir())
 
 

@@ -13,10 +13,10 @@ from hitmac import train
 from hitmac.agents import load_agent
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.evaluate.compare import named_agents
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import CoverageOptions
+from hitmac.agents.training import report
+from hitmac.agents.training.config import CoverageOptions, HitMacOptions
 from hitmac.agents.training.sweep import is_finished, trainings
-from hitmac.agents.training.train import TrainingProgress
+from hitmac.agents.training.train import RolloutCallback
 from hitmac.envs import load_scenario
 
 TINY = ["--total-steps", 64, "--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8]
@@ -28,11 +28,11 @@ HIT_MAC = load_scenario("hit-mac")
 def here(tmp_path, monkeypatch):
     """Runs train.py in this process, in an empty directory, without films; counts the steps of training."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(train, "save_film", lambda *arguments, **options: None)
+    monkeypatch.setattr(report, "save_film", lambda *arguments, **options: None)
 
     def run(*arguments, interrupt_at=None):
         steps = []
-        original = TrainingProgress._on_step
+        original = RolloutCallback._on_step
 
         def step(callback):
             steps.append(1)
@@ -42,7 +42,7 @@ def here(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
-            patch.setattr(TrainingProgress, "_on_step", step)
+            patch.setattr(RolloutCallback, "_on_step", step)
             if interrupt_at is None:
                 train.main()
             else:
@@ -155,6 +155,6 @@ def test_a_training_is_finished_when_it_reached_a_limit_and_was_evaluated(here):
     assert not is_finished(CoverageOptions(run_dir=Path("absent"), total_steps=64))
     Path("run/evaluation.json").unlink()
     assert not is_finished(options)
-    group = [one.options for one in trainings(HitMacOptions(seed=7, seeds=2), Path("x"))]
+    group = [one for _, one in trainings(HitMacOptions(seed=7, seeds=2), Path("x"))]
     seeds = [(one.seed, one.seeds, one.run_dir.name) for one in group]
     assert seeds == [(7, 1, "seed-7"), (8, 1, "seed-8")]

@@ -12,8 +12,9 @@ from examples.site import make_site
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import save_film
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
-from hitmac.agents.training.jobs import JOBS
-from hitmac.agents.training.run_directory import prepare
+from hitmac.agents.training.config import JOBS
+from hitmac.agents.training.defaults import given_options
+from hitmac.agents.training.resume import prepare
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.recordings import make_recordings, read_recording
@@ -155,13 +156,13 @@ def project(tmp_path, monkeypatch):
     shutil.copytree(SITE, here / "site", ignore=shutil.ignore_patterns("__pycache__"))
     monkeypatch.chdir(here)
     arguments = ["--scenario", "site/site.yaml", "--run-dir", "runs/one"]
-    prepare(parse(JOBS["coverage"], "train.py", arguments), "train.py", arguments)
+    prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))
     return here
 
 
 def resumed(run_dir, *arguments):
     arguments = ["--run-dir", str(run_dir), "--resume", *arguments]
-    return prepare(parse(JOBS["coverage"], "train.py", arguments), "train.py", arguments)[1]
+    return prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))[1]
 
 
 def files_of(scenario):
@@ -226,5 +227,5 @@ def test_a_run_is_not_made_without_its_files(project):
     (project / "site/floor.png").unlink()
     arguments = ["--scenario", "site/site.yaml", "--run-dir", "runs/two"]
     with pytest.raises(FileNotFoundError, match="background"):
-        prepare(parse(JOBS["coverage"], "train.py", arguments), "train.py", arguments)
+        prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))
     assert not Path("runs/two").exists()

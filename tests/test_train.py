@@ -16,10 +16,10 @@ import safetensors.numpy
 import yaml
 
 from hitmac.agents.evaluate.command import main
-from hitmac.agents.training import train as callback
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import GOAL_FEATURES, ExecutorOptions, with_defaults, with_limits
-from hitmac.agents.training.train import TrainingProgress
+from hitmac.agents.training.config import GOAL_FEATURES, ExecutorOptions, HitMacOptions
+from hitmac.agents.training.defaults import levels, with_defaults, with_limits
+from hitmac.agents.training.learner import make_environments
+from hitmac.agents.training.train import RolloutCallback
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.observation import FEATURE_SETS
 
@@ -235,7 +235,7 @@ def here(tmp_path, monkeypatch):
 
     def run_here(*arguments, interrupt_at=None):
         steps = iter(range(10**9))
-        original = TrainingProgress._on_step
+        original = RolloutCallback._on_step
 
         def step(progress):
             if next(steps) == interrupt_at:
@@ -244,8 +244,7 @@ def here(tmp_path, monkeypatch):
 
         with monkeypatch.context() as patch:
             patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
-            patch.setattr(TrainingProgress, "_on_step", step)
-            patch.setattr(callback, "GRACE", 300.0)  # however busy the machine
+            patch.setattr(RolloutCallback, "_on_step", step)
             train.main()
         return tmp_path
 
@@ -454,9 +453,9 @@ def test_kill_and_resume(tmp_path):
 
 def test_an_executor_is_trained_for_what_its_options_say():
     asked = {"turn_cost": 0.2, "centring": 0.3, "goals_every": 7, "goal_share": 0.5, "padding": "attended"}
-    task = ExecutorOptions(num_envs=2, **asked).make(load_scenario("hit-mac-executor")).task
+    task = make_environments(ExecutorOptions(num_envs=2, **asked), load_scenario("hit-mac-executor")).task
     assert {name: getattr(task, name) for name in asked} == asked
-    executor, coordinator = HitMacOptions(seed=3).level_jobs(Path("runs/x"))
+    executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
     assert (executor.scenario, executor.goals_every, executor.centring, executor.goal_share) == (
         "hit-mac",
         10,
@@ -468,13 +467,13 @@ def test_an_executor_is_trained_for_what_its_options_say():
     frame = ExecutorOptions.features, FEATURE_SETS["frame"]
     assert (executor.features, coordinator.features) == frame
     imitation = with_defaults(HitMacOptions, "imitation")
-    executor, coordinator = imitation.level_jobs(Path("runs/x"))
+    executor, coordinator = levels(imitation, Path("runs/x"))
     assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
     assert (executor.features, coordinator.features) == (GOAL_FEATURES, DEFAULT_FEATURES)
     assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
     assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
-    levels = dataclasses.replace(imitation, features="frame").level_jobs(Path("runs/x"))
-    assert tuple(level.features for level in levels) == frame
+    both = levels(dataclasses.replace(imitation, features="frame"), Path("runs/x"))
+    assert tuple(level.features for level in both) == frame
 
 
 @pytest.mark.slow

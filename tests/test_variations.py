@@ -15,8 +15,8 @@ import yaml
 from hitmac import train
 from hitmac.agents.evaluate.compare import named_agents
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import CoverageOptions
+from hitmac.agents.training.config import CoverageOptions, HitMacOptions
+from hitmac.agents.training.defaults import levels
 from hitmac.agents.training.sweep import last_line, trainings, variations, with_seed_range
 from hitmac.envs import load_scenario
 
@@ -76,12 +76,12 @@ def test_all_combinations_are_varied_with_every_seed():
     assert len(set(values)) == 8
     group = trainings(options, Path("x"))
     assert len(group) == 16
-    assert [one.options.run_dir for one in group[:3]] == [
+    assert [one.run_dir for _, one in group[:3]] == [
         Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-2"),
         Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-3"),
         Path("x/pooling-sum-weight_dim-8-scaled-no/seed-2"),
     ]
-    assert all((one.options.set, one.options.seeds, one.options.is_group) == ((), 1, False) for one in group)
+    assert all((one.set, one.seeds, one.is_group) == ((), 1, False) for _, one in group)
 
 
 def test_values_are_read_as_the_command_line_reads_them():
@@ -90,7 +90,7 @@ def test_values_are_read_as_the_command_line_reads_them():
     assert {one.critic for one in found.values()} == {"amc", None}
     assert list(variations(CoverageOptions())) == [""]
     both = HitMacOptions(set=("weight_dim=8,16",))
-    assert [one.level_jobs(Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
+    assert [levels(one, Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
 
 
 @pytest.mark.parametrize(("given", "says"), [
@@ -205,5 +205,5 @@ def test_trainings_end_with_the_process_that_started_them(tmp_path):
 
 def test_the_options_of_a_group_are_those_of_its_trainings_but_for_the_group():
     options = CoverageOptions(seeds=2, total_steps=5)
-    (first, _) = (one.options for one in trainings(options, Path("x")))
+    (first, _) = (one for _, one in trainings(options, Path("x")))
     assert dataclasses.replace(first, seeds=2, run_dir=None) == options

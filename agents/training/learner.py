@@ -6,54 +6,68 @@ import warnings
 from typing import Any
 
 from stable_baselines3 import A2C, PPO
+from torch import nn
 
-from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
+from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
+from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.learned.checkpoint import (
+    PolicyConfig,
+    checked_device,
+    checkpoint_folder,
+    put_tensors,
+    read_tensors,
+    tensors_of,
+)
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.agents.learned.policy import AttentionPolicy
-from hitmac.agents.tracking.features import check_features
-from hitmac.agents.training.config import FIRST_TRAINING_SEED, MAX_ENVS, ImitationOptions, Options, teacher_of
+from hitmac.agents.registry import load_executor, scripted_agent
+from hitmac.agents.tracking.features import check_features, observed
+from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options
+from hitmac.agents.training.defaults import policy_folder
 from hitmac.agents.training.imitation import Imitation, RecurrentImitation
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 Learner = PPO | A2C | Imitation
 
+FIRST_TRAINING_SEED = 2**40
+"""Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
+FIRST_TRAINING_SEED + s * MAX_ENVS and up."""
+
+CRITIC = "value_net."
+"""Beginning of the names of a critic's tensors."""
+
 
 def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
     """Return the learner, its environments and the metadata of its checkpoints."""
-    config, memory = policy_config(options, scenario), getattr(options, "memory", "none")
-    network = policy_options(options)
-    venv, per_sensor = options.make(scenario), options.credit == "difference_rewards"
+    config, venv = policy_config(options, scenario), make_environments(options, scenario)
     shared: dict[str, Any] = {
-        "policy_kwargs": dict(network),  # which A2C adds to
+        "policy_kwargs": policy_options(options),
         "n_steps": options.rollout_steps,
         "learning_rate": options.learning_rate,
-        "gamma": options.gamma,
-        "gae_lambda": options.gae_lambda,
-        "ent_coef": options.entropy,
         "max_grad_norm": options.max_grad_norm,
         "seed": options.seed,
         "device": checked_device(options.device),
-        "rollout_buffer_class": SensorRolloutBuffer if per_sensor else ActingRolloutBuffer,
-        "rollout_buffer_kwargs": {"acting": venv.acting},
     }
+    if options.algorithm != "imitation":
+        of_sensors = options.credit == "difference_rewards"
+        shared |= {
+            "gamma": options.gamma,
+            "gae_lambda": options.gae_lambda,
+            "ent_coef": options.entropy,
+            "rollout_buffer_class": SensorRolloutBuffer if of_sensors else ActingRolloutBuffer,
+            "rollout_buffer_kwargs": {"acting": venv.acting},
+        }
     model: Learner
     if options.algorithm == "imitation":
-        assert isinstance(options, ImitationOptions)
-        learner = RecurrentImitation if memory == "recurrent" else Imitation
-        model = learner(
+        model = (RecurrentImitation if options.recurrent else Imitation)(
             config.kind,
             venv,
             teacher=teacher_of(options, scenario),
-            learning_rate=options.learning_rate,
-            n_steps=options.rollout_steps,
             batch_size=options.batch_size,
             n_epochs=options.epochs,
             temperature=options.temperature,
-            max_grad_norm=options.max_grad_norm,
-            policy_kwargs=dict(network),
-            seed=options.seed,
-            device=checked_device(options.device),
+            **shared,
         )
     elif options.algorithm == "a2c":
         model = A2C(AttentionPolicy, venv, **shared)
@@ -67,6 +81,59 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     return model, venv, config
 
 
+def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
+    """Return the environments to train on, which begin in the midst of their episodes."""
+    of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
+    if isinstance(options, CoordinatorOptions):
+        with checked_device(options.device):
+            executor, _ = load_executor(options.executor, scenario)
+        of_task |= {
+            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # that one is compiled
+            "executor_features": executor.features,
+            "padding": executor.padding,
+            "credit": options.credit,
+        }
+    if scenario.tracks:  # the scenario defines the length of episodes on them
+        scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
+    return DirectionalSensorVecEnv(
+        options.task,
+        options.num_envs,
+        scenario,
+        features=observed(check_features(options.features)),
+        max_episode_steps=options.episode_steps,
+        stagger=True,
+        **of_task,
+        **options.nearness,
+    )
+
+
+def teacher_of(options: Options, scenario: Scenario) -> Any:
+    """Return the planner as a teacher of turns, of turns towards goals, or of assignments, for the role of the task."""
+    role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    if role == "coordinator":
+        chosen = AssignPlanned.planning | chosen
+    if role == "agent":
+        return scripted_agent(options.teacher, scenario, **chosen)
+    planner = scripted_agent(options.teacher, in_place(scenario), **chosen)
+    assert isinstance(planner, PlannerAgent)
+    return (AssignPlanned if role == "coordinator" else PlannerExecutor)(scenario, planner=planner)
+
+
+def take_weights(policy: nn.Module, start: str) -> None:
+    """Copy the weights of the policy `start` into `policy`; a critic of another kind keeps its random weights.
+
+    Raises:
+        FileNotFoundError, ValueError: no policy, or one whose weights do not fit; `policy` is unchanged.
+    """
+    path = checkpoint_folder(policy_folder(start)) / "policy.safetensors"
+    own, found = tensors_of(policy), read_tensors(path)
+    critics = [{name: tensor.shape for name, tensor in one.items() if name.startswith(CRITIC)} for one in (own, found)]
+    if critics[0] != critics[1]:
+        found = {name: tensor for name, tensor in found.items() if name not in critics[1]}
+        found |= {name: own[name] for name in critics[0]}
+    put_tensors(policy, found, path)
+
+
 def policy_options(options: Options) -> dict[str, Any]:
     """Return the keyword arguments of the policy to train."""
     return {"encoder_config": options.encoder_config, "critic": options.critic, "credit": options.credit}
@@ -76,12 +143,12 @@ def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
     """Return the metadata of the checkpoints of a training."""
     first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
     return PolicyConfig(
-        policy=policy_options(options) | {"memory": getattr(options, "memory", "none")},
+        policy=policy_options(options) | {"memory": "recurrent" if options.recurrent else "none"},
         features=check_features(options.features),
         scenario=scenario,
         training_seeds=(first_seed, first_seed + options.num_envs - 1),
         task=options.task.spec.name,
-        options=options.task_options(),
+        options={name: getattr(options, name) for name in options.task.spec.options},
         nearness=options.nearness,
     )
 

@@ -1,33 +1,257 @@
-"""State of a training run as one file, from which it goes on as if never interrupted.
+"""Run directories: a training's configuration, and the state from which it continues as if never interrupted.
 
-The file holds tensors only (safetensors): policy, optimizer, simulator, both random generators, progress,
-and the scenes that the learner remembers.
+The state is one file of tensors (safetensors): policy, optimizer, simulator, both random generators, progress, and the
+scenes in the learner's buffer.
 """
 
 from __future__ import annotations
 
-import os
+import dataclasses
 import shutil
-import tempfile
-import threading
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
+import yaml
 from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import nn
 from torch.optim import Optimizer
 
-from hitmac.agents.learned.checkpoint import put_tensors, tensors_of
+from hitmac.agents.command_line import provenance
+from hitmac.agents.learned.checkpoint import (
+    EXECUTOR,
+    copy_executor,
+    put_tensors,
+    same_checkpoint,
+    tensors_of,
+    trainings_in,
+    variations_in,
+)
 from hitmac.agents.tracking.features import BeliefObserver
+from hitmac.agents.training.config import CoordinatorOptions, Job, Options
+from hitmac.agents.training.defaults import SIZES, AnyJob, check, check_on, completed, flag, with_limits
 from hitmac.agents.training.imitation import Imitation
-from hitmac.envs.files import regular_file, whole_file
+from hitmac.envs.files import (
+    delete_left_over,
+    parse_yaml,
+    read_text,
+    whole_file,
+    whole_paths,
+    working_folder,
+    write_text,
+)
+from hitmac.envs.presets import from_portable, load_scenario, portable
+from hitmac.envs.recordings import make_recordings
+from hitmac.envs.render import Picture
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import collect, in_short, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+
+NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
+"""Options that specify where a training runs: the configuration of the run does not hold them."""
+
+LIMITS = {
+    "minutes",
+    "total_steps",
+    "executor_minutes",
+    "coordinator_minutes",
+    "executor_steps",
+    "coordinator_steps",
+    "save_every",
+    "curve_points",
+    "episodes",
+    "device",
+    "num_env_runners",
+    "num_learners",
+    *NOT_OF_A_RUN,
+}
+"""Options that may change when a run is resumed."""
+
+
+def prepare(
+    asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
+) -> tuple[AnyJob, Scenario, Path]:
+    """Return the whole options of a run, its scenario, and its directory, which is made or found.
+
+    See :func:`resolve` and :func:`open_run`.
+    """
+    options, scenario = resolve(asked, given, scenario)
+    options = open_run(options, scenario)
+    assert options.run_dir is not None
+    return options, scenario, options.run_dir
+
+
+def resolve(
+    asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
+) -> tuple[AnyJob, Scenario]:
+    """Return the whole options of a new run, or of the run to resume, and its scenario.
+
+    Args:
+        asked: options of the command line.
+        given: names of those that it gives; the others have the run's values, or defaults that depend on these. None:
+            all are given.
+        scenario: scenario of a new run; None: the one that the options name.
+
+    Raises:
+        ValueError, TypeError, FileNotFoundError: options that are not allowed; nothing has been made.
+    """
+    if asked.resume:
+        options, scenario = _resumed(asked, given)
+    else:
+        scenario = _scenario(asked) if scenario is None else scenario
+        options = asked if given is None else completed(asked, given, scenario)
+    check(options)
+    if scenario.tracks:
+        make_recordings(scenario, 1)
+    if scenario.background:
+        Picture(scenario)
+    if isinstance(options, Options):
+        if not options.resume:
+            check_on(options, scenario)
+        options = with_limits(options)
+    return options, scenario
+
+
+def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
+    """Make the directory of a run, or note in that of a resumed one how it continues; return the options to use in it.
+
+    A coordinator's executor is copied into the directory, and is used from there: a run depends on nothing outside it.
+
+    Raises:
+        FileExistsError: the directory of a new run exists.
+    """
+    run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    if options.resume:
+        delete_left_over(run_dir)
+        _write(run_dir, options, scenario, [*_configuration(run_dir).get("sittings", ()), provenance()])
+    elif run_dir.exists():
+        raise FileExistsError(f"{run_dir} exists; name a new directory, or go on with that run by adding --resume")
+    else:  # the directory appears with all that the run needs in it, so that whatever exists can be resumed
+        staging = working_folder(run_dir)
+        try:
+            _write(staging, options, scenario, [provenance()])
+            if _has_learned_executor(options):
+                copy_executor(options.executor, staging / "checkpoint")  # type: ignore[union-attr]
+            staging.rename(run_dir)
+        except BaseException:
+            shutil.rmtree(staging, ignore_errors=True)
+            raise
+    options = dataclasses.replace(options, run_dir=run_dir)
+    own = run_dir / "checkpoint" / EXECUTOR
+    if _has_learned_executor(options) and own.is_dir():
+        changes: dict[str, Any] = {"executor": str(own)}
+        options = dataclasses.replace(options, **changes)
+    return options
+
+
+def contents(run_dir: Path) -> list[str]:
+    """Return the files that a run has left, by path; of the trainings of a group their directories only."""
+    groups = [folder for folder in (run_dir, *variations_in(run_dir)) if trainings_in(folder)]
+    runs = {path for folder in groups for path in trainings_in(folder)}
+    files = [path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")]
+    own = [str(path.relative_to(run_dir)) for path in files if runs.isdisjoint(path.parents)]
+    return sorted([*own, *(f"{path.relative_to(run_dir)}/" for path in runs)])
+
+
+def _has_learned_executor(options: Job) -> bool:
+    return isinstance(options, CoordinatorOptions) and options.executor != "scripted"
+
+
+def _scenario(options: Job) -> Scenario:
+    """Return the scenario that the options name."""
+    scenario = load_scenario(options.scenario)
+    changes: dict[str, Any] = {} if options.knowledge is None else {"knowledge": options.knowledge}
+    if options.tracks:
+        changes["tracks"] = options.tracks
+    return scenario.replace(**changes) if changes else scenario
+
+
+def _write(folder: Path, options: Any, scenario: Scenario, sittings: list[Any]) -> None:
+    """Write the configuration of a run; paths are relative to it, so that its files may move together."""
+    plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in NOT_OF_A_RUN}
+    plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
+    written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sittings": sittings}
+    write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
+
+
+def _configuration(run_dir: Path) -> dict[str, Any]:
+    """Return the configuration of a run as it was written."""
+    path = run_dir / "config.yaml"
+    if not path.is_file():
+        raise FileNotFoundError(f"{run_dir} is no run to resume: it has no config.yaml")
+    try:
+        written = parse_yaml(read_text(path))
+    except yaml.YAMLError as error:
+        raise ValueError(f"{path} is not the configuration of a run: {' '.join(str(error).split())}") from None
+    if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
+        raise ValueError(f"{path} is not the configuration of a run: it must hold job, options and scenario")
+    return written
+
+
+def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
+    """Return the options in a run's configuration, checked.
+
+    Raises:
+        ValueError, TypeError: unknown options and values out of their range, all in one error.
+    """
+    errors: list[Exception] = []
+    known = [field.name for field in dataclasses.fields(kind)]
+    plain: dict[str, Any] = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in written.items()
+    }
+    if unknown := [name for name in plain if name not in known]:
+        errors.append(ValueError(f"unknown option {in_short(unknown, known)}: known are {', '.join(known)}"))
+    options = kind(**{name: value for name, value in plain.items() if name in known})
+    with collect(errors):
+        check(options)
+    raise_together(errors)
+    return options
+
+
+def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scenario]:
+    """Return the options and the scenario of the run to resume; only its limits may be given again."""
+    if asked.run_dir is None:
+        raise ValueError("--resume needs --run-dir, the directory of the run to go on with")
+    written, job = _configuration(asked.run_dir), asked.job
+    if written.get("job") != job:
+        raise ValueError(f"{asked.run_dir} is a run of the job {written.get('job')}; {job} cannot go on with it")
+    errors: list[Exception] = []
+    try:
+        with collect(errors):
+            saved = read_options(type(asked), written["options"])
+        with collect(errors):
+            scenario = from_portable(written["scenario"], asked.run_dir)
+        raise_together(errors)
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"{asked.run_dir / 'config.yaml'} is not the configuration of a run: {error}") from None
+    if given is None:  # sizes, whose defaults may have been others, were not asked for
+        given = {field.name for field in dataclasses.fields(asked)} - {*SIZES}
+    if "tracks" in given and [Path(one).name for one in asked.tracks] == [Path(one).name for one in scenario.tracks]:
+        scenario = scenario.replace(tracks=asked.tracks)  # the same files in another place
+    for name in given:
+        was, now = getattr(saved, name), getattr(asked, name)
+        if name not in LIMITS and was != now and not _is_same(name, now, scenario, asked.run_dir):
+            was = scenario.tracks if name == "tracks" else was
+            raise ValueError(f"{flag(name)} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
+    changes = {name: getattr(asked, name) for name in LIMITS.intersection(given) | {"run_dir", "resume"}}
+    return dataclasses.replace(saved, **changes), scenario
+
+
+def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
+    """Return whether another name or path means the scenario, the tracks or the executor that the run has."""
+    if name == "tracks":
+        return whole_paths(name, given) == scenario.tracks
+    if name == "scenario":
+        return load_scenario(given).replace(tracks=scenario.tracks, background=scenario.background) == scenario
+    own = run_dir / "checkpoint" / EXECUTOR
+    return name == "executor" and own.is_dir() and Path(given).is_dir() and same_checkpoint(own, given)
+
 
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 """Errors of a state that is damaged, or of another run."""
@@ -54,6 +278,11 @@ class Progress:
         """Record that a phase begins after these steps, unless it has begun already."""
         if not self.phases or self.phases[-1][0] != name:
             self.phases.append((name, steps, self.seconds))
+
+
+def state_file(run_dir: Path) -> Path:
+    """Return the path of the training's state in a run."""
+    return run_dir / "checkpoint" / "training.safetensors"
 
 
 def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
@@ -84,14 +313,15 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 def write_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays by name to a file, which is whole or not there."""
     with whole_file(path) as temporary:
-        content = safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
-        temporary.write_bytes(content)
+        temporary.write_bytes(
+            safetensors.numpy.save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+        )
 
 
 def read_groups(path: Path) -> dict[str, dict[str, np.ndarray]]:
     """Return the arrays of a file by the first part of their names, and the rest of them."""
     groups: dict[str, dict[str, np.ndarray]] = {}
-    for name, array in safetensors.numpy.load_file(regular_file(path)).items():
+    for name, array in safetensors.numpy.load_file(path).items():
         group, _, rest = name.partition("/")
         groups.setdefault(group, {})[rest] = array
     return groups
@@ -163,7 +393,7 @@ def read_progress(groups: Mapping[str, Mapping[str, np.ndarray]]) -> Progress:
 def saved_progress(path: Path) -> tuple[int, float]:
     """Return the steps and the seconds of training so far from the file of :func:`save_training`."""
     try:
-        with safetensors.safe_open(regular_file(path), "numpy") as arrays:
+        with safetensors.safe_open(path, "numpy") as arrays:
             return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
     except DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state: {error}") from None
@@ -199,82 +429,3 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         return read_progress(groups)
     except DAMAGED as error:
         raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
-
-
-@contextmanager
-def same_directory(run_dir: Path) -> Iterator[Callable[[], None]]:
-    """Keep watch over the directory of a run, which others may delete or move while it trains.
-
-    Yields:
-        A check to call before saving. It raises FileNotFoundError if the directory is gone, or has lost its
-        configuration, so that it does not come back without it, or if another one has taken its place.
-    """
-    first = run_dir.stat()
-    held = os.open(run_dir, os.O_RDONLY) if os.name == "posix" else None  # no other directory gets its number
-
-    def check() -> None:
-        if not (run_dir / "config.yaml").is_file():
-            raise FileNotFoundError(f"{run_dir} is gone, or has lost its config.yaml")
-        if not os.path.samestat(first, run_dir.stat()):
-            raise FileNotFoundError(f"{run_dir} is gone, and another directory is in its place")
-
-    try:
-        yield check
-    finally:
-        if held is not None:
-            os.close(held)
-
-
-@contextmanager
-def rescue(run_dir: Path, save_to: Callable[[Path], None]) -> Iterator[Callable[[], None]]:
-    """Save elsewhere if the block, which trains and saves to `run_dir`, cannot write.
-
-    Args:
-        run_dir: directory of the run.
-        save_to: saves what can be saved to the directory that it is given.
-
-    Yields:
-        The check of :func:`same_directory`.
-
-    Raises:
-        OSError: the directory is gone, or a file could not be written; the message says where the policy was saved.
-    """
-    with _quiet_writers(), same_directory(run_dir) as check:
-        try:
-            yield check
-        except OSError as error:
-            reason = _reason(error, check)
-            folder = None
-            try:
-                folder = Path(tempfile.mkdtemp(prefix="hitmac-"))
-                save_to(folder)
-            except OSError as other:
-                if folder is not None:
-                    shutil.rmtree(folder, ignore_errors=True)
-                raise OSError(f"{reason}; nor could the policy be saved elsewhere: {other}") from None
-            raise OSError(f"{reason}; the policy as it is now was saved to {folder}") from None
-
-
-def _reason(error: OSError, check: Callable[[], None]) -> OSError:
-    """Return why a file could not be written: because the directory is gone, or else the error itself."""
-    try:
-        check()
-    except OSError as gone:
-        return gone
-    return error
-
-
-@contextmanager
-def _quiet_writers() -> Iterator[None]:
-    """Leave errors of TensorBoard's writer, which has a thread of its own, to the thread that it writes for."""
-    before = threading.excepthook
-
-    def hook(failed: threading.ExceptHookArgs) -> None:
-        if not isinstance(failed.exc_value, OSError):
-            before(failed)
-
-    threading.excepthook = hook
-    try:
-        yield
-    finally:
-        threading.excepthook = before

@@ -14,27 +14,22 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any
 
 from tqdm import tqdm
 
 from hitmac.agents.command_line import parse
-from hitmac.agents.evaluate import save_evaluation
+from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import SEED
-from hitmac.agents.training.config import RunOptions, flag
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import TRAINED, Job, with_limits
-from hitmac.agents.training.report import remarks
-from hitmac.agents.training.resume import saved_progress
-from hitmac.agents.training.rllib.cluster import connect
-from hitmac.agents.training.run_directory import prepare
-from hitmac.agents.training.train import stop_on_signal
+from hitmac.agents.training.config import HitMacOptions, Job, Options
+from hitmac.agents.training.defaults import AnyJob, check, flag, levels, with_limits
+from hitmac.agents.training.report import TRAINED, diagnostics, evaluate_trainings, metric_of, save_tables
+from hitmac.agents.training.resume import prepare, saved_progress, state_file
+from hitmac.agents.training.train import TrainingError, stop_on_signal
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
-
-AnyOptions = TypeVar("AnyOptions", bound=RunOptions)
 
 MAX_TRAININGS = 10_000
 
@@ -64,15 +59,7 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
     return list(arguments)
 
 
-class Training(NamedTuple, Generic[AnyOptions]):
-    """Training of a group."""
-
-    variation: str
-    """What varies, such as ``pooling=sum``; ``""`` where only the seeds do."""
-    options: AnyOptions
-
-
-def variations(options: AnyOptions) -> dict[str, AnyOptions]:
+def variations(options: AnyJob) -> dict[str, AnyJob]:
     """Return the options of every combination of the values of ``set``, by what varies.
 
     Raises:
@@ -98,15 +85,14 @@ def variations(options: AnyOptions) -> dict[str, AnyOptions]:
     return found
 
 
-def trainings(options: AnyOptions, run_dir: Path) -> list[Training[AnyOptions]]:
-    """Return the trainings of a group, of each variation all seeds; those whose run exists go on with it."""
-    found = []
-    for words, varied in variations(options).items():
-        for seed in range(options.seed, options.seed + options.seeds):
-            run = run_dir / _folder(words) / f"{SEED}{seed}"
-            one = dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists())
-            found.append(Training(words, one))
-    return found
+def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
+    """Return the trainings of a group, of each variation all seeds, with what varies, such as ``pooling=sum``."""
+    return [
+        (words, dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists()))
+        for words, varied in variations(options).items()
+        for seed in range(options.seed, options.seed + options.seeds)
+        for run in (run_dir / _folder(words) / f"{SEED}{seed}",)
+    ]
 
 
 def _folder(words: str) -> str:
@@ -114,7 +100,7 @@ def _folder(words: str) -> str:
     return re.sub(r"[^\w.+]+", "-", words).strip("-")
 
 
-def _split(options: RunOptions, text: str) -> tuple[str, list[str]]:
+def _split(options: Job, text: str) -> tuple[str, list[str]]:
     """Return the option that a ``--set`` names, and its values."""
     name, equals, values = text.partition("=")
     name = name.strip().replace("-", "_")
@@ -131,7 +117,7 @@ def _split(options: RunOptions, text: str) -> tuple[str, list[str]]:
     return name, split
 
 
-def _value(options: RunOptions, name: str, text: str) -> Any:
+def _value(options: Job, name: str, text: str) -> Any:
     """Return the value of an option as the command line has it."""
     if isinstance(getattr(options, name), bool):
         if text.lower() not in _TRUTH:
@@ -141,71 +127,81 @@ def _value(options: RunOptions, name: str, text: str) -> Any:
     return getattr(parsed, name)
 
 
-def check_group(options: Job | HitMacOptions) -> None:
+def check_group(options: Job) -> None:
     """Raise an error if a training of the group has options that are not allowed, before anything is made."""
     for words, varied in variations(options).items():
         try:
-            varied.check()
+            check(varied)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{words}: {error}" if words else str(error)) from None
-    if options.ray is not None:
-        if not options.is_group and not options.resume:
-            raise ValueError("--ray is for several trainings; it needs --seeds or --set")
-        connect(options.ray)
-    if isinstance(options, Job) and options.address is not None:
-        connect(options.address, "--address")
+    if options.ray is not None and not options.is_group and not options.resume:
+        raise ValueError("--ray is for several trainings; it needs --seeds or --set")
+    if options.ray is not None or getattr(options, "address", None) is not None:
+        from hitmac.agents.training.rllib.cluster import connect
+
+        if options.ray is not None:
+            connect(options.ray)
+        if isinstance(options, Options) and options.address is not None:
+            connect(options.address, "--address")
 
 
-def prepared(group: Sequence[Training[Any]], scenario: Scenario) -> list[Any]:
-    """Make the directories of the trainings that are not finished, and return their options."""
-    found = []
-    for _, options in group:
-        if options.resume and is_finished(options):
-            print(f"{options.run_dir}: done already")
-        else:
-            found.append(prepare(options, f"train.py {options.job}", None, scenario)[0])
-    return found
+def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
+    """Train with every seed and variation, then evaluate all together; return whether the user stopped a training.
 
-
-def is_finished(options: Job | HitMacOptions) -> bool:
-    """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
-    if isinstance(options, HitMacOptions):
-        assert options.run_dir is not None
-        return all(is_finished(level) for level in options.level_jobs(options.run_dir))
+    Args:
+        options: of the group, whose directory exists.
+        scenario: the scene.
+        train_one: trains a run in this process, and returns whether the user stopped it.
+    """
     assert options.run_dir is not None
-    state, evaluated = options.run_dir / "checkpoint" / "training.safetensors", options.run_dir / "evaluation.json"
+    group, runs = trainings(options, options.run_dir), []
+    for _, one in group:
+        if one.resume and is_finished(one):
+            print(f"{one.run_dir}: done already")
+        else:
+            runs.append(prepare(one, None, scenario)[0])
+    processes, stopped = min(options.processes or available_cores(), len(runs)), False
+    if options.ray is not None and runs:
+        from hitmac.agents.training.rllib.tune import train_on_ray
+
+        stopped = train_on_ray(runs, options.run_dir)
+    elif processes > 1:
+        stopped = train_side_by_side(runs, processes)
+    else:
+        while runs and not stopped:
+            print(f"\n{runs[0].run_dir}:")
+            stopped = train_one(runs.pop(0), scenario)
+    if not stopped:
+        _report(group, scenario, options.run_dir)
+    return stopped
+
+
+def _report(group: Sequence[tuple[str, Job]], scenario: Scenario, run_dir: Path) -> None:
+    """Evaluate all trainings together beside the baselines; of HiT-MAC's two levels, the whole agents."""
+    named = []
+    for words, one in group:
+        if isinstance(one, HitMacOptions):
+            assert one.run_dir is not None
+            one = levels(one, one.run_dir)[1]
+        named.append((words or TRAINED, one))
+    evaluation, first = evaluate_trainings(named, scenario), named[0][1]
+    names = dict.fromkeys(name for name, _ in named)
+    warned = [line for name in names for line in diagnostics(evaluation, metric_of(first), None, name)]
+    save_tables(dataclasses.replace(first, run_dir=run_dir), scenario, evaluation, "\n\n".join(warned))
+    print("\n".join(["", table(evaluation), *warned]))
+
+
+def is_finished(options: Job) -> bool:
+    """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
+    assert options.run_dir is not None
+    if isinstance(options, HitMacOptions):
+        return all(is_finished(level) for level in levels(options, options.run_dir))
+    state, evaluated = state_file(options.run_dir), options.run_dir / "evaluation.json"
     if not (state.is_file() and evaluated.is_file() and evaluated.stat().st_mtime >= state.stat().st_mtime):
         return False
     steps, seconds = saved_progress(state)
     limited = with_limits(options)
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
-
-
-def evaluate_trainings(
-    group: Sequence[Training[Any]], scenario: Scenario, run_dir: Path
-) -> tuple[dict[str, Any], list[str]]:
-    """Evaluate all trainings together beside the baselines, and write tables and figures to `run_dir`.
-
-    Of HiT-MAC's two levels, the whole agents are evaluated.
-
-    Returns:
-        The evaluation, and warnings of what looks wrong.
-    """
-    first, *others = (_whole(one.options) for one in group)
-    names = [one.variation or TRAINED for one in group]
-    evaluation = first.evaluate(scenario, others, names)
-    save_evaluation(run_dir / "evaluation.json", evaluation)
-    warned = [line for name in dict.fromkeys(names) for line in remarks(evaluation, first.metric, None, name)]
-    first.save_pictures(run_dir, scenario, evaluation, "\n\n".join(warned))
-    return evaluation, warned
-
-
-def _whole(options: Job | HitMacOptions) -> Job:
-    """Return the job whose evaluation is that of the whole agent."""
-    if isinstance(options, Job):
-        return options
-    assert options.run_dir is not None
-    return options.level_jobs(options.run_dir)[1]
 
 
 _PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
@@ -215,17 +211,10 @@ LOG = "training.log"
 """File in the directory of a run with what its training printed."""
 
 
-class TrainingFailedError(RuntimeError):
-    """Trainings of a group failed.
-
-    Args:
-        reasons: the reasons, by run.
-        number: number of the trainings.
-    """
-
-    def __init__(self, reasons: Mapping[str, str], number: int) -> None:
-        each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
-        super().__init__(f"{len(reasons)} of {number} trainings failed: {each}")
+def failure(reasons: dict[str, str], number: int) -> TrainingError:
+    """Return the error that some of a number of trainings failed, with the reasons by run."""
+    each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
+    return TrainingError(f"{len(reasons)} of {number} trainings failed: {each}")
 
 
 def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
@@ -269,13 +258,13 @@ def available_cores() -> int:
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
 
 
-def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> bool:
+def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
     """Train the runs whose directories are there, `processes` at a time; return whether the user stopped them.
 
     The processes share the cores. A training that fails does not stop the others.
 
     Raises:
-        TrainingFailedError: trainings failed, after all others ended.
+        TrainingError: trainings failed, after all others ended.
     """
     threads = max(1, available_cores() // processes)
     waiting, running = list(runs), dict[Path, subprocess.Popen[bytes]]()
@@ -309,7 +298,7 @@ def train_side_by_side(runs: Sequence[Job | HitMacOptions], processes: int) -> b
             process.kill()
             process.wait()
     if failed:
-        raise TrainingFailedError(failed, len(runs))
+        raise failure(failed, len(runs))
     return stopped
 
 

@@ -23,6 +23,7 @@ from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 
 from hitmac.agents.training.config import Options
+from hitmac.agents.training.learner import make_environments
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -137,7 +138,7 @@ def shares(num_envs: int, runners: int) -> list[tuple[int, int]]:
 
 def make_scenes(options: Options, scenario: Scenario, number: int) -> DirectionalSensorVecEnv:
     """Return environments with this number of scenes, after a step in them: it compiles what there is to compile."""
-    envs = dataclasses.replace(options, num_envs=number).make(scenario)
+    envs = make_environments(dataclasses.replace(options, num_envs=number), scenario)
     envs.reset()
     envs.step(np.stack([envs.action_space.sample() for _ in range(envs.num_envs)]))
     return envs

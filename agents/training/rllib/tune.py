@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from hitmac.agents.training.hit_mac import HitMacOptions
-from hitmac.agents.training.jobs import Job
+from hitmac.agents.training.config import Job
 from hitmac.agents.training.resume import saved_progress
 from hitmac.agents.training.rllib.cluster import error_lines
-from hitmac.agents.training.sweep import LOG, TrainingFailedError, last_line, start_training
+from hitmac.agents.training.sweep import LOG, failure, last_line, start_training
 
 MAX_FAILURES = 5
 """Times that a training starts again after its machine or process was lost."""
@@ -24,11 +23,11 @@ MAX_FAILURES = 5
 _PERIOD = 5.0  # seconds between two reports of a trial
 
 
-def train_on_ray(runs: Sequence[Job | HitMacOptions], run_dir: Path) -> bool:
+def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
     """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped.
 
     Raises:
-        TrainingFailedError: trainings failed, after all others ended.
+        TrainingError: trainings failed, after all others ended.
     """
     from ray import tune
 
@@ -47,7 +46,7 @@ def train_on_ray(runs: Sequence[Job | HitMacOptions], run_dir: Path) -> bool:
     results = [grid[number] for number in range(len(grid))]
     failed = {one.config["run_dir"]: error_lines(one.error)[-1] for one in results if one.error and one.config}
     if failed:
-        raise TrainingFailedError(failed, len(runs))
+        raise failure(failed, len(runs))
     return len(results) < len(runs)
 
 

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from hitmac import train
-from hitmac.agents.training.jobs import JOBS, with_defaults
+from hitmac.agents.training.config import JOBS
+from hitmac.agents.training.defaults import with_defaults
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.report import entropy_share, remarks
+from hitmac.agents.training.report import diagnostics, entropy_share
 from hitmac.envs import load_scenario
 
 
@@ -18,30 +19,30 @@ def evaluation(metric="coverage", rotation=0.2, **means):
 
 
 def test_a_good_policy_gets_none():
-    assert list(remarks(evaluation(trained=0.8, random=0.4, still=0.3, planner=0.9), "coverage", 0.3)) == []
-    assert list(remarks(evaluation(trained=0.8), "coverage", None)) == []
+    assert list(diagnostics(evaluation(trained=0.8, random=0.4, still=0.3, planner=0.9), "coverage", 0.3)) == []
+    assert list(diagnostics(evaluation(trained=0.8), "coverage", None)) == []
 
 
 def test_no_better_than_a_baseline():
     found = evaluation(trained=0.5, random=0.4, nearest=0.5, greedy=0.62, planner=0.9)
-    (line,) = remarks(found, "coverage", None)
+    (line,) = diagnostics(found, "coverage", None)
     assert line == "Warning: trained is no better than nearest (0.500), greedy (0.620): its coverage is 0.500."
-    (line,) = remarks(evaluation("reward", trained=-0.1, scripted=0.7), "reward", None)
+    (line,) = diagnostics(evaluation("reward", trained=-0.1, scripted=0.7), "reward", None)
     assert line == "Warning: trained is no better than scripted (0.700): its reward is -0.100."
 
 
 def test_a_policy_that_spins():
-    (line,) = remarks(evaluation(trained=0.5, still=0.1, rotation=0.97), "coverage", None)
+    (line,) = diagnostics(evaluation(trained=0.5, still=0.1, rotation=0.97), "coverage", None)
     assert line == "Warning: trained turns its sensors nearly always (rotation 0.97); --turn-cost makes it dear."
 
 
 def test_entropy_gone():
-    (line,) = remarks(evaluation(trained=0.5), "coverage", 0.0041)
+    (line,) = diagnostics(evaluation(trained=0.5), "coverage", 0.0041)
     assert line.startswith("Warning: trained has stopped exploring: its entropy is 0.4 % of the highest")
 
 
 def test_another_name():
-    (line,) = remarks(evaluation(trained=0.9, wide=0.1, random=0.4), "coverage", None, name="wide")
+    (line,) = diagnostics(evaluation(trained=0.9, wide=0.1, random=0.4), "coverage", None, name="wide")
     assert line.startswith("Warning: wide is no better than random")
 
 
@@ -65,7 +66,7 @@ def test_the_entropy_of_each_kind_of_policy(job, algorithm, logits):
 
 
 def test_the_report_warns(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(train, "save_film", lambda *arguments, **options: None)
+    monkeypatch.setattr("hitmac.agents.training.report.save_film", lambda *arguments, **options: None)
     small = [
         "--num-envs",
         "8",
