@@ -5,150 +5,138 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
-from hitmac.perception.fast_paths import in_chunks, is_plain
-from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, is_recorded, pool, zero_masked
+from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, pool, zero_masked
 from hitmac.perception.recurrent import RecurrentLayer
-from hitmac.perception.sparse import Listed, between, list_pairs, within
+from hitmac.perception.sparse import SparsePairs
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import FourierFeatures
 
 if TYPE_CHECKING:
     from tensordict.nn import TensorDictModule
 
+
+class AllPairs:
+    """All pairs (..., n, m) of agents and targets, as the tokens that a way of attending works on.
+
+    :class:`hitmac.perception.sparse.SparsePairs` has the same methods for neighbour lists.
+
+    Args:
+        mask: (..., n, m) bool; None: all are valid.
+        pooling: a fixed pooling.
+        need_weights: also return the weights.
+    """
+
+    def __init__(self, mask: Tensor | None, pooling: str, need_weights: bool) -> None:
+        self.mask, self.pooling, self.need_weights = mask, pooling, need_weights
+        self.present = None if mask is None else mask.any(-1)  # (..., n), the agents with a valid pair
+
+    def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
+        """Apply a layer to each of the pairs (..., n, m, d); return its tokens (..., n, m, f)."""
+        return layer(zero_masked(pairs, self.mask))
+
+    def embed_features(self, layer: nn.Module, found: Features) -> Tensor:
+        """Apply a layer to the features of each pair and of its agent; return its tokens."""
+        return layer(found.per_target, found.per_agent.unsqueeze(-2))
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """Pool the tokens of each agent into (..., n, f)."""
+        return pool(tokens, self.mask, self.pooling)
+
+    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply a layer to the pairs of each agent; return its outputs, pooled by agent, and the weights."""
+        return self._apply(layer, tokens, self.mask)
+
+    def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Apply a layer to the pairs of each target; return its outputs and the weights."""
+        mask = None if self.mask is None else self.mask.mT  # (..., m, n)
+        z, _, weights = self._apply(layer, tokens.transpose(-2, -3), mask)
+        return z.transpose(-2, -3), weights
+
+    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply a layer to the agents (..., n, f); return its outputs, pooled, and the weights."""
+        return self._apply(layer, per_agent, self.present)
+
+    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
+        """Return the sum of three features of the pairs, zero where not valid."""
+        return zero_masked(tokens + of_agent + of_target, self.mask)
+
+    def within_scenes(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply a layer to all n * m pairs as one sequence; return its outputs, pooled, and the weights."""
+        mask = None if self.mask is None else self.mask.flatten(-2)
+        z, pooled, weights = self._apply(layer, tokens.flatten(-3, -2), mask)
+        return z.unflatten(-2, tokens.shape[-3:-1]), pooled, weights
+
+    def _apply(self, layer: nn.Module, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
+        z, pooled, *weights = layer(x, mask, need_weights=self.need_weights)
+        return z, pooled, weights[0] if weights else None
+
+
+Pairs = AllPairs | SparsePairs
 Layers = Sequence[nn.Module]
 
 
-class Attending(NamedTuple):
-    """Way of attending."""
-
-    attend: Callable[[Layers, Tensor, Tensor | None, str, bool], tuple[Features, Weights]]
-    """Function from the layers and the embedded pairs to the features and the weights."""
-    layers: tuple[str, ...] = ("attention",)
-    """Names of its layers in the encoder, and so in its tensors."""
-    listed: Callable[[Layers, Listed, Tensor, str, bool], tuple[Features, Weights]] | None = None
-    """Function for listed pairs; None: they cannot be attended over in this way."""
-    columns: bool = False
-    """Pairs of the same target attend to each other."""
-
-
-def over_agents(
-    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
+def over_agents(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
-    per_target, per_agent, of_targets = _apply(layers[0], embedded, mask, need_weights)
-    of_others, global_feature, of_agents = _apply(layers[1], per_agent, _present(mask), need_weights)
+    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
+    of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
-def over_targets(
-    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
+def over_targets(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's own targets only."""
-    per_target, per_agent, of_targets = _apply(layers[0], embedded, mask, need_weights)
-    global_feature = pool(per_agent, _present(mask), pooling)
+    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
+    global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
 
 
-def over_pairs(
-    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
+def over_pairs(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over all n * m pairs as one sequence, as the paper's coordinator does."""
-    sequence = None if mask is None else mask.flatten(-2)  # (..., n * m)
-    z, global_feature, of_pairs = _apply(layers[0], embedded.flatten(-3, -2), sequence, need_weights)
-    per_target = z.unflatten(-2, embedded.shape[-3:-1])
-    return Features(per_target, pool(per_target, mask, pooling), global_feature), Weights(pairs=of_pairs)
+    assert isinstance(pairs, AllPairs)
+    per_target, global_feature, of_pairs = pairs.within_scenes(layers[0], tokens)
+    return Features(per_target, pairs.pool(per_target), global_feature), Weights(pairs=of_pairs)
 
 
-def over_axes(
-    layers: Layers, embedded: Tensor, mask: Tensor | None, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
+def over_axes(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend from every pair over the pairs of its agent and over those of its target, and add both to its embedding.
 
     Such layers are equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
     across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
     """
-    of_agent, _, of_targets = _apply(layers[0], embedded, mask, need_weights)
-    columns = None if mask is None else mask.mT  # (..., m, n)
-    of_target, _, of_agents = _apply(layers[1], embedded.transpose(-2, -3), columns, need_weights)
-    per_target = zero_masked(embedded + of_agent + of_target.transpose(-2, -3), mask)
-    per_agent = pool(per_target, mask, pooling)
-    global_feature = pool(per_agent, _present(mask), pooling)
+    of_agent, _, of_targets = pairs.within_agents(layers[0], tokens)
+    of_target, of_agents = pairs.within_targets(layers[1], tokens)
+    per_target = pairs.total(tokens, of_agent, of_target)
+    per_agent = pairs.pool(per_target)
+    global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
-def listed_agents(
-    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
-    """Attend over each agent's listed targets, then over the agents near it."""
-    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
-    per_agent, present = listed.pool(per_target, pooling), listed.present
-    if listed.neighbours is None:
-        of_others, global_feature, of_agents = _apply(
-            layers[1], per_agent.unflatten(0, present.shape), present, need_weights
-        )
-        of_others = of_others.flatten(0, 1)
-    else:
-        of_others, of_agents = between(layers[1], per_agent, listed, need_weights)
-        of_others = zero_masked(of_others, present.flatten())
-        global_feature = pool(of_others.unflatten(0, present.shape), present, pooling)
-        if of_agents is not None:  # (B n, h, l)
-            of_agents = of_agents.unflatten(0, present.shape).transpose(1, 2) * present[:, None, :, None]
-    return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
+class Attending(NamedTuple):
+    """Way of attending."""
 
-
-def listed_targets(
-    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
-    """Attend over each agent's own listed targets only."""
-    per_target, of_targets = within(layers[0], embedded, listed.rows, need_weights)
-    per_agent, present = listed.pool(per_target, pooling), listed.present
-    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
-    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
-
-
-def listed_axes(
-    layers: Layers, listed: Listed, embedded: Tensor, pooling: str, need_weights: bool
-) -> tuple[Features, Weights]:
-    """Attend from every listed pair over those of its agent and those of its target, and add both to its embedding."""
-    assert listed.columns is not None
-    of_agent, of_targets = within(layers[0], embedded, listed.rows, need_weights)
-    of_target, of_agents = within(layers[1], embedded, listed.columns, need_weights)
-    if torch.is_grad_enabled() or is_recorded():
-        per_target = embedded + of_agent + of_target
-    else:
-        per_target = of_target.add_(of_agent).add_(embedded)  # in place: new memory costs more than the sum
-    per_agent, present = listed.pool(per_target, pooling), listed.present
-    global_feature = pool(per_agent.unflatten(0, present.shape), present, pooling)
-    return Features(per_target, per_agent, global_feature), Weights(targets=of_targets, agents=of_agents)
+    attend: Callable[[Layers, Any, Tensor], tuple[Features, Weights]]
+    """Function from the layers, the scenes' pairs (:class:`AllPairs` or :class:`hitmac.perception.sparse.SparsePairs`)
+    and their tokens to the features and the weights."""
+    layers: tuple[str, ...] = ("attention",)
+    """Names of its layers in the encoder, and so in its tensors."""
+    takes_lists: bool = True
+    """It attends over neighbour lists too."""
+    by_target: bool = False
+    """Pairs of the same target attend to each other."""
 
 
 ATTEND_OVER: dict[str, Attending] = {
-    "agents": Attending(over_agents, ("attention", "between_agents"), listed_agents),
-    "targets": Attending(over_targets, listed=listed_targets),
-    "pairs": Attending(over_pairs),
-    "axes": Attending(over_axes, ("attention", "between_agents"), listed_axes, columns=True),
+    "agents": Attending(over_agents, ("attention", "between_agents")),
+    "targets": Attending(over_targets),
+    "pairs": Attending(over_pairs, takes_lists=False),
+    "axes": Attending(over_axes, ("attention", "between_agents"), by_target=True),
 }
 """All ways of attending."""
-
-
-def _apply(
-    layer: nn.Module, tokens: Tensor, mask: Tensor | None, need_weights: bool
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return the layer's outputs, their pooled feature and the weights, None if they are not asked for."""
-    outputs, pooled, *weights = layer(tokens, mask, need_weights=need_weights)
-    return outputs, pooled, weights[0] if weights else None
-
-
-def _present(mask: Tensor | None) -> Tensor | None:
-    """Return which agents (..., n) have a valid pair."""
-    return None if mask is None else mask.any(-1)
 
 
 class FlatEncoder(nn.Module):
@@ -397,38 +385,27 @@ class AgentTargetEncoder(nn.Module):
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         way = ATTEND_OVER[self.attend_over]
+        scenes: Pairs = AllPairs(mask, self.pooling, need_weights)
         if targets is not None or (neighbours is not None and self.attend_over == "agents"):
-            if way.listed is None:
+            if not way.takes_lists:
+                known = ", ".join(name for name, each in ATTEND_OVER.items() if each.takes_lists)
                 raise ValueError(
                     f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
-                    f"of a scene; with targets it must be {one_of((k for k, v in ATTEND_OVER.items() if v.listed), '')}"
+                    f"of a scene; with targets it must be one of {known}"
                 )
-            columns = way.columns
-            listed = list_pairs(pairs, mask, targets, neighbours, columns=columns, every_place=need_weights)
-            features, weights = self._over_lists(pairs, listed, way, need_weights, need_pairs)
-            return (features, weights) if need_weights else features
-        embedded = self.embed(zero_masked(pairs, mask))  # (..., n, m, f)
-        layers = [getattr(self, name) for name in way.layers]
-        features, weights = way.attend(layers, embedded, mask, self.pooling, need_weights)
+            scenes = SparsePairs(
+                pairs.shape[:-1], mask, targets, neighbours, self.pooling, need_weights, way.by_target, pairs.device
+            )
+        tokens = scenes.embed(self.embed, pairs)  # (..., n, m, f)
+        features, weights = way.attend([getattr(self, name) for name in way.layers], scenes, tokens)
         for block in self.later_blocks:
-            tokens = block(features.per_target, features.per_agent.unsqueeze(-2))
-            features, weights = way.attend(block.layers, tokens, mask, self.pooling, need_weights)  # type: ignore[arg-type]
+            tokens = scenes.embed_features(block, features)
+            features, weights = way.attend(block.layers, scenes, tokens)  # type: ignore[arg-type]
+        if isinstance(scenes, SparsePairs):
+            width = features.per_agent.shape[-1]
+            listed = features.per_agent.new_empty(*pairs.shape[:-2], 0, width)
+            features = features._replace(per_target=scenes.pairs(features.per_target) if need_pairs else listed)
         return (features, weights) if need_weights else features
-
-    def _over_lists(
-        self, pairs: Tensor, listed: Listed, way: Attending, need_weights: bool, need_pairs: bool
-    ) -> tuple[Features, Weights]:
-        """Encode listed pairs."""
-        assert way.listed is not None
-        layers = [getattr(self, name) for name in way.layers]
-        at_once = torch.is_grad_enabled() or not is_plain(pairs, self)
-        tokens = in_chunks(self.embed, listed.take(pairs), at_once=at_once)
-        found, weights = way.listed(layers, listed, tokens, self.pooling, need_weights)
-        for block in self.later_blocks:
-            following = partial(block, per_agent=found.per_agent)
-            tokens = in_chunks(following, found.per_target, listed.agent, at_once=at_once)
-            found, weights = way.listed(block.layers, listed, tokens, self.pooling, need_weights)  # type: ignore[arg-type]
-        return listed.features(found, need_pairs), listed.weights(weights)
 
     def extra_repr(self) -> str:
         """Return the text that ``print`` shows."""
@@ -444,9 +421,8 @@ class _Block(nn.Module):
         self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
-    def forward(self, per_target: Tensor, of_agent: Tensor, per_agent: Tensor | None = None) -> Tensor:
-        """Return the tokens; `of_agent` holds the features of the pairs' agents, or their rows in `per_agent`."""
-        of_agent = of_agent if per_agent is None else per_agent.index_select(0, of_agent)
+    def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
+        """Return the tokens of the next way of attending, from the features of the pairs and of their agents."""
         return per_target + self.feed_forward(per_target + of_agent)
 
 

@@ -1,138 +1,399 @@
-"""Many tokens without gradients, in chunks that stay in a core's cache: their temporaries take no new memory."""
+"""Faster equivalents of what the layers compute. Each is chosen in its own function, from the size of its input.
+
+- :func:`tanh_maps`: tanh of linear maps, from 65,536 numbers on by way of the sigmoid.
+- :func:`long_attention`: attention without the matrix of its scores.
+- :func:`prefix_sums`: attention within every prefix of a sequence, in one pass.
+- :func:`in_chunks`: many tokens in parts that stay in a core's cache.
+- :func:`group_tokens`: sequences of any lengths in buckets of like length.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import _has_any_global_hook
-
-from hitmac.perception.functional import bounded_softmax, is_recorded, is_transformed
-
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+from torch.autograd import forward_ad
+from torch.nn import functional
+from torch.utils.checkpoint import checkpoint
 
 
-def is_plain(x: Tensor, *modules: nn.Module) -> bool:
-    """Return True in eager mode on a CPU, without transforms, and where the modules and theirs have no hooks."""
-    return (
-        not is_recorded()  # first: the size of an example must not decide for all sizes
-        and type(x) in (Tensor, nn.Parameter)
-        and x.device.type == "cpu"
-        and not torch.is_autocast_enabled("cpu")
-        and not _has_any_global_hook()
-        and not any(getattr(part, hooks) for module in modules for part in module.modules() for hooks in _HOOKS)
-        and not is_transformed(x, *(parameter for module in modules for parameter in module.parameters()))
+def is_recorded() -> bool:
+    """Return True while the computation is compiled, exported or traced rather than run eagerly.
+
+    A recorded program serves all sizes, so that the size of its example must not choose a path.
+    """
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def is_transformed(*tensors: Tensor) -> bool:
+    """Return True if a transform of ``torch.func`` is active or a tensor carries a forward derivative."""
+    return torch._C._are_functorch_transforms_active() or any(
+        forward_ad.unpack_dual(x).tangent is not None for x in tensors
     )
 
 
-def are_plain_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
-    """Return True if each map of x is plain and only ``x W^T + b``: no subclass, plain tensors of the dtype of x."""
-    return is_plain(x, *maps) and all(
-        type(linear) is nn.Linear  # a parametrised module has another class
-        and "forward" not in vars(linear)
-        and all(type(one) in (Tensor, nn.Parameter) and one.dtype == x.dtype for one in (linear.weight, linear.bias))
-        for linear in maps
+# ---- tanh ----
+
+_TANH_FROM = 2**16
+"""Input numbers from which on a function with a gradient of its own pays."""
+
+
+def tanh_maps(x: Tensor, *maps: nn.Module) -> list[Tensor]:
+    """Return ``tanh(f(x))`` for each of some linear maps f, from 65,536 numbers on as ``2 sigmoid(2 f(x)) - 1``.
+
+    A CPU computes the sigmoid faster. The result is accurate to the rounding of 1.
+    """
+    if is_recorded() or x.numel() < _TANH_FROM or x.device.type != "cpu":
+        return [linear(x).tanh() for linear in maps]
+    flat = x.reshape(-1, x.shape[-1])
+    return [_fast_tanh(linear(flat)).unflatten(0, x.shape[:-1]) for linear in maps]
+
+
+def _fast_tanh(x: Tensor) -> Tensor:
+    # In half precision, the difference is too inaccurate near 0.
+    plain = x.dtype not in (torch.float32, torch.float64) or is_transformed(x)
+    return x.tanh() if plain else _Tanh.apply(x)
+
+
+class _Tanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor) -> Tensor:
+        output = (x + x).sigmoid_().mul_(2.0).sub_(1.0)
+        ctx.save_for_backward(output)
+        return output
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> Tensor:
+        (output,) = ctx.saved_tensors
+        if torch.is_grad_enabled() or is_transformed(gradient):  # the fused one has no further derivatives
+            return gradient * (1.0 - output * output)
+        return torch.ops.aten.tanh_backward(gradient, output)
+
+
+# ---- attention over long sequences ----
+
+_LONG_FROM = 256 * 256
+"""Scores from which on their matrix is not materialised: memory then grows with the sequence, not its square."""
+
+_BLOCK = 2**19
+"""Scores materialised at a time, for 32 to 256 queries, where PyTorch's fused kernel does not apply."""
+
+Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor]
+"""Function of query, key, value, mask, causal and dropout."""
+
+
+def is_long(query: Tensor, key: Tensor) -> bool:
+    """Return True if the matrix of scores is too large to materialise."""
+    return not is_recorded() and query.shape[-2] * key.shape[-2] >= _LONG_FROM
+
+
+def long_attention(
+    attention: Attention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Compute dot-product attention by PyTorch's fused kernel, or where it does not apply in blocks of queries.
+
+    `attention` is the written-out form. The mask is bool with two axes or more.
+    """
+    plain = mask is None or (mask.shape[-2] == 1 and not causal)
+    if not plain or dropout > 0.0 or is_transformed(query, key, value):
+        return _in_blocks(attention, query, key, value, mask, causal, dropout)
+    masks = () if mask is None else (mask.shape[:-2],)
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
+    width = max(query.shape[-1], value.shape[-1])
+
+    def four_axes(x: Tensor) -> Tensor:  # the kernel takes (N, 1, length, width) with a common width
+        x = functional.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x
+        return x.expand(*lead, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:])
+
+    seen = some = None
+    if mask is not None:  # a query without keys, NaN in some versions, attends to all of them, and its output is zeroed
+        some = mask.any(-1, keepdim=True)  # (..., 1, 1)
+        seen = (mask | ~some).expand(*lead, 1, key.shape[-2]).reshape(-1, 1, 1, key.shape[-2])
+    output = functional.scaled_dot_product_attention(
+        four_axes(query), four_axes(key), four_axes(value), attn_mask=seen, is_causal=causal, scale=1.0
     )
+    output = output.reshape(*lead, *output.shape[-2:])[..., : value.shape[-1]]
+    output = output if some is None else output * some
+    if torch.is_grad_enabled() and output.requires_grad:
+        return _TwiceDifferentiable.apply(output, query, key, value, mask, causal, attention)
+    return output
 
 
-_MANY = 4096
-"""Tokens from which on padding costs more than further buckets."""
+class _TwiceDifferentiable(torch.autograd.Function):
+    """Output of the fused kernel, which has only first derivatives, with derivatives of any order.
+
+    A first derivative comes from the kernel. One that is differentiated again, or taken for a batch of gradients, comes
+    from the same attention in blocks.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, *arguments: Any) -> Tensor:
+        ctx.save_for_backward(*arguments[:4])
+        ctx.causal, ctx.attention = arguments[4:]
+        return output.clone()  # not a view, which could not be changed in place
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        again = torch.is_grad_enabled()
+        if not again and not is_transformed(gradient):
+            return gradient, *[None] * 6
+        *inputs, mask = ctx.saved_tensors
+        with torch.enable_grad():
+            # Views, so that an input computed from another is a separate variable.
+            query, key, value = inputs = [x.view_as(x) for x in inputs]
+            output = _in_blocks(ctx.attention, query, key, value, mask, ctx.causal, 0.0)
+            needed = ctx.needs_input_grad[1:4]
+            wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
+            found = iter(torch.autograd.grad(output, wanted, gradient.to(output.dtype), create_graph=again))
+        return None, *(next(found) if need else None for need in needed), None, None, None
+
+
+def _in_blocks(
+    attention: Attention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """Compute attention for a block of queries at a time; the backward pass recomputes their scores."""
+    length, keys = query.shape[-2], key.shape[-2]
+    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
+    rows = min(max(_BLOCK // max(lead.numel() * keys, 1), 32), 256)
+    recompute = torch.is_grad_enabled() and not is_transformed(query, key, value)
+    outputs = []
+    for first in range(0, length, rows):
+        last = min(first + rows, length)
+        stop = last if causal else keys  # no query of the block attends further
+        some = mask
+        if some is not None:
+            some = some if some.shape[-2] == 1 else some[..., first:last, :]
+            some = some if some.shape[-1] == 1 else some[..., :stop]
+        block = (query[..., first:last, :], key[..., :stop, :], value[..., :stop, :], some, causal, dropout)
+        if recompute:
+            outputs.append(checkpoint(attention, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0))
+        else:
+            outputs.append(attention(*block))
+    return torch.cat(outputs, -2)
+
+
+# ---- attention within every prefix ----
+
+_PREFIX_BLOCK, _PREFIX_ROWS = 2**17, 16
+"""Scores in a block of rows, about, and least number of its rows. The size depends only on the length, so that the sums
+of a sequence are taken in the same order in every batch."""
+
+_LIMIT = {torch.float64: 256.0, torch.float32: 32.0}
+"""Scores up to which exp(), its inverse, and the square of the inverse, for second derivatives, stay in range."""
+
+
+def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, bound: float) -> Tensor:
+    """Attend within every prefix and sum the outputs, for values of width 1.
+
+    ``g_j = sum over i <= j of N[i, j] / S[i, j]`` with the scores ``s = q k^T`` and the running sums
+    ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
+
+    Args:
+        query: q (..., L, d).
+        key: k (..., L, d).
+        added: u (..., L).
+        mask: bool (..., L), True for valid tokens; the others are skipped. None: all are valid.
+        bound: upper bound of a score's absolute value; any size.
+
+    Returns:
+        g (..., L), in double precision where the device supports it. The memory of values, gradients and forward-mode
+        derivatives that are not recorded for a backward pass grows with L; that of second derivatives, and of compiled
+        or exported programs, with L squared.
+    """
+    double = _double(query)
+    if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
+        query, key = query.to(double), key.to(double)
+    arguments = query, key, added.to(double), None if mask is None else mask.to(double), bound
+    if torch.compiler.is_compiling():  # a program for every length has no fixed number of blocks
+        return _prefix_values(*arguments, [slice(None)])
+    if forward_ad._current_level >= 0:  # a function of one's own has forward-mode derivatives of the first order only
+        return _prefix_values(*arguments, _row_blocks(query))
+    return _PrefixSums.apply(*arguments)
+
+
+class _PrefixSums(torch.autograd.Function):
+    """:func:`prefix_sums` block by block; the backward pass recomputes what a block needs."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(query: Tensor, key: Tensor, added: Tensor, valid: Tensor | None, bound: float) -> Tensor:
+        return _prefix_values(query, key, added, valid, bound, _row_blocks(query))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        *tensors, ctx.bound = inputs
+        ctx.save_for_backward(*tensors)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, added, valid = ctx.saved_tensors
+        gradient, added = gradient.unsqueeze(-2), added.unsqueeze(-2)  # (..., 1, L)
+        of_query, of_key, of_added = None, key * 0.0, added * 0.0
+        for block in _row_blocks(query):
+            rows, of_scores = query[..., block, :], None
+            for powers, sums, reached in _levels(rows, key, valid, ctx.bound, block):
+                share = gradient * reached / sums
+                # exp(s[i, l]) is a term of the sums of all prefixes from l on.
+                later = _sums_from_the_end(share)
+                of_added = of_added + (powers * later).sum(-2, keepdim=True)
+                means = (powers * added).cumsum(-1) / sums
+                part = powers * (added * later - _sums_from_the_end(share * means))
+                of_scores = part if of_scores is None else of_scores + part
+            assert of_scores is not None
+            of_scores = of_scores.to(query.dtype)
+            of_rows, of_key = of_scores @ key, of_key + of_scores.mT @ rows
+            if of_query is None:
+                of_query = of_rows.new_zeros(*of_rows.shape[:-2], *query.shape[-2:])
+            # In place: separate pieces would fragment the heap, and the next block would need new memory.
+            of_query[..., block, :] = of_rows
+        return of_query, of_key, of_added.squeeze(-2), None, None
+
+
+def _prefix_values(
+    query: Tensor, key: Tensor, added: Tensor, valid: Tensor | None, bound: float, blocks: list[slice]
+) -> Tensor:
+    total = added * 0.0
+    for block in blocks:
+        for powers, sums, reached in _levels(query[..., block, :], key, valid, bound, block):
+            means = (powers * added.unsqueeze(-2)).cumsum(-1) / sums
+            total = total + (means * reached).sum(-2)
+    return total
+
+
+def _row_blocks(query: Tensor) -> list[slice]:
+    length = max(query.shape[-2], 1)
+    rows = max(_PREFIX_ROWS, _PREFIX_BLOCK // length)
+    return [slice(first, first + rows) for first in range(0, length, rows)]
+
+
+def _levels(
+    rows: Tensor, key: Tensor, valid: Tensor | None, bound: float, block: slice
+) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Yield exp(s) (..., rows, L) of a block, its running sums, and 1 for the prefixes for which both are valid.
+
+    The range of exp() is too small for all scores of a wide layer. The scores are split into levels, each with its own
+    shift. A prefix belongs to the level of its largest score: larger scores come after it, and much lower ones add
+    nothing.
+    """
+    double = _double(rows)
+    scores = (rows @ key.mT).to(double)
+    within = scores.new_ones(scores.shape[-2:]).triu(block.start or 0)  # [i, j]: 1 for i <= j
+    if valid is not None:
+        scores = scores + valid.log().unsqueeze(-2)  # -inf for masked tokens
+        within = within * valid[..., block].unsqueeze(-1)
+    limit = _LIMIT[double]
+    levels = max(1, math.ceil(bound / limit))
+    passed: Tensor | float = 1.0  # 1 for the prefixes that have a score of this level or a higher one
+    for level in range(levels):
+        powers, reached = scores, within
+        if levels > 1:
+            shift = (2 * level + 1 - levels) * limit
+            last = level == levels - 1
+            higher = 0.0 if last else (scores > shift + limit).to(double).cumsum(-1).clamp(max=1.0)
+            powers, reached, passed = (scores - shift).clamp(max=limit), within * (passed - higher), higher
+        powers = powers.exp()
+        # The sums of the other prefixes may be 0: add 1, to divide by.
+        yield powers, powers.cumsum(-1) + (1.0 - reached), reached
+
+
+def _sums_from_the_end(x: Tensor) -> Tensor:
+    """Return running sums from the end of the last axis; a difference of sums from the front would lose small terms."""
+    return x.flip(-1).cumsum(-1).flip(-1)
+
+
+def _double(x: Tensor) -> torch.dtype:
+    return torch.float32 if x.device.type == "mps" else torch.float64  # MPS has no double precision
+
+
+# ---- sequences of any lengths ----
+
+_CHUNK = 4096
+"""Tokens of a chunk, and tokens from which on padding costs more than further buckets."""
+
+
+def in_chunks(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
+    """Return ``function(*inputs)`` (T, f), each row of which depends on the same rows of the inputs (T, ...) alone.
+
+    Many tokens without gradients go in chunks: their temporaries stay in a core's cache and need no new memory.
+    """
+    if is_recorded() or torch.is_grad_enabled() or len(inputs[0]) <= _CHUNK or inputs[0].device.type != "cpu":
+        return function(*inputs)
+    outputs = None
+    for first in range(0, len(inputs[0]), _CHUNK):
+        found = function(*(x[first : first + _CHUNK] for x in inputs))
+        if outputs is None:
+            outputs = found.new_empty(len(inputs[0]), *found.shape[1:])
+        outputs[first : first + _CHUNK] = found
+    assert outputs is not None
+    return outputs
 
 
 class Bucket(NamedTuple):
-    """Some groups of like size, padded to a common one."""
+    """Sequences of like length, padded to a common one."""
 
     tokens: Tensor
-    """(G, c) int64: numbers of each group's tokens. In a padded place stands a token of the same group, or any token in
-    an empty group."""
+    """(G, c) int64: the tokens of each sequence; in a padded place any token."""
     mask: Tensor | None
     """(G, c) bool, False where padded; None: no place is."""
-    first: int | None = None
-    """The tokens follow each other, from this one on; None: they may not."""
+
+    def of(self, x: Tensor) -> Tensor:
+        """Return the tokens (G, c, f) of the sequences, of all tokens x (T, f)."""
+        return x.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
 
 
 class Groups(NamedTuple):
-    """Division of T tokens into groups; a token belongs to one group at most."""
+    """Division of T tokens into sequences; a token belongs to one sequence at most."""
 
     buckets: list[Bucket]
-    place: Tensor | None
-    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group.
-    None: its own."""
-
-    def apart(self, x: Tensor) -> list[Tensor]:
-        """Return the tokens (G, c, ...) of each bucket, of tokens (T, ...)."""
-        return [take(x, bucket) for bucket in self.buckets]
-
-    def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
-        """Invert :meth:`apart`; `like` is the result if there are no buckets, and so no tokens."""
-        if not parts:
-            return like
-        flat = [part.flatten(0, 1) for part in parts]
-        whole = flat[0] if len(flat) == 1 else torch.cat(flat)
-        return whole if self.place is None else whole.index_select(0, self.place)
+    place: Tensor
+    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group."""
 
 
-def take(x: Tensor, bucket: Bucket) -> Tensor:
-    """Return the tokens (G, c, ...) of a bucket, of tokens (T, ...)."""
-    shape = bucket.tokens.shape
-    if bucket.first is None:
-        return x.index_select(0, bucket.tokens.flatten()).unflatten(0, shape)
-    return x.narrow(0, bucket.first, bucket.tokens.numel()).unflatten(0, shape)
-
-
-def rows_of(mask: Tensor) -> Groups:
-    """Return the groups of N rows of k tokens each, the valid ones of a mask (N, k) bool; all rows are one bucket."""
-    return Groups([Bucket(torch.arange(mask.numel(), device=mask.device).view(mask.shape), mask, 0)], None)
-
-
-def valid_rows(mask: Tensor) -> tuple[Tensor, Groups]:
-    """Return the valid places (T,) of a mask (N, k) bool, shorter rows first, and the groups of each row's."""
-    counts = mask.sum(-1)
-    order = counts.argsort(stable=True)
-    kept = mask[order].flatten().nonzero().squeeze(-1)
-    width = max(mask.shape[-1], 1)
-    row = torch.div(kept, width, rounding_mode="floor")
-    places = kept + (order[row] - row) * width
-    buckets, first, steps = [], 0, torch.arange(len(places), device=mask.device)
-    for size, number in enumerate(torch.bincount(counts, minlength=1).tolist()):
-        if size * number:
-            buckets.append(Bucket(steps[first : first + size * number].view(number, size), None, first))
-            first += size * number
-    return places, Groups(buckets, None)
-
-
-def group(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
-    """Group tokens by key; within a group they are ordered by rank.
+def group_tokens(keys: Tensor, number: int, *, one_bucket: bool = False) -> Groups:
+    """Group tokens by key; within a group they keep their order.
 
     Args:
         keys: (T,) int64, 0 to number - 1; `number` for a token of no group.
         number: number of groups; 1 or more.
-        rank: (T,) int64, 0 to ranks - 1; no two tokens of a group have the same.
-        ranks: number of ranks.
-        one_bucket: pad all groups to the size of the largest. Without it, groups of more than 2^(i - 1) and up to 2^i
-            tokens share a bucket, so that at most every other place is padded; many tokens get a bucket for each size
-            up to 32.
+        one_bucket: pad all groups to the size of the largest, as recorded programs do. Without it, groups of more than
+            2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many tokens get
+            a bucket for each size up to 32, and without gradients are split into chunks.
     """
     length = keys.shape[0]
     if not is_recorded() and length == 0:
         return Groups([], keys)
     steps = torch.arange(length, device=keys.device)
-    order = (keys * ranks + rank).argsort()
+    order = (keys * length + steps).argsort()
     counts = keys.new_zeros(number + 1).scatter_add(0, keys, torch.ones_like(keys))
     first = counts.cumsum(0) - counts
     within = torch.empty_like(order).scatter(0, order, steps - first[keys[order]])
     counts, first = counts[:-1], first[:-1]
     if one_bucket or is_recorded():
-        largest = whole(counts.max())
-        bucket = _bucket(order, first, counts, largest)
-        return Groups([bucket], (keys * largest + within).clamp(max=number * largest - 1))
-    start, buckets, done = torch.zeros(number + 1, dtype=torch.int64, device=keys.device), [], 0
+        largest = as_size(counts.max())
+        return Groups(
+            [_bucket(order, first, counts, largest)], (keys * largest + within).clamp(max=number * largest - 1)
+        )
     sizes = 2 ** (2 * counts - 1).clamp(min=1).double().log2().floor().to(torch.int64)
-    if length >= _MANY:
+    if length >= _CHUNK:
         sizes = torch.where(counts <= 32, counts, sizes)
     sizes = torch.where(counts > 0, sizes, 0)
+    start, buckets, done = keys.new_zeros(number + 1), [], 0
     for size in sizes.unique().tolist():
         if size == 0:
             continue
@@ -140,16 +401,9 @@ def group(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bo
         most = int(counts[chosen].max())
         start[chosen] = done + most * torch.arange(len(chosen), device=keys.device)
         done += most * len(chosen)
-        buckets.append(_bucket(order, first[chosen], counts[chosen], most))
+        rows = len(chosen) if torch.is_grad_enabled() else max(_CHUNK // most, 1)
+        buckets += [_bucket(order, first[some], counts[some], most) for some in chosen.split(rows)]
     return Groups(buckets, start[keys] + within)
-
-
-def whole(number: Tensor) -> int:
-    """Return a whole number, at least 1, that a shape may depend on, also of a compiled or exported program."""
-    found = number.clamp(min=1).item()
-    if is_recorded():
-        torch._check(found >= 1)
-    return found  # type: ignore[return-value]
 
 
 def _bucket(order: Tensor, first: Tensor, counts: Tensor, size: int) -> Bucket:
@@ -162,44 +416,45 @@ def _bucket(order: Tensor, first: Tensor, counts: Tensor, size: int) -> Bucket:
     return Bucket(tokens, None if not is_recorded() and bool(mask.all()) else mask)
 
 
-_TOKENS = 4096
-"""Tokens of a chunk."""
+def as_size(number: Tensor) -> int:
+    """Return a whole number, at least 1, that a shape may depend on, also of a compiled or exported program."""
+    found = number.clamp(min=1).item()
+    if is_recorded():
+        torch._check(found >= 1)
+    return found  # type: ignore[return-value]
 
 
-def in_chunks(function: Callable[..., Tensor], *inputs: Tensor, at_once: bool = False) -> Tensor:
-    """Return ``function(*inputs)`` (T, f), each row of which depends on the same rows of the inputs (T, ...) alone."""
-    if at_once or (length := len(inputs[0])) <= _TOKENS:
-        return function(*inputs)
-    first = function(*(one[:_TOKENS] for one in inputs))
-    outputs = first.new_empty(length, *first.shape[1:])
-    outputs[:_TOKENS] = first
-    for done in range(_TOKENS, length, _TOKENS):
-        outputs[done : done + _TOKENS] = function(*(one[done : done + _TOKENS] for one in inputs))
-    return outputs
+def in_chunks_pays(x: Tensor, width: int) -> bool:
+    """Return True if :func:`attend_in_chunks` applies to tokens x, and is faster."""
+    return (
+        not is_recorded()
+        and not torch.is_grad_enabled()
+        and x.numel() >= _TANH_FROM
+        and width <= 64  # up to this score, which tanh bounds by the width, sums of exp() are finite
+        and x.device.type == "cpu"
+        and x.dtype in (torch.float32, torch.float64)
+        and not is_transformed(x)
+        and not torch.is_autocast_enabled("cpu")
+    )
 
 
 def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], scale: float) -> Tensor:
-    """Return ``softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v.
-
-    Scores must be small enough for ``exp``.
-    """
+    """Return ``softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v."""
     width = maps[0].out_features
-    # tanh(u) = 2 sigmoid(2 u) - 1, which PyTorch computes faster on a CPU.
-    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f)
+    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f), for 2 sigmoid(2 u) - 1 = tanh(u)
     bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
-    outputs = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width)
-    done = 0
-    for tokens, mask, first in groups.buckets:
-        size = tokens.shape[1]
-        for rows in range(0, len(tokens), step := max(_TOKENS // size, 1)):
-            some = tokens[rows : rows + step]
-            own = x.index_select(0, some.flatten()) if first is None else x.narrow(0, first + rows * size, some.numel())
-            projected = torch.addmm(bias, own, weight).sigmoid_().mul_(2.0).sub_(1.0)
-            query, key, value = projected.unflatten(0, some.shape).split(width, -1)  # (G, c, f)
-            scores = torch.bmm(query, key.mT)
-            if scale != 1.0:
-                scores.mul_(scale)
-            weights = bounded_softmax(scores, None if mask is None else mask[rows : rows + step].unsqueeze(-2))
-            torch.bmm(weights, value, out=outputs[done : done + some.numel()].view(*some.shape, width))
-            done += some.numel()
-    return outputs if groups.place is None else outputs.index_select(0, groups.place)
+    outputs = x.new_empty(len(x), width)
+    for tokens, mask in groups.buckets:
+        own = x.index_select(0, tokens.flatten())
+        projected = torch.addmm(bias, own, weight).sigmoid_().mul_(2.0).sub_(1.0)
+        query, key, value = projected.unflatten(0, tokens.shape).split(width, -1)  # (G, c, f)
+        weights = torch.bmm(query, key.mT).mul_(scale).exp_()
+        if mask is not None:
+            weights.mul_(mask.unsqueeze(-2))
+        weights.div_(weights.sum(-1, keepdim=True))
+        z = torch.bmm(weights, value)
+        if mask is None:
+            outputs.index_copy_(0, tokens.flatten(), z.flatten(0, 1))
+        else:
+            outputs[tokens[mask]] = z[mask]
+    return outputs

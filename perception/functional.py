@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 from hitmac.perception.checks import check_attended, check_choice, check_pairs, check_widths
+from hitmac.perception.fast_paths import is_long, long_attention
 
 
 class Score(nn.Module):
@@ -128,14 +127,6 @@ def make_score(score: str | Score, width: int) -> Score:
     return SCORES[score](width)
 
 
-# From this number of scores on, attention does not materialise their matrix: memory then grows with the sequence
-# instead of its square. Below it the materialised form is faster.
-_LONG_FROM = 256 * 256
-
-# Scores materialised at a time, for 32 to 256 queries, where PyTorch's fused kernel does not apply.
-_BLOCK = 2**19
-
-
 def attend(
     query: Tensor,
     key: Tensor,
@@ -146,7 +137,6 @@ def attend(
     causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
-    allow_empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute ``softmax(score(query, key)) value``; leading axes broadcast.
 
@@ -160,8 +150,6 @@ def attend(
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
         need_weights: also return the weights. Without them, memory grows with L + S instead of L * S where the score
             is a dot product and the sequences are long.
-        allow_empty_rows: False promises that no query without any key has an output that matters, which saves a
-            product.
 
     Returns:
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A masked key has weight exactly 0. A query
@@ -178,9 +166,8 @@ def attend(
         seen = mask.any(-2)
         key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
     return attend_finite(
-        query, key, value, score=score, mask=mask, causal=causal, dropout=dropout, need_weights=need_weights,
-        allow_empty_rows=allow_empty_rows,
-    )  # fmt: skip
+        query, key, value, score=score, mask=mask, causal=causal, dropout=dropout, need_weights=need_weights
+    )
 
 
 def attend_finite(
@@ -193,45 +180,46 @@ def attend_finite(
     causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
-    allow_empty_rows: bool = True,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`attend` for a bool mask of two axes or more, and finite keys and values."""
     if not need_weights and is_long(query, key):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
-            pairwise = mask is not None and mask.shape[-2] > 1
-            if dropout > 0.0 or (causal and pairwise) or is_transformed(changed, key, value):
-                return _in_blocks(changed, key, value, mask, causal, dropout), None
-            return _fused(changed, key, value, mask, causal), None
+            return long_attention(_dot_attention, changed, key, value, mask, causal, dropout), None
+    scores = query @ key.mT if score is None else score(query, key)
+    weights = attention_weights(scores, mask, causal, dropout)
+    return weights @ value, weights if need_weights else None
+
+
+def _dot_attention(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    return attention_weights(query @ key.mT, mask, causal, dropout) @ value
+
+
+def attention_weights(scores: Tensor, mask: Tensor | None, causal: bool = False, dropout: float = 0.0) -> Tensor:
+    """Return the masked softmax of scores (..., L, S), with dropout.
+
+    If causal, the last query attends to all keys, the one before to one fewer, ...
+    """
     if causal:
-        triangle = causal_mask(query.shape[-2], query.device)
+        length, keys = scores.shape[-2:]
+        triangle = torch.ones(length, keys, dtype=torch.bool, device=scores.device).tril(keys - length)
         mask = triangle if mask is None else mask & triangle
-    scores = product(query, key.mT) if score is None else score(query, key)
-    weights = masked_softmax(scores, mask, allow_empty_rows=allow_empty_rows)
-    if dropout > 0.0:
-        weights = functional.dropout(weights, dropout)
-    return product(weights, value), weights if need_weights else None
+    weights = masked_softmax(scores, mask)
+    return functional.dropout(weights, dropout) if dropout > 0.0 else weights
 
 
-def masked_softmax(scores: Tensor, mask: Tensor | None, *, allow_empty_rows: bool = True) -> Tensor:
+def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Compute the softmax over the last axis of scores (..., L, S) where the bool mask is True; 0 elsewhere.
 
-    A fully masked row is all zeros, or without `allow_empty_rows` has equal weights.
+    A fully masked row is all zeros.
     """
     if mask is None:
         return scores.softmax(-1)
     # The lowest finite number rather than -inf keeps a row without keys free of NaN; the product with the mask then
     # makes its weights exact zeros.
-    weights = torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1)
-    return weights * mask if allow_empty_rows else weights
-
-
-def bounded_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute :func:`masked_softmax` for scores with a finite ``exp``, in place; each row has a key."""
-    weights = scores.exp_()
-    if mask is not None:
-        weights.mul_(mask)
-    return weights.div_(weights.sum(-1, keepdim=True))
+    return torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1) * mask
 
 
 def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
@@ -239,139 +227,11 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Return the matrix product a b; ``bmm`` skips the overhead of ``@`` for three axes."""
-    if not is_recorded() and a.ndim == b.ndim == 3 and a.shape[0] == b.shape[0]:
-        return torch.bmm(a, b)
-    return a @ b
-
-
-def is_long(query: Tensor, key: Tensor) -> bool:
-    """Return True if the matrix of scores is too large to materialise."""
-    # A recorded graph serves every length: the length of its example must not decide.
-    return not is_recorded() and query.shape[-2] * key.shape[-2] >= _LONG_FROM
-
-
-def is_recorded() -> bool:
-    """Return True while the computation is compiled, exported or traced rather than run eagerly."""
-    return torch.compiler.is_compiling() or torch.jit.is_tracing()
-
-
-def is_transformed(*tensors: Tensor) -> bool:
-    """Return True if a transform of ``torch.func`` is active or a tensor carries a forward derivative."""
-    return torch._C._are_functorch_transforms_active() or any(
-        forward_ad.unpack_dual(x).tangent is not None for x in tensors
-    )
-
-
-def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
-    """Compute dot-product attention with PyTorch's fused kernel; a causal call takes only a mask (..., 1, S)."""
-    inputs = (query, key, value)
-    masks = () if mask is None else (mask.shape[:-2],)
-    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in inputs), *masks)
-    some = there = None
-    if mask is not None and causal:
-        # The kernel takes no mask together with `causal`. An extra column, 0 or very low in the keys and 1 in the
-        # queries, masks the keys instead.
-        kind = key.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else key.dtype
-        low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(dtype).min / 4)  # (..., S, 1)
-        key = torch.cat((key.expand(*lead, *key.shape[-2:]), low.expand(*lead, *key.shape[-2:-1], 1)), -1)
-        query = functional.pad(query, (0, 1), value=1.0)
-        some = mask.mT.cumsum(-2) > 0  # (..., L, 1)
-    elif mask is not None:
-        # Some versions of the kernel give NaN for a query without keys: let it attend to all keys, and zero its output.
-        some = mask.any(-1, keepdim=True)  # (..., L or 1, 1)
-        there = _four_axes_of_a_mask((mask | ~some).expand(*mask.shape[:-1], key.shape[-2]), lead)
-    width = max(query.shape[-1], value.shape[-1])
-
-    def four_axes(x: Tensor) -> Tensor:  # the kernel takes (N, heads, length, width) with a common width
-        x = functional.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x
-        return x.expand(*lead, *x.shape[-2:]).reshape(-1, lead[-1] if len(lead) > 1 else 1, *x.shape[-2:])
-
-    output = functional.scaled_dot_product_attention(
-        four_axes(query), four_axes(key), four_axes(value), attn_mask=there, is_causal=causal, scale=1.0
-    )
-    output = output.reshape(*lead, *output.shape[-2:])[..., : value.shape[-1]]
-    output = output if some is None else output * some
-    if torch.is_grad_enabled() and output.requires_grad:
-        return _TwiceDifferentiable.apply(output, *inputs, mask, causal)
-    return output
-
-
-def _four_axes_of_a_mask(mask: Tensor, lead: torch.Size) -> Tensor:
-    """Reshape a mask (..., L, S) for inputs (*lead, length, width) to (N or 1, heads or 1, L, S)."""
-    mask = mask.reshape(*(1,) * (len(lead) + 2 - mask.ndim), *mask.shape)
-    if len(lead) < 2:
-        mask = mask.unsqueeze(-3)
-    if mask.shape[:-3].numel() > 1:  # a shared mask is not copied
-        mask = mask.expand(*(lead if len(lead) < 2 else lead[:-1]), *mask.shape[-3:])
-    return mask.reshape(-1, *mask.shape[-3:])
-
-
-class _TwiceDifferentiable(torch.autograd.Function):
-    """Output of the fused kernel, which has only first derivatives, with derivatives of any order.
-
-    A first derivative alone comes from the kernel. One that is differentiated again, or taken for a batch of
-    gradients, comes from the same attention in blocks.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any, output: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool
-    ) -> Tensor:
-        ctx.save_for_backward(query, key, value, mask)
-        ctx.causal = causal
-        return output.clone()  # not a view, which could not be changed in place
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        again = torch.is_grad_enabled()
-        if not again and not is_transformed(gradient):
-            return gradient, None, None, None, None, None
-        *inputs, mask = ctx.saved_tensors
-        with torch.enable_grad():
-            # Views, so that an input computed from another is a separate variable.
-            query, key, value = inputs = [x.view_as(x) for x in inputs]
-            output = _in_blocks(query, key, value, mask, ctx.causal, 0.0)
-            needed = ctx.needs_input_grad[1:4]
-            wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
-            found = iter(torch.autograd.grad(output, wanted, gradient.to(output.dtype), create_graph=again))
-        return None, *(next(found) if need else None for need in needed), None, None
-
-
-def _in_blocks(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """Compute dot-product attention for a block of queries at a time; the backward pass recomputes their scores."""
-    length, keys = query.shape[-2], key.shape[-2]
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    rows = min(max(_BLOCK // max(lead.numel() * keys, 1), 32), 256)
-    recompute = torch.is_grad_enabled() and not is_transformed(query, key, value)
-    outputs = []
-    for first in range(0, length, rows):
-        last = min(first + rows, length)
-        stop = last if causal else keys  # no query of the block attends further
-        there = mask
-        if there is not None:
-            there = there if there.shape[-2] == 1 else there[..., first:last, :]
-            there = there if there.shape[-1] == 1 else there[..., :stop]
-        block = (query[..., first:last, :], key[..., :stop, :], value[..., :stop, :], there, causal, dropout)
-        outputs.append(
-            checkpoint(_block, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0)
-            if recompute
-            else _block(*block)
-        )
-    return torch.cat(outputs, -2)
-
-
-def _block(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float) -> Tensor:
-    """Compute one block of attention; if causal, the last query attends to all keys, the one before to one fewer."""
-    scores = product(query, key.mT)
-    if causal:
-        rows, stop = scores.shape[-2:]
-        triangle = torch.ones(rows, stop, dtype=torch.bool, device=query.device).tril(stop - rows)
-        mask = triangle if mask is None else mask & triangle
-    weights = masked_softmax(scores, mask)
-    return product(functional.dropout(weights, dropout) if dropout > 0.0 else weights, value)
+def mask_of_keys(mask: Tensor | None, num_heads: int) -> Tensor | None:
+    """Expand a mask (..., L) of tokens into a mask of keys, with axes for the queries and, if several, the heads."""
+    if mask is None:
+        return None
+    return mask.unsqueeze(-2) if num_heads == 1 else mask[..., None, None, :]
 
 
 def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:

@@ -1,176 +1,164 @@
-"""Pairs that are listed by index: for every agent the targets near it, and the agents near it.
+"""Neighbour lists, the targets and the agents near each agent, and scenes of different sizes.
 
-Encoders then attend over lists of indices instead of over all agents and targets, with the same layers, so that their
-cost grows with the number of listed pairs. All scenes of a batch are one set of tokens, a token for each pair.
+The encoder attends over lists of indices instead of over all agents and targets, with the same layers, so that its cost
+grows with the number of listed pairs.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import as_mask, check_index
-from hitmac.perception.fast_paths import Groups, group, rows_of, valid_rows, whole
-from hitmac.perception.functional import Features, Weights, count, is_recorded, pool
+from hitmac.perception.checks import check_index
+from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_tokens, in_chunks, is_recorded
+from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
 
-class Listed(NamedTuple):
-    """Listed pairs of B scenes with n agents each, T in all."""
+class SparsePairs:
+    """Pairs of each agent and the targets of its list, as the tokens that a way of attending works on.
 
-    scenes: torch.Size
-    """The leading axes; B is their product."""
-    size: tuple[int, int]
-    """n, and the number of places k in an agent's list."""
-    places: Tensor | None
-    """(T,) int64: places of the pairs in the lists (B * n * k); None: every place is a token."""
-    mask: Tensor
-    """(B * n, k) bool, the valid places."""
-    agent: Tensor
-    """(T,) int64: the agent of each pair, out of all B * n."""
-    rows: Groups
-    """The pairs of each agent."""
-    columns: Groups | None
-    """The pairs of each target; None where nothing attends over them."""
-    num_targets: int
-    """Number of the groups in `columns`, of a scene."""
-    neighbours: tuple[Tensor, Tensor] | None
-    """(B * n, l) int64, the agents near each, out of all B * n, and which of them count; None: all of the scene."""
-
-    @property
-    def present(self) -> Tensor:
-        """(B, n) bool, the agents with a valid pair."""
-        return self.mask.any(-1).reshape(math.prod(self.scenes), self.size[0])
-
-    def take(self, x: Tensor) -> Tensor:
-        """Return the tokens (T, d) of pairs (..., n, k, d), zero where a token is not valid."""
-        flat = x.reshape(-1, x.shape[-1])
-        if self.places is not None:
-            return flat.index_select(0, self.places)
-        return torch.where(self.mask.reshape(-1, 1), flat, 0.0)
-
-    def put(self, tokens: Tensor) -> Tensor:
-        """Return the pairs (..., n, k, f) of tokens (T, f), zero where a pair is not valid."""
-        width = tokens.shape[-1]
-        if self.places is None:
-            pairs = tokens * self.mask.reshape(-1, 1)
-        else:
-            pairs = tokens.new_zeros(self.mask.numel(), width).index_copy(0, self.places, tokens)
-        return pairs.reshape(*self.scenes, *self.size, width)
-
-    def pool(self, tokens: Tensor, pooling: str) -> Tensor:
-        """Pool the tokens (T, f) of each agent: (B * n, f), 0 for an agent without any."""
-        half = tokens.dtype in (torch.float16, torch.bfloat16)  # index_add would round every sum
-        if self.places is None or pooling == "max" or half:
-            return pool(self.put(tokens).reshape(*self.mask.shape, -1), self.mask, pooling)
-        total = tokens.new_zeros(len(self.mask), tokens.shape[-1]).index_add(0, self.agent, tokens)
-        return total / count(self.mask) if pooling == "mean" else total
-
-    def features(self, found: Features, need_pairs: bool) -> Features:
-        """Return the features of the scenes, from those of the tokens, of all agents and of all scenes."""
-        width = found.per_target.shape[-1]
-        if need_pairs:
-            per_target = self.put(found.per_target)
-        else:
-            per_target = found.per_target.new_empty(*self.scenes, self.size[0], 0, width)
-        per_agent = found.per_agent.reshape(*self.scenes, self.size[0], width)
-        return Features(per_target, per_agent, found.global_feature.reshape(*self.scenes, width))
-
-    def weights(self, found: Weights) -> Weights:
-        """Return the weights of the scenes, from those of all groups of tokens."""
-        targets, agents = found.targets, found.agents
-        if targets is not None:
-            targets = targets.reshape(*self.scenes, self.size[0], *targets.shape[1:])
-        if agents is not None:
-            groups = () if self.columns is None else (self.num_targets,)
-            agents = agents.reshape(*self.scenes, *groups, *agents.shape[1:])
-        return Weights(targets, agents)
-
-
-def list_pairs(
-    pairs: Tensor,
-    mask: Tensor | None,
-    targets: Tensor | None,
-    neighbours: Tensor | None,
-    *,
-    columns: bool,
-    every_place: bool,
-) -> Listed:
-    """Return the listed pairs of scenes.
+    All scenes are one set of T tokens, one for each valid pair.
 
     Args:
-        pairs: (..., n, k, d).
-        mask: (..., n, k) bool; None: all are valid.
-        targets: (..., n, k), whole numbers: the target of every place, -1 where there is none; None: place j is
+        shape: (..., n, k), the shape of the lists.
+        mask: bool, of that shape; None: all are valid.
+        targets: of that shape, whole numbers: the target of every place, -1 where there is none; None: place j is
             target j.
         neighbours: (..., n, l), whole numbers: the agents near each, -1 where there is none; None: all.
-        columns: group the pairs of each target too.
-        every_place: make every place a token, valid or not, which keeps the shapes of the lists. Without it, and
-            outside of compiled and exported programs, only valid places are tokens.
+        pooling: a fixed pooling.
+        need_weights: also return the weights. Then, and in compiled and exported programs, every place is a token,
+            valid or not, which keeps the shapes of the lists.
+        by_target: group the pairs of each target too.
 
     Raises:
         ValueError: `targets` or `neighbours` of another shape.
         TypeError: they are not whole numbers.
     """
-    *scenes, n, k, _ = pairs.shape
-    for name, index, last in (("targets", targets, k), ("neighbours", neighbours, None)):
-        if index is not None:
-            check_index(name, index, (*scenes, n, last))
-    batch = math.prod(scenes)
-    there = torch.ones(batch * n, k, dtype=torch.bool, device=pairs.device)
-    if mask is not None:
-        there = as_mask(mask).reshape(batch * n, k)
-    if targets is not None:
-        there = there & (targets.reshape(batch * n, k) >= 0)
-    every_place = every_place or is_recorded()
-    agent = torch.arange(batch * n, device=pairs.device)
-    if every_place:
-        places, rows, of_pair = None, rows_of(there), agent.unsqueeze(-1).expand(-1, k).reshape(-1)
-    else:
-        places, rows = valid_rows(there)
-        of_pair = torch.div(places, max(k, 1), rounding_mode="floor")
-    by_target, number = None, k
-    if columns:
-        assert targets is not None
-        flat = targets.reshape(-1).to(torch.int64)
-        number = whole(flat.max() + 1) if is_recorded() or len(flat) else 1
-        keys = flat if places is None else flat.index_select(0, places)
-        keys = keys + torch.div(of_pair, max(n, 1), rounding_mode="floor") * number
-        if places is None:
-            keys = torch.where(there.flatten(), keys, batch * number)
-        by_target = group(keys, max(batch * number, 1), of_pair, max(batch * n, 1), one_bucket=every_place)
-    near = None
-    if neighbours is not None:
-        whom = neighbours.reshape(batch * n, neighbours.shape[-1]).to(torch.int64)
-        first = torch.div(agent, max(n, 1), rounding_mode="floor") * n
-        others = whom.clamp(min=0) + first.unsqueeze(-1)
-        near = others, (whom >= 0) & there.any(-1)[others]
-    return Listed(torch.Size(scenes), (n, k), places, there, of_pair, rows, by_target, number, near)
+
+    def __init__(
+        self,
+        shape: torch.Size,
+        mask: Tensor | None,
+        targets: Tensor | None,
+        neighbours: Tensor | None,
+        pooling: str,
+        need_weights: bool,
+        by_target: bool,
+        device: torch.device,
+    ) -> None:
+        *scenes, n, k = shape
+        if targets is not None:
+            check_index("targets", targets, shape)
+        if neighbours is not None:
+            check_index("neighbours", neighbours, (*scenes, n, None))
+        self.shape, self.pooling, self.need_weights = shape, pooling, need_weights
+        self.neighbours = neighbours
+        valid = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
+        self.mask = valid if targets is None else valid & (targets >= 0)
+        self.present = self.mask.any(-1)  # (..., n)
+        self.every_place = need_weights or is_recorded()
+        flat = self.mask.flatten()
+        self.places = torch.arange(flat.shape[0], device=device) if self.every_place else flat.nonzero().squeeze(-1)
+        self.agent = torch.div(self.places, max(k, 1), rounding_mode="floor")  # (T,)
+        self.rows = self._rows()
+        if by_target:
+            assert targets is not None
+            self.num_targets, self.columns = self._columns(targets)
+
+    def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
+        """Apply a layer to each of the pairs (..., n, k, d); return its tokens (T, f)."""
+        pairs = zero_masked(pairs, self.mask) if self.every_place else pairs
+        return in_chunks(layer, pairs.reshape(-1, pairs.shape[-1]).index_select(0, self.places))
+
+    def embed_features(self, layer: nn.Module, found: Features) -> Tensor:
+        """Apply a layer to the features of each token and of its agent; return its tokens."""
+        per_agent = found.per_agent.reshape(-1, found.per_agent.shape[-1])
+        return in_chunks(lambda z, agent: layer(z, per_agent.index_select(0, agent)), found.per_target, self.agent)
+
+    def pairs(self, tokens: Tensor) -> Tensor:
+        """Return the pairs (..., n, k, f) of tokens (T, f), zero where a pair is not valid."""
+        if self.every_place:
+            return zero_masked(tokens.reshape(*self.shape, tokens.shape[-1]), self.mask)
+        pairs = tokens.new_zeros(self.mask.numel(), tokens.shape[-1]).index_copy(0, self.places, tokens)
+        return pairs.reshape(*self.shape, tokens.shape[-1])
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """Pool the tokens (T, f) of each agent into (..., n, f)."""
+        half = tokens.dtype in (torch.float16, torch.bfloat16)  # index_add would round every sum
+        if self.every_place or self.pooling == "max" or half:
+            return pool(self.pairs(tokens), self.mask, self.pooling)
+        total = tokens.new_zeros(self.present.numel(), tokens.shape[-1]).index_add(0, self.agent, tokens)
+        total = total.reshape(*self.present.shape, tokens.shape[-1])
+        return total / count_tokens(total, self.mask) if self.pooling == "mean" else total
+
+    def _rows(self) -> Groups:
+        """Group the pairs of each agent."""
+        number, k = self.present.numel(), self.shape[-1]
+        if self.every_place:
+            return Groups([Bucket(self.places.reshape(number, k), self.mask.reshape(number, k))], self.places)
+        return group_tokens(self.agent, max(number, 1))
+
+    def _columns(self, targets: Tensor) -> tuple[int, Groups]:
+        """Return the highest target of a list + 1, and the pairs of each target, of one scene after the other."""
+        *scenes, n, _ = self.shape
+        most = as_size(targets.max() + 1) if is_recorded() or targets.numel() else 1
+        keys = targets.reshape(-1).to(torch.int64).index_select(0, self.places)
+        keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * most
+        number = max(math.prod(scenes) * most, 1)
+        if self.every_place:
+            keys = torch.where(self.mask.flatten(), keys, number)
+        return most, group_tokens(keys, number, one_bucket=self.every_place)
+
+    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply a layer to the pairs of each agent; return its outputs, pooled by agent, and the weights."""
+        z, weights = _within(layer, tokens, self.rows, self.need_weights)
+        return z, self.pool(z), None if weights is None else weights.reshape(*self.shape[:-1], *weights.shape[1:])
+
+    def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Apply a layer to the pairs of each target; return its outputs and the weights."""
+        z, weights = _within(layer, tokens, self.columns, self.need_weights)
+        if weights is not None:
+            weights = weights.reshape(*self.shape[:-2], self.num_targets, *weights.shape[1:])
+        return z, weights
+
+    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
+        """Return the sum of three features of the pairs; without gradients it overwrites the last."""
+        if torch.is_grad_enabled() or is_recorded():
+            return tokens + of_agent + of_target
+        return of_target.add_(of_agent).add_(tokens)  # in place: new memory costs more than the sum
+
+    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Apply a layer to the agents (..., n, f) near each; return its outputs, pooled, and the weights."""
+        if self.neighbours is None:
+            outputs, pooled, *found = layer(per_agent, self.present, need_weights=self.need_weights)
+            return outputs, pooled, found[0] if found else None
+        n = self.shape[-2]
+        flat, present = per_agent.reshape(-1, per_agent.shape[-1]), self.present.flatten()
+        near = self.neighbours.reshape(present.shape[0], self.neighbours.shape[-1]).to(torch.int64)
+        itself = torch.arange(present.shape[0], device=near.device).unsqueeze(-1)
+        lists = near.clamp(min=0) + torch.div(itself, max(n, 1), rounding_mode="floor") * n  # out of all scenes
+        mask, weights = (near >= 0) & present[lists], None
+        if isinstance(layer, AttentionLayer):
+            z, weights = layer.attend_to_lists(flat, lists, mask, need_weights=self.need_weights)
+        else:
+            z = (layer(flat[lists], mask)[0] * (lists == itself).unsqueeze(-1)).sum(-2)
+        z = zero_masked(z.reshape(per_agent.shape), self.present)
+        if weights is not None:  # (all agents, h, l)
+            weights = weights.reshape(*self.present.shape, *weights.shape[1:]).transpose(-3, -2)
+            weights = weights * self.present[..., None, :, None]
+        return z, pool(z, self.present, self.pooling), weights
 
 
-def within(layer: nn.Module, tokens: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+def _within(layer: nn.Module, tokens: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
     """Apply a layer over sequences within each group of tokens (T, f); return its outputs and the weights."""
     if isinstance(layer, AttentionLayer):
         return layer.within(tokens, groups, need_weights=need_weights)
-    parts = []
-    for part, bucket in zip(groups.apart(tokens), groups.buckets, strict=True):
-        parts.append(layer(part, bucket.mask, need_weights=need_weights)[0])
-    return groups.together(parts, tokens), None
-
-
-def between(layer: nn.Module, agents: Tensor, listed: Listed, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-    """Apply a layer over sequences to the agents (B * n, f) near each, and to itself."""
-    assert listed.neighbours is not None
-    others, mask = listed.neighbours
-    if isinstance(layer, AttentionLayer):
-        return layer.between(agents, others, mask, need_weights=need_weights)
-    outputs = layer(agents[others], mask, need_weights=need_weights)[0]  # (B n, l, f)
-    own = others == torch.arange(len(agents), device=agents.device).unsqueeze(-1)
-    return (outputs * own.unsqueeze(-1)).sum(-2), None
+    outputs = [layer(bucket.of(tokens), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
+    return torch.cat([tokens[:0], *(each.flatten(0, 1) for each in outputs)]).index_select(0, groups.place), None
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
@@ -195,9 +183,9 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
     n, m = (max(scene.shape[axis] for scene in scenes) for axis in (0, 1))
     pairs = scenes[0].new_zeros(len(scenes), n, m, scenes[0].shape[-1])
     mask = torch.zeros(len(scenes), n, m, dtype=torch.bool, device=pairs.device)
-    for row, there, scene in zip(pairs, mask, scenes, strict=True):
-        row[: scene.shape[0], : scene.shape[1]] = scene
-        there[: scene.shape[0], : scene.shape[1]] = True
+    for row, scene in enumerate(scenes):
+        pairs[row, : scene.shape[0], : scene.shape[1]] = scene
+        mask[row, : scene.shape[0], : scene.shape[1]] = True
     return pairs, mask
 
 
@@ -208,4 +196,4 @@ def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
     columns with any 1, in any position. A scene without agents or without targets is returned as (0, 0, f), since its
     mask is all 0.
     """
-    return [row[there.any(1)][:, there.any(0)] for row, there in zip(per_target, mask != 0, strict=True)]
+    return [scene[valid.any(1)][:, valid.any(0)] for scene, valid in zip(per_target, mask != 0, strict=True)]

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional
 
-import hitmac.perception.functional as functional_module
+import hitmac.perception.fast_paths as fast_paths
 import hitmac.perception.tanh_attention as tanh_module
 from hitmac.perception import (
     AttentionLayer,
@@ -99,7 +99,7 @@ def test_scores_by_their_equations(lead):
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize("long", [False, True])
 def test_the_fused_path_is_the_written_out_one(name, long, monkeypatch):
-    monkeypatch.setattr(functional_module, "_LONG_FROM", 1 if long else 10**9)
+    monkeypatch.setattr(fast_paths, "_LONG_FROM", 1 if long else 10**9)
     score = make_score(name, 4).double()
     query, key, value = random(2, 3, 6, 4).requires_grad_(), random(2, 3, 5, 4), random(2, 3, 5, 7)
     mask = torch.rand(2, 1, 1, 5) > 0.3
@@ -196,7 +196,7 @@ def test_dropout_only_while_training():
     ],
 )
 def test_the_layers_options_by_their_equations(options, pooling, long, monkeypatch):
-    monkeypatch.setattr(functional_module, "_LONG_FROM", 1 if long else 10**9)
+    monkeypatch.setattr(fast_paths, "_LONG_FROM", 1 if long else 10**9)
     torch.manual_seed(0)
     layer = AttentionLayer(8, 8, pooling=pooling, **options).double()
     if layer.pool_query is not None:

@@ -7,11 +7,11 @@ from torch.export import Dim, export
 
 from hitmac.perception import AgentTargetEncoder
 from hitmac.perception.encoder import ATTEND_OVER
-from hitmac.perception.fast_paths import _TOKENS, group
+from hitmac.perception.fast_paths import _CHUNK, group_tokens
 from hitmac.perception.functional import FIXED_POOLINGS
 from tests.neighbourhoods import nearest_of
 
-LISTABLE = [name for name, way in ATTEND_OVER.items() if way.listed]
+LISTABLE = [name for name, way in ATTEND_OVER.items() if way.takes_lists]
 N, M, D = 5, 7, 6
 
 
@@ -214,12 +214,13 @@ def test_a_compiled_and_an_exported_encoder_take_any_lists():
 
 def test_groups_keep_the_order_of_their_tokens():
     keys = torch.tensor([3, 1, 3, 0, 3, 1, 5, 3, 3])
-    found = group(keys, 6, torch.arange(9), 9)
+    found = group_tokens(keys, 6)
     members = [bucket.tokens[row][bucket.mask[row] if bucket.mask is not None else ...].tolist()
                for bucket in found.buckets for row in range(len(bucket.tokens))]  # fmt: skip
     assert sorted(members) == [[0, 2, 4, 7, 8], [1, 5], [3], [6]]
     x = torch.randn(9, 2)
-    assert torch.equal(found.together(found.apart(x), x), x)
+    apart = torch.cat([bucket.of(x).flatten(0, 1) for bucket in found.buckets])
+    assert torch.equal(apart[found.place], x)
 
 
 @pytest.mark.parametrize(
@@ -241,7 +242,7 @@ def test_bad_lists(over, lists, error, says):
 
 
 @pytest.mark.parametrize("over", LISTABLE)
-@pytest.mark.parametrize("tokens", [_TOKENS - 1, _TOKENS, _TOKENS + 1, 2 * _TOKENS + 3])
+@pytest.mark.parametrize("tokens", [_CHUNK - 1, _CHUNK, _CHUNK + 1, 2 * _CHUNK + 3])
 def test_many_pairs_without_gradients_are_those_with_gradients(over, tokens):
     net = encoder(over, num_frequencies=1, embed_layers=2)
     pairs, targets = torch.randn(-(-tokens // 4), 4, D, dtype=torch.float64), torch.arange(4)
@@ -253,14 +254,3 @@ def test_many_pairs_without_gradients_are_those_with_gradients(over, tokens):
     with torch.no_grad():
         found = net(pairs, mask, **lists)
     same(found, net(pairs, mask, **lists))
-
-
-@pytest.mark.parametrize("tokens", [_TOKENS, _TOKENS + 1])
-def test_hooks_are_called_once_with_all_pairs(tokens):
-    net, seen = encoder("targets"), []
-    pairs, targets = torch.randn(tokens, 1, D, dtype=torch.float64), torch.arange(tokens)[:, None]
-    for module in (net.embed, net.later_blocks[0].feed_forward[0]):
-        module.register_forward_hook(lambda module, given, output: seen.append(len(given[0])))
-    with torch.no_grad():
-        net(pairs, targets=targets)
-    assert seen == [tokens] * 2

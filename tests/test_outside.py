@@ -9,7 +9,7 @@ import torch
 from PIL import Image
 from torch.export import Dim, export
 
-import hitmac.perception.tanh_attention as tanh_module
+import hitmac.perception.fast_paths as fast_paths
 from hitmac.perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
 from hitmac.perception.encoder import tensordict_module
 
@@ -119,18 +119,18 @@ def test_the_one_function_of_three_maps_is_the_three_maps(monkeypatch):
     inputs = [x, *layer.parameters()]
     results = []
     for bound in (1, 10**9):
-        monkeypatch.setattr(tanh_module, "_ONE_FUNCTION_FROM", bound)
+        monkeypatch.setattr(fast_paths, "_TANH_FROM", bound)
         z, global_feature = layer(x)
         results.append([z, global_feature, *torch.autograd.grad(z.pow(3).sum() + global_feature.sin().sum(), inputs)])
     for one, other in zip(*results, strict=True):
         torch.testing.assert_close(one, other)
-    monkeypatch.setattr(tanh_module, "_ONE_FUNCTION_FROM", 1)
+    monkeypatch.setattr(fast_paths, "_TANH_FROM", 1)
     assert torch.autograd.gradcheck(lambda tokens: layer(tokens), (x,))
     assert torch.autograd.gradgradcheck(lambda tokens: layer(tokens)[0], (x,))
 
 
 def test_functional_transforms(monkeypatch):
-    monkeypatch.setattr(tanh_module, "_ONE_FUNCTION_FROM", 1)
+    monkeypatch.setattr(fast_paths, "_TANH_FROM", 1)
     net, x = AttentionLayer(6, 8).double(), torch.randn(4, 5, 6, dtype=torch.float64)
     torch.testing.assert_close(torch.func.vmap(lambda one: net(one)[1])(x), net(x)[1])
     one_by_one = torch.func.vmap(torch.func.grad(lambda one: net(one)[1].square().sum()))(x)

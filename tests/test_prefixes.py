@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import hitmac.perception.amc as prefixes
+import hitmac.perception.fast_paths as prefixes
 from hitmac.perception import AMCCritic
-from hitmac.perception.amc import prefix_sums
+from hitmac.perception.fast_paths import prefix_sums
 from tests.derivatives import WAYS
 
 LEADS = [(), (2,), (3, 2), (2, 1, 2)]
@@ -42,8 +42,8 @@ def inputs(lead, length, width=3):
 
 
 def small_blocks(monkeypatch, rows=2, limit=256.0):
-    monkeypatch.setattr(prefixes, "_BLOCK", 0)
-    monkeypatch.setattr(prefixes, "_ROWS", rows)
+    monkeypatch.setattr(prefixes, "_PREFIX_BLOCK", 0)
+    monkeypatch.setattr(prefixes, "_PREFIX_ROWS", rows)
     monkeypatch.setitem(prefixes._LIMIT, torch.float64, limit)
 
 
@@ -205,7 +205,7 @@ def test_no_tensor_grows_with_the_square_of_the_length(length):
     made, z = AMCCritic(16), torch.randn(1, length, 16, requires_grad=True)
     with _Largest() as largest:
         made(z).sum().backward()
-    assert length * 16 <= largest.found <= prefixes._BLOCK < length * length
+    assert length * 16 <= largest.found <= prefixes._PREFIX_BLOCK < length * length
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])

@@ -20,7 +20,7 @@ from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_
 from hitmac.perception import AMCCritic, EncoderConfig, Features
 from hitmac.perception.checks import check_choice, one_of
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS, take_encoder_config
-from hitmac.perception.functional import is_recorded
+from hitmac.perception.fast_paths import is_recorded
 
 LISTS = ("targets", "neighbours")
 """Parts of an observation that list targets and sensors by index."""
@@ -95,8 +95,8 @@ def check_lists(config: EncoderConfig) -> None:
     """Raise ValueError if an encoder cannot take pairs that are listed by index."""
     if not ENCODERS[config.encoder].any_size:
         raise ValueError(f"encoder is {config.encoder!r}, a plain network; it does not take the nearest targets only")
-    if ATTEND_OVER[config.attend_over].listed is None:
-        known = one_of((name for name, way in ATTEND_OVER.items() if way.listed), config.attend_over)
+    if not ATTEND_OVER[config.attend_over].takes_lists:
+        known = one_of((name for name, way in ATTEND_OVER.items() if way.takes_lists), config.attend_over)
         raise ValueError(f"attend_over is {config.attend_over!r}; over the nearest targets it must be {known}")
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
 from hitmac.perception import EncoderConfig, Features
-from hitmac.perception.functional import is_recorded
+from hitmac.perception.fast_paths import is_recorded
 from hitmac.perception.recurrent import PairMemory
 
 MEMORIES = ("none", "recurrent")
