@@ -24,9 +24,9 @@ class SparsePairs:
     All scenes are one set of T tokens, one for each valid pair.
 
     Args:
-        shape: (..., n, k), the shape of the lists.
-        mask: bool, of that shape; None: all are valid.
-        targets: of that shape, whole numbers: the target of every place, -1 where there is none; None: place j is
+        pairs: (..., n, k, d), the pairs of the lists.
+        mask: (..., n, k) bool; None: all are valid.
+        targets: (..., n, k), whole numbers: the target of every place, -1 where there is none; None: place j is
             target j.
         neighbours: (..., n, l), whole numbers: the agents near each, -1 where there is none; None: all.
         pooling: a fixed pooling.
@@ -41,15 +41,15 @@ class SparsePairs:
 
     def __init__(
         self,
-        shape: torch.Size,
+        pairs: Tensor,
         mask: Tensor | None,
         targets: Tensor | None,
         neighbours: Tensor | None,
         pooling: str,
         need_weights: bool,
         by_target: bool,
-        device: torch.device,
     ) -> None:
+        shape, device = pairs.shape[:-1], pairs.device
         *scenes, n, k = shape
         if targets is not None:
             check_index("targets", targets, shape)

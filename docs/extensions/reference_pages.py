@@ -40,8 +40,8 @@ REFERENCE: dict[str, Groups] = {
 MODULES: dict[str, Groups] = {
     "hitmac.perception": {
         "hitmac.perception.functional": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
-        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending", "tensordict_module"),
-        "hitmac.perception.sparse": ("Listed", "list_pairs"),
+        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending", "AllPairs", "tensordict_module"),
+        "hitmac.perception.sparse": ("SparsePairs",),
         "hitmac.perception.fast_paths": ("Groups", "Bucket"),
         "hitmac.perception.recurrent": ("Recurrence", "PairMemory"),
         "hitmac.perception.amc": ("CRITICS", "CriticKind"),
