@@ -393,9 +393,7 @@ class AgentTargetEncoder(nn.Module):
                     f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
                     f"of a scene; with targets it must be one of {known}"
                 )
-            scenes = SparsePairs(
-                pairs.shape[:-1], mask, targets, neighbours, self.pooling, need_weights, way.by_target, pairs.device
-            )
+            scenes = SparsePairs(pairs, mask, targets, neighbours, self.pooling, need_weights, way.by_target)
         tokens = scenes.embed(self.embed, pairs)  # (..., n, m, f)
         features, weights = way.attend([getattr(self, name) for name in way.layers], scenes, tokens)
         for block in self.later_blocks:
