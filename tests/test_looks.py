@@ -6,11 +6,10 @@ from numba import njit
 
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines import forecast as lists
-from hitmac.agents.baselines import search as views
+from hitmac.agents.baselines.forecast import Sampling
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, _looks
-from hitmac.agents.baselines.planner_kernels import Sampling
-from hitmac.agents.tracking.beliefs import Rules
-from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, X, Y, walk_model
+from hitmac.agents.baselines.search import mark
+from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, Rules, X, Y, walk_model
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
 
@@ -18,28 +17,22 @@ SMALL = {"horizon": 20, "particles": 32, "samples": 8, "stride": 4}
 
 
 @njit(error_model="numpy")
-def mark(x, y, who, angle, half_view, turn, reach, most, sides, row):
+def mark_at_origin(x, y, who, angle, half_view, turn, reach, most, sides, row):
     """Write the samples in view of a sensor at the origin."""
     one = np.float32
-    c, s = one(np.cos(angle)), one(np.sin(angle))
-    none, squared = one(0.0), one(reach * reach)
-    views.mark_entries(
-        x, y, who, len(x), none, none, none, none, c, s, squared, one(half_view), one(1.0 / turn), one(most), sides, row
-    )
+    pose = one(0.0), one(0.0), one(np.cos(angle)), one(np.sin(angle))
+    mark(x, y, who, pose, np.zeros(2, one), (one(reach * reach), one(half_view), one(1.0 / turn)), most, sides, row)
 
 
 @njit(error_model="numpy")
 def foresee(rules, sampling, body, weight, together, looks):
-    """Return the lists of one target, move by move and course by course."""
+    """Return the lists of one target."""
     middle, _ = lists.spans(looks)
-    first = lists.empty_futures(looks[-1], 1, sampling.samples, sampling.per_word)
-    second = lists.empty_futures(looks[-1], 1, sampling.samples, sampling.per_word)
-    shared = np.empty(looks[-1] + 1, np.int64)
-    lists.foresee_moves(rules, sampling, body, weight, together, 0, 0, looks, middle, shared, first)
-    lists.foresee_courses(rules.walk, sampling, body, weight, together, middle.astype(np.float64), 0, shared, second)
-    lists.close(first)
-    lists.close(second)
-    return first, second
+    futures, shared = lists.empty_futures(looks[-1], 1, sampling.samples + 1), np.empty(looks[-1] + 1, np.int64)
+    moves = middle.astype(np.float64)
+    lists.foresee_believed(rules, sampling, body, weight, together, 0, 0, looks, middle, moves, shared, futures)
+    lists.close(futures)
+    return futures
 
 
 def play(agent, scenario, steps, scenes=1, seed=0):
@@ -73,7 +66,7 @@ def test_samples_in_view_are_those_of_brute_force(most, half_view):
     who = np.uint64(1) << np.arange(64, dtype=np.uint64)
     angle, turn, reach = rng.uniform(-3, 3), 5.0, 800.0
     row = np.ones(2 * most + 2, np.uint64)
-    mark(x, y, who, angle, half_view, turn, reach, most, np.empty((4, 4, 16), np.int32), row)
+    mark_at_origin(x, y, who, angle, half_view, turn, reach, most, np.empty((4, 4, 16), np.int32), row)
     bearing = np.degrees(np.arctan2(y, x) - angle)
     for k in range(-most, most + 1):
         off = np.abs((bearing - k * turn + 180) % 360 - 180)
@@ -98,8 +91,9 @@ def test_courses_lead_where_moves_do(scene, together):
         body[AIM_X], body[AIM_Y] = aim[0], aim[1]
         body[SPEED] = rng.uniform(walk.min_speed, walk.max_speed)
         body[STEP], body[MOVES] = body[SPEED] * walk.time_step * 1.1, 3.0
-        sampling = Sampling(np.uint64(target), number, False, 1)
-        for kind, futures in enumerate(foresee(rules, sampling, body, np.full(number, 1 / number), together, looks)):
+        for kind, by_course in enumerate((False, True)):
+            sampling = Sampling(np.uint64(target), number, by_course, 1)
+            futures = foresee(rules, sampling, body, np.full(number, 1 / number), together, looks)
             used = slice(futures.length[horizon, 0])
             place, members = np.stack((futures.x, futures.y), -1)[horizon, 0, used], futures.who[horizon, 0, used]
             size = np.array([bin(int(one)).count("1") for one in members])

@@ -79,7 +79,7 @@ def of_line(num_targets, heading):
     )
     believed = Beliefs(scenario, 64)
 
-    def take_in(known, k, state=None):
+    def update(known, k, state=None):
         """Take in the k nearest of `known`, distance and age by target."""
         nearest = sorted(sorted(known, key=lambda j: known[j][0])[:k])
         pairs, targets = np.zeros((1, 1, k, 10), np.float32), np.full((1, 1, k), -1, np.int32)
@@ -89,38 +89,38 @@ def of_line(num_targets, heading):
             targets[0, 0, place] = j
             pairs[0, 0, place, 2] = known[j][0] / scenario.distance_scale
             pairs[0, 0, place, 5] = known[j][1] / 100
-        return believed.take_in(pairs, targets >= 0, state, targets=targets)
+        return believed.update(pairs, targets >= 0, state, targets=targets)
 
-    return take_in
+    return update
 
 
 def test_a_target_that_is_crowded_out_of_a_list_stays_believed():
-    take_in = of_line(2, 180)
-    _, state = take_in({1: (300, 2)}, 1)
-    scene, state = take_in({0: (100, 0), 1: (300, 3)}, 1, state)
+    update = of_line(2, 180)
+    _, state = update({1: (300, 2)}, 1)
+    scene, state = update({0: (100, 0), 1: (300, 3)}, 1, state)
     assert scene.known[0, :, 4].tolist() == [0, 3]
     np.testing.assert_allclose(scene.belief.body[0, 1, 0], 300, atol=1e-3)
     np.testing.assert_allclose(state.place[0, 0], [(100, 0), (300, 0)], atol=1e-3)
-    scene, _ = take_in({0: (100, 1), 1: (300, 0)}, 2, state)
+    scene, _ = update({0: (100, 1), 1: (300, 0)}, 2, state)
     assert scene.known[0, :, 4].tolist() == [1, 0]
 
 
 def test_a_target_that_a_list_would_show_is_gone():
-    take_in = of_line(3, 180)
-    _, state = take_in({0: (100, 2), 1: (300, 2)}, 2)
-    scene, _ = take_in({1: (300, 3), 2: (500, 0)}, 2, state)  # 0 is nearer than the farthest that is listed
+    update = of_line(3, 180)
+    _, state = update({0: (100, 2), 1: (300, 2)}, 2)
+    scene, _ = update({1: (300, 3), 2: (500, 0)}, 2, state)  # 0 is nearer than the farthest that is listed
     assert scene.known[0, 0, 4] == np.inf
-    assert not scene.there[0, 0]
-    scene, _ = take_in({1: (300, 3)}, 2, state)  # a list with a free place holds all
+    assert not scene.present[0, 0]
+    scene, _ = update({1: (300, 3)}, 2, state)  # a list with a free place holds all
     assert scene.known[0, :, 4].tolist() == [np.inf, 3, np.inf]
-    assert scene.there[0].tolist() == [False, True, True]  # the last was never seen
+    assert scene.present[0].tolist() == [False, True, True]  # the last was never seen
 
 
 def test_a_view_says_nothing_of_what_is_farther_than_the_list_reaches():
     """The second target was never seen, and the sensor sees as far as 800."""
-    take_in = of_line(2, 0)
+    update = of_line(2, 0)
     for k, seen in ((1, 100.0), (2, 800.0)):
-        scene, _ = take_in({0: (100, 0)}, k)
+        scene, _ = update({0: (100, 0)}, k)
         x, y = scene.belief.body[0, 1, :2]
         weight = scene.belief.weight[0, 1]
         away, ahead = np.hypot(x, y), np.abs(np.degrees(np.arctan2(y, x))) < 45
@@ -137,7 +137,7 @@ def test_with_full_knowledge_targets_that_nobody_lists_are_absent():
     shown = np.zeros(dense["mask"].shape, bool)
     np.put_along_axis(shown, np.maximum(listed["targets"], 0), listed["mask"] != 0, -1)
     _, state = agent.plan(listed["pairs"], listed["mask"] != 0, targets=listed["targets"])
-    np.testing.assert_array_equal(state.there[:, 0], shown.any(1))
+    np.testing.assert_array_equal(state.present[:, 0], shown.any(1))
 
 
 @pytest.mark.slow
@@ -151,7 +151,7 @@ def test_views_by_place_are_those_of_all(knowledge, monkeypatch):
         observer = Observer(scenario, Beliefs.features)
         for _ in range(6):
             shown = observer.observe(simulator)
-            _, state = believed.take_in(shown["pairs"], shown["mask"] != 0, state)
+            _, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
             simulator.step(np.ones((2, 20), int))
         states[large] = state
     for name, one, other in zip(BeliefState._fields, states[False], states[True], strict=True):

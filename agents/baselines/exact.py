@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
 
-from hitmac.agents.baselines.rules import MOST_TURNS, RulePolicy, needs_replanning
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.agents.baselines.rules import MOST_TURNS, RulePolicy, nearest_headings, needs_replanning, towards
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
@@ -35,7 +33,6 @@ class ExactAgent(RulePolicy):
 
     Raises:
         ValueError: an option out of its range.
-        ModuleNotFoundError: scipy is missing; the message names the extra to install.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
@@ -44,28 +41,25 @@ class ExactAgent(RulePolicy):
         super().__init__(scenario, seed)
         self.every = positive("every", every)
         self.reach = None if reach is None else positive("reach", reach)
-        need_scipy("the exact agent")
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the first turns (B, n) of new plans."""
-        return _turns(self.plan(pairs, mask))
+        return towards(self.plan(pairs, mask))
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the number of turns (B, n) to make by every sensor, counter-clockwise; negative: clockwise."""
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
-        plans = np.zeros(pairs.shape[:2], np.int64)
+        view, step = view.max(-1), 180 * turn.max(-1)  # (B, n): the features of a masked pair are 0
+        half_view = np.where(view < 1, 180 * view, np.inf)
+        most = MOST_TURNS if self.reach is None else min(self.reach, MOST_TURNS)
+        plans = np.zeros(view.shape, np.int64)
         for b in range(len(pairs)):
             headings, options = [], []
             for i in range(pairs.shape[1]):
-                # The features of a masked pair are 0; any other pair holds those of the sensor.
-                half_view = 180 * view[b, i].max() if view[b, i].max() < 1 else np.inf
-                step = 180 * turn[b, i].max()
-                most = min(math.ceil(180 / step), MOST_TURNS) if step > 0 else 0
-                most = most if self.reach is None else min(most, self.reach)
-                turns = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
-                off = (180 * bearing[b, i] - step * turns[:, None] + 180) % 360 - 180  # (headings, m)
-                sees = (np.abs(off) < half_view) & in_range[b, i]
+                turns = nearest_headings(step[b, i], most)
+                off = (180 * bearing[b, i] - step[b, i] * turns[:, None] + 180) % 360 - 180  # (headings, m)
+                sees = (np.abs(off) < half_view[b, i]) & in_range[b, i]
                 kept = undominated(sees)
                 headings.append(turns[kept])
                 options.append((sees[kept], np.abs(turns[kept])))
@@ -91,20 +85,7 @@ class ExactAgent(RulePolicy):
         anew = needs_replanning(age, self.every, episode_start)
         left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
         left[~mask.any(-1)] = 0
-        return self.completed(_turns(left)), (left - np.sign(left), age + 1)
-
-
-def need_scipy(who: str) -> None:
-    """Raise ModuleNotFoundError that names the extra to install, unless scipy is installed."""
-    try:
-        import scipy.optimize  # noqa: F401 - checked here, used when a program is solved
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(f"{who} needs scipy: pip install 'hitmac[oracle]'") from None
-
-
-def _turns(plan: np.ndarray) -> np.ndarray:
-    """Return the first turn of every plan, where a plan is a number of turns counter-clockwise."""
-    return np.where(plan > 0, LEFT, np.where(plan < 0, RIGHT, STAY))
+        return self.completed(towards(left)), (left - np.sign(left), age + 1)
 
 
 def undominated(sees: np.ndarray) -> np.ndarray:

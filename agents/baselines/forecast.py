@@ -1,6 +1,8 @@
-"""Forecasts of the targets from observations, for the planner. Compiled by numba.
+"""Futures of the targets, for the planners: samples of where each can be at every sub-step. Compiled by numba.
 
-Lengths are in units of the observation feature `distance`, speeds are relative to the scenario's top speed.
+The planner without beliefs remembers how each target has moved, and foresees it ahead and to the left of its present
+place on its course; lengths are then in units of the observation feature `distance`, speeds relative to the scenario's
+top speed. The planner on beliefs foresees particles, in the arena.
 """
 
 import math
@@ -8,9 +10,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import CHUNK, farthest_link
-from hitmac.agents.tracking.beliefs import moves_at
-from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move
+from hitmac.agents.baselines.search import CHUNK, bits_of, everyone
+from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_at
 from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Rails
 from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
@@ -21,6 +22,11 @@ SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN, HEADING_SIN, HEADING_
 # Memory of a target: moves since its last turn (-1: unknown), observations since then, their mean speed, last speed.
 COURSE_MOVES, SEEN, COURSE_SPEED, SHOWN = range(4)
 STRAIGHT = 0.03  # largest sine of the angle between two velocities of a target that has not turned
+
+_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+_DRAWS = np.uint64(4)  # numbers drawn for a course
+_NOWHERE = np.float32(1e18)  # out of every range; its square is finite
 
 
 class Walk(NamedTuple):
@@ -46,11 +52,96 @@ class Motion(NamedTuple):
     rail_step: float  # the same, in units of the arena
 
 
+class Futures(NamedTuple):
+    """Lists of entries for each of L looks and W words; look 0 is not used.
+
+    Entry e: the samples in the bits ``who[look, word, e]`` are at (x, y) at that look.
+    """
+
+    x: np.ndarray  # (L + 1, W, E) float32
+    y: np.ndarray  # (L + 1, W, E) float32
+    who: np.ndarray  # (L + 1, W, E) uint64
+    length: np.ndarray  # (L + 1, W) int64: number of entries
+
+
+class Sampling(NamedTuple):
+    """Options of the futures of particles."""
+
+    key: np.uint64  # of their draws
+    samples: int  # futures of each target
+    by_course: bool  # foresee a target course by course, not move by move
+    per_word: int  # targets whose samples share a word: as many as fit, or one
+
+
+@allocating
+def empty_futures(looks, words, entries):
+    """Return lists of undefined content, of whole chunks that hold `entries` each."""
+    shape = looks + 1, words, (entries + CHUNK - 1) // CHUNK * CHUNK
+    return Futures(
+        np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
+        np.zeros((looks + 1, words), np.int64),
+    )  # fmt: skip
+
+
+@allocating
+def clear(futures):
+    """Empty all lists."""
+    futures.length[:] = 0
+
+
+@inlined
+def put(futures, look, word, x, y, members):
+    """Append an entry to a list."""
+    e = futures.length[look, word]
+    futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
+    futures.length[look, word] = e + 1
+
+
+@allocating
+def close(futures):
+    """Fill the last chunk of every list with entries that are in no view."""
+    for look in range(1, futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            while futures.length[look, word] % CHUNK != 0:
+                put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+
+
+@inlined
+def _begin_shared(futures, word, shared):
+    """Begin an entry at every look for the samples of a target that go the same way; write its number."""
+    for look in range(1, shared.shape[0]):
+        shared[look] = futures.length[look, word]
+        put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+
+
+@inlined
+def _add(futures, look, word, shared, straight, x, y, members):
+    """Add samples to the shared entry, which is where the first one is, or in an entry of their own."""
+    if straight:
+        e = shared[look]
+        if futures.who[look, word, e] == 0:
+            futures.x[look, word, e], futures.y[look, word, e] = x, y
+        futures.who[look, word, e] |= members
+    else:
+        put(futures, look, word, x, y, members)
+
+
+@allocating
+def spans(looks):
+    """Return the middle and the last sub-step (L + 1,) of each look, given the look of each sub-step (H + 1,)."""
+    last = np.zeros(looks[-1] + 1, np.int64)
+    for h in range(1, looks.shape[0]):
+        last[looks[h]] = h
+    middle = np.zeros_like(last)
+    for look in range(1, last.shape[0]):
+        middle[look] = (last[look - 1] + 1 + last[look]) // 2
+    return middle, last
+
+
 @allocating
 def _ride(motion, features, i, along, other):
     """Return the way from one place on the rail of sensor i to another, ahead and to the left of its heading."""
-    r = rail_of(motion.rails, i)
-    dx, dy = way_between(motion.rails, r, along, other)
+    dx, dy = way_between(motion.rails, rail_of(motion.rails, i), along, other)
     dx, dy = dx * motion.step / motion.rail_step, dy * motion.step / motion.rail_step
     c, s = features[HEADING_COS], features[HEADING_SIN]
     return c * dx + s * dy, c * dy - s * dx
@@ -65,11 +156,11 @@ def gone_on_rail(motion, features, i, steps):
 
 
 @allocating
-def moved_twice(pairs, mask, old_pairs, old_mask, links, walk):
-    """Return True if targets moved twice since the last observation: they were not there before their last move."""
+def moved_twice(pairs, mask, old_pairs, old_mask, candidates, walk):
+    """Return True if targets moved twice since the last observation: a place before the last move is another."""
     for i in range(mask.shape[0]):
         for j in range(mask.shape[1]):
-            before = j if links is None else links.before[i, j]
+            before = j if candidates is None else candidates.before[i, j]
             if mask[i, j] and before >= 0 and old_mask[i, before]:
                 now = pairs[i, j]
                 along = now[DISTANCE] - now[RADIAL] * walk.step
@@ -81,19 +172,32 @@ def moved_twice(pairs, mask, old_pairs, old_mask, links, walk):
 
 
 @allocating
-def remember(pairs, mask, old_pairs, old_mask, links, walk, motion, moves, memory):
-    """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation.
+def _farthest_pair(pairs, mask, candidates, j):
+    """Return the sensor farthest from target j, and its place there now and in the last observation; -1: none.
 
-    `links` are the :class:`~hitmac.agents.baselines.search.Links` of pairs that are listed; None: all are there.
+    There the line of sight changes least. Sensors that listed it in the last observation too come first.
     """
+    best, place, old_place = -1, -1, -1
+    if candidates is None:
+        for i in range(mask.shape[0]):
+            if mask[i, j] and (best < 0 or pairs[i, j, DISTANCE] > pairs[best, j, DISTANCE]):
+                best, place, old_place = i, j, j
+    else:
+        for e in range(candidates.first[j], candidates.first[j + 1]):
+            i, s = candidates.sensor[e], candidates.place[e]
+            before = candidates.before[i, s]
+            better = best < 0 or (before >= 0) > (old_place >= 0)
+            same = (before >= 0) == (old_place >= 0)
+            if better or (same and pairs[i, s, DISTANCE] > pairs[best, place, DISTANCE]):
+                best, place, old_place = i, s, before
+    return best, place, old_place
+
+
+@allocating
+def remember(pairs, mask, old_pairs, old_mask, candidates, walk, motion, moves, memory):
+    """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation."""
     for j in range(memory.shape[0]):
-        best, place, old_place = -1, j, j  # farthest sensor: there the line of sight changes least
-        if links is None:
-            for i in range(mask.shape[0]):
-                if mask[i, j] and (best < 0 or pairs[i, j, DISTANCE] > pairs[best, j, DISTANCE]):
-                    best = i
-        else:
-            best, place, old_place = farthest_link(pairs, links, j)
+        best, place, old_place = _farthest_pair(pairs, mask, candidates, j)
         if best < 0:
             memory[j, SEEN] = 0.0
             continue
@@ -131,14 +235,17 @@ def remember(pairs, mask, old_pairs, old_mask, links, walk, motion, moves, memor
 
 
 @allocating
-def middle(pairs, mask, links, j):
+def middle(pairs, mask, candidates, j):
     """Return the mean place of all sensors and targets, ahead and to the left of target j on its course.
 
-    Of pairs that are listed by `links`, it is that of the sensors that list target j and of the targets of the first.
+    Of candidate pairs, it is that of the sensors that list target j and of the targets of the first.
     """
     x, y, number = 0.0, 0.0, 0
-    for e in range(mask.shape[0] if links is None else links.first[j + 1] - links.first[j]):
-        i, place = (e, j) if links is None else (links.sensor[links.first[j] + e], links.place[links.first[j] + e])
+    first, last = 0, mask.shape[0]
+    if candidates is not None:
+        first, last = candidates.first[j], candidates.first[j + 1]
+    for e in range(first, last):
+        i, place = (e, j) if candidates is None else (candidates.sensor[e], candidates.place[e])
         own = pairs[i, place]
         speed = math.hypot(own[RADIAL], own[TANGENTIAL])
         if mask[i, place] and speed > 0.0:
@@ -159,9 +266,9 @@ def middle(pairs, mask, links, j):
 
 
 @inlined
-def _to_border(x, y, ahead, aside, radius):
-    """Return the distance from (x, y), in a direction, to the border of the disc of a radius about the origin."""
-    along = x * ahead + y * aside
+def _to_border(x, y, ahead, radius):
+    """Return the distance from (x, y) to the border of a disc about the origin, along +x (`ahead` 1) or -x (-1)."""
+    along = x * ahead
     rest = radius * radius - x * x - y * y + along * along
     return max(math.sqrt(max(rest, 0.0)) - along, 0.05 * radius)
 
@@ -181,9 +288,9 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
 
     Goals are uniform in the arena: the density of the goal's distance from the last turn grows with that distance.
     """
-    ahead = _to_border(x, y, 1.0, 0.0, walk.arena)
+    ahead = _to_border(x, y, 1.0, walk.arena)
     if moves < 0.0:
-        moves = first[0] * min(walk.patience, _to_border(x, y, -1.0, 0.0, walk.arena) / step)
+        moves = first[0] * min(walk.patience, _to_border(x, y, -1.0, walk.arena) / step)
     gone = moves * step
     goal = math.sqrt(gone * gone + first[1] * ((gone + ahead) * (gone + ahead) - gone * gone))
     left = min((goal - gone) / step, max(walk.patience + 1.0 - moves, 0.0))
@@ -191,58 +298,41 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
 
 
 @allocating
-def foresee(remembered, centre, walk, moves, first, later, wandering, when, who, where):
-    """Write where a target can be at each sub-step, ahead and to the left of its present place on its course.
-
-    Entry e: at sub-step `when[e]`, the samples in the bits `who[e]` are at `where[:, e]`. Samples that have not turned
-    yet share an entry.
+def foresee_observed(memory, centre, walk, moves, draws, j, shared, futures):
+    """List where target j can be at each sub-step, ahead and to the left of its present place on its course.
 
     Args:
-        remembered: memory (4,) of the target.
+        memory: (4,) memory of the target.
         centre: place (x, y) of the middle of the arena.
         walk: rule of the walk.
         moves: (H + 1,) number of moves until each sub-step.
-        first: (S, 3) draws in (0, 1) for the present course.
-        later: (S, D, 4) draws for goal, speed and length of the later ones.
-        wandering: (S, M + 1, 2) places after 0 to M moves of length 1, without goals.
-        when: (E,) result.
-        who: (E,) result.
-        where: (2, E) result.
-
-    Returns:
-        The number of entries.
+        draws: (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the later ones, and
+            places (S, M + 1, 2) after 0 to M moves of length 1, without goals.
+        j: number of the target, and of its word.
+        shared: (H + 1,) scratch memory.
+        futures: lists, extended in place. Samples that have not turned yet share an entry.
     """
-    horizon = moves.shape[0] - 1
-    samples = first.shape[0]
-    step = remembered[COURSE_SPEED] * walk.step
-    everyone = ~np.uint64(0) >> np.uint64(64 - samples)
+    first, later, wandering = draws
+    samples, horizon, step = first.shape[0], moves.shape[0] - 1, memory[COURSE_SPEED] * walk.step
     if not walk.goals:
-        for s in range(wandering.shape[0]):
+        for s in range(samples):
             for h in range(1, horizon + 1):
-                e = s * horizon + h - 1
-                when[e], who[e] = h, np.uint64(1) << np.uint64(s)
-                where[0, e] = wandering[s, round(moves[h]), 0] * step
-                where[1, e] = wandering[s, round(moves[h]), 1] * step
-        return samples * horizon
-    if samples == 1 or remembered[SHOWN] == 0.0:
+                place = wandering[s, round(moves[h])]
+                put(futures, h, j, place[0] * step, place[1] * step, _ONE << np.uint64(s))
+        return
+    _begin_shared(futures, j, shared)
+    if samples == 1 or memory[SHOWN] == 0.0:
         for h in range(1, horizon + 1):
-            when[h - 1], who[h - 1] = h, everyone
-            where[0, h - 1], where[1, h - 1] = moves[h] * step, 0.0
-        return horizon
-    for h in range(1, horizon + 1):
-        when[h - 1], who[h - 1] = h, 0
-        where[0, h - 1], where[1, h - 1] = moves[h] * step, 0.0
-    entries = horizon
+            _add(futures, h, j, shared, True, moves[h] * step, 0.0, everyone(samples))
+        return
     for s in range(samples):
-        bit = np.uint64(1) << np.uint64(s)
-        left = 0.0
-        if remembered[SHOWN] * walk.step >= walk.stuck:
-            left = _moves_on_seen_course(walk, step, remembered[COURSE_MOVES], -centre[0], -centre[1], first[s])
-        h = 1
+        bit, left, h, turns = _ONE << np.uint64(s), 0.0, 1, 0
+        if memory[SHOWN] * walk.step >= walk.stuck:
+            left = _moves_on_seen_course(walk, step, memory[COURSE_MOVES], -centre[0], -centre[1], first[s])
         while h <= horizon and moves[h] <= left:
-            who[h - 1] |= bit
+            _add(futures, h, j, shared, True, moves[h] * step, 0.0, bit)
             h += 1
-        x, y, ahead, aside, at, pace, turns = left * step, 0.0, 1.0, 0.0, left, step, 0
+        x, y, at = left * step, 0.0, left
         # Every course is a move or more, so that the bound on their number ends no finite forecast.
         while h <= horizon and turns <= moves[horizon]:
             draw = later[s, turns % later.shape[1]]
@@ -256,136 +346,53 @@ def foresee(remembered, centre, walk, moves, first, later, wandering, when, who,
             pace *= 1.0 + 0.5 * walk.noise
             left = min(left, min(max(distance / pace, 1.0), walk.patience))
             while h <= horizon and moves[h] <= at + left:
-                when[entries], who[entries] = h, bit
-                where[0, entries] = x + ahead * pace * (moves[h] - at)
-                where[1, entries] = y + aside * pace * (moves[h] - at)
-                entries += 1
+                gone = moves[h] - at
+                put(futures, h, j, x + ahead * pace * gone, y + aside * pace * gone, bit)
                 h += 1
             x += ahead * pace * left
             y += aside * pace * left
             at += left
-    return entries
-
-
-_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
-_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
-_DRAWS = np.uint64(4)  # numbers drawn for a course
-_NOWHERE = np.float32(1e18)  # out of every range; its square is finite
-
-
-class Futures(NamedTuple):
-    """Lists of entries for each of L looks and W words; look 0 is not used."""
-
-    x: np.ndarray  # (L + 1, W, E) float32
-    y: np.ndarray  # (L + 1, W, E) float32
-    who: np.ndarray  # (L + 1, W, E) uint64
-    length: np.ndarray  # (L + 1, W) int64: number of entries
 
 
 @allocating
-def empty_futures(looks, m, samples, per_word):
-    """Return lists of undefined content for m targets, of which `per_word` share a word."""
-    words, most = (m - 1) // per_word + 1, min(m, per_word) * (samples + 1)
-    shape = looks + 1, words, (most + CHUNK - 1) // CHUNK * CHUNK
-    return Futures(
-        np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
-        np.zeros((looks + 1, words), np.int64),
-    )  # fmt: skip
+def gather_observed(pairs, mask, candidates, i, samples, most_gone, every, futures):
+    """Write the futures of the targets of sensor i, ahead and to the left of it, as many targets in a word as fit.
 
-
-@allocating
-def spans(looks):
-    """Return the middle and the last sub-step (L + 1,) of each look, given the look of each sub-step (H + 1,)."""
-    last = np.zeros(looks[-1] + 1, np.int64)
-    for h in range(1, looks.shape[0]):
-        last[looks[h]] = h
-    middle = np.zeros_like(last)
-    for look in range(1, last.shape[0]):
-        middle[look] = (last[look - 1] + 1 + last[look]) // 2
-    return middle, last
-
-
-@inlined
-def clear(futures):
-    """Empty all lists."""
-    for look in range(futures.length.shape[0]):
-        for word in range(futures.length.shape[1]):
-            futures.length[look, word] = 0
-
-
-@inlined
-def put(futures, look, word, x, y, members):
-    """Append an entry to a list."""
-    e = futures.length[look, word]
-    futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
-    futures.length[look, word] = e + 1
-
-
-@allocating
-def close(futures):
-    """Fill the last chunk of every list with entries that nobody sees."""
-    for look in range(1, futures.length.shape[0]):
-        for word in range(futures.length.shape[1]):
-            while futures.length[look, word] % CHUNK != 0:
-                put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
-
-
-@inlined
-def _share(futures, word, shared):
-    """Begin an entry at every look for the samples of a target that go the same way; write its number."""
-    for look in range(1, shared.shape[0]):
-        shared[look] = futures.length[look, word]
-        put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
-
-
-@inlined
-def _add(futures, look, word, shared, straight, x, y, bit):
-    """Add a sample to the shared entry, which is where the first one is, or to an entry of its own."""
-    if straight:
-        e = shared[look]
-        if futures.who[look, word, e] == 0:
-            futures.x[look, word, e], futures.y[look, word, e] = x, y
-        futures.who[look, word, e] |= bit
-    else:
-        put(futures, look, word, x, y, bit)
-
-
-@inlined
-def _place_of(j, sampling):
-    """Return the word of target j, and its first bit there."""
-    return j // sampling.per_word, np.uint64(j % sampling.per_word * sampling.samples)
-
-
-@allocating
-def foresee_moves(rules, sampling, body, weight, together, time, j, looks, middle, shared, futures):
-    """Add where target j can be at each look, move by move.
-
-    The futures are those of particles, drawn at even steps of their weights. If all particles go the same way,
-    `together`, samples share an entry until they turn. The draws of a future depend only on target, sample, number of
-    turns and time, so that plans of consecutive sub-steps are for the same futures. `shared` is scratch memory.
+    No target goes farther than `most_gone` with respect to the sensor. `every` has a word for each target.
     """
-    samples = sampling.samples
-    word, shift = _place_of(j, sampling)
-    one = np.empty((body.shape[0], 1))
-    if together:
-        _share(futures, word, shared)
-    total, source = weight[0], 0
-    for s in range(samples):
-        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
-            source += 1
-            total += weight[source]
-        one[:, 0] = body[:, source]
-        key, counter = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), np.uint64(0)
-        bit, straight = np.uint64(1) << (np.uint64(s) + shift), together
-        for h in range(1, looks.shape[0]):
-            for k in range(moves_at(rules, time + h - 1)):
-                before = one[MOVES, 0]
-                counter = move(rules.walk, one, 0, key, counter, 0.5)
-                straight = straight and one[MOVES, 0] >= before
-                draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
-                one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
-            if middle[looks[h]] == h:
-                _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
+    clear(futures)
+    for s in range(mask.shape[1]):
+        own = pairs[i, s]
+        if mask[i, s] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
+            continue
+        speed = math.hypot(own[RADIAL], own[TANGENTIAL])
+        east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
+        north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
+        at_x, at_y = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE]
+        j = s if candidates is None else candidates.targets[i, s]
+        word, bit = bits_of(s, samples)
+        for h in range(1, every.length.shape[0]):
+            for e in range(every.length[h, j]):
+                if every.who[h, j, e] != 0:
+                    ahead, aside = every.x[h, j, e], every.y[h, j, e]
+                    x, y = at_x + east * ahead - north * aside, at_y + north * ahead + east * aside
+                    put(futures, h, word, x, y, every.who[h, j, e] << bit)
+    close(futures)
+
+
+@allocating
+def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, shared, futures):
+    """Add where a particle can be at each look, move by move, as one sample."""
+    one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
+    for h in range(1, looks.shape[0]):
+        for k in range(moves_at(rules, time + h - 1)):
+            before = one[MOVES, 0]
+            counter = move(rules.walk, one, 0, key, counter, 0.5)
+            straight = straight and one[MOVES, 0] >= before
+            draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
+            one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
+        if middle[looks[h]] == h:
+            _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
 
 
 @inlined
@@ -400,13 +407,11 @@ def _moves_on_course(walk, shortest, away, last, made, draw):
         made: moves that it has made towards the goal.
         draw: number in [0, 1) for the moves until one is so short that it takes a new goal.
     """
-    if last < walk.stuck_distance:
-        return 0.0
     mean = shortest * (1.0 + 0.5 * walk.speed_noise)
     near = max(walk.goal_radius, 0.5 * mean)
-    left = walk.patience - made
-    if away <= near:
+    if last < walk.stuck_distance or away <= near:
         return 0.0
+    left = walk.patience - made
     if mean > 0.0:
         left = min(left, math.ceil((away - near) / mean))
     if shortest < walk.stuck_distance:
@@ -418,53 +423,71 @@ def _moves_on_course(walk, shortest, away, last, made, draw):
 
 
 @allocating
-def foresee_courses(walk, sampling, body, weight, together, moves, j, shared, futures):
-    """Add where target j, which walks to goals, can be at each look, course by course.
+def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
+    """Add where a particle that walks to goals can be at each look, course by course, as one sample.
 
     All moves of a course have the mean length. It ends at the goal, or when the target's patience does, or after a move
-    that is too short, of which the time is drawn. See also :func:`foresee_moves`.
+    that is too short, of which the time is drawn.
+    """
+    looks, counter = moves.shape[0] - 1, np.uint64(0)
+    x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]
+    shortest, last, made = particle[SPEED] * walk.time_step, particle[STEP], particle[MOVES]
+    look, gone, least, courses = 1, 0.0, 0.0, 0
+    # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
+    while look <= looks and courses <= moves[looks] + 1:
+        courses += 1
+        dx, dy = aim_x - x, aim_y - y
+        away = math.sqrt(dx * dx + dy * dy)
+        number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)
+        scale = shortest * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
+        dx, dy = dx * scale, dy * scale  # of a move
+        while look <= looks and moves[look] <= gone + number:
+            after = moves[look] - gone
+            _add(futures, look, word, shared, straight, x + after * dx, y + after * dy, bit)
+            look += 1
+        x, y, gone = x + number * dx, y + number * dy, gone + number
+        speed = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter + _ONE)
+        aim_x = walk.half_width * (2.0 * uniform(key, counter + _TWO) - 1.0)
+        aim_y = walk.half_height * (2.0 * uniform(key, counter + _THREE) - 1.0)
+        counter += _DRAWS
+        shortest, last, made, straight = speed * walk.time_step, np.inf, 0.0, False
+        least = 1.0  # a target that takes a goal makes a move towards it
+
+
+@allocating
+def foresee_believed(rules, sampling, body, weight, together, time, j, looks, middle, moves, shared, futures):
+    """List where target j can be at each look.
+
+    The futures are those of particles, drawn at even steps of their weights. The draws of a future depend only on
+    target, sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures.
 
     Args:
-        walk: walk of the targets.
+        rules: the scenario.
         sampling: options.
         body: (7, P) particles.
         weight: (P,) their weights.
-        together: all particles go the same way.
-        moves: (L + 1,) number of moves until each look.
+        together: all particles go the same way: samples share an entry until they turn.
+        time: sub-steps since the episode began.
         j: number of the target.
+        looks: (H + 1,) look of each sub-step.
+        middle: (L + 1,) sub-step in the middle of each look.
+        moves: (L + 1,) number of moves until then.
         shared: (L + 1,) scratch memory.
         futures: lists, extended in place.
     """
-    samples, looks = sampling.samples, moves.shape[0] - 1
-    word, shift = _place_of(j, sampling)
+    samples, word = sampling.samples, j // sampling.per_word
+    first = j % sampling.per_word * samples
     if together:
-        _share(futures, word, shared)
+        _begin_shared(futures, word, shared)
     total, source = weight[0], 0
     for s in range(samples):
         while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
             source += 1
             total += weight[source]
-        key, counter = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), np.uint64(0)
-        bit, straight = np.uint64(1) << (np.uint64(s) + shift), together
-        x, y, aim_x, aim_y = body[X, source], body[Y, source], body[AIM_X, source], body[AIM_Y, source]
-        shortest, last, made = body[SPEED, source] * walk.time_step, body[STEP, source], body[MOVES, source]
-        look, gone, least, courses = 1, 0.0, 0.0, 0
-        # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
-        while look <= looks and courses <= moves[looks] + 1:
-            courses += 1
-            dx, dy = aim_x - x, aim_y - y
-            away = math.sqrt(dx * dx + dy * dy)
-            number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)
-            scale = shortest * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
-            dx, dy = dx * scale, dy * scale  # of a move
-            while look <= looks and moves[look] <= gone + number:
-                after = moves[look] - gone
-                _add(futures, look, word, shared, straight, x + after * dx, y + after * dy, bit)
-                look += 1
-            x, y, gone = x + number * dx, y + number * dy, gone + number
-            speed = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter + _ONE)
-            aim_x = walk.half_width * (2.0 * uniform(key, counter + _TWO) - 1.0)
-            aim_y = walk.half_height * (2.0 * uniform(key, counter + _THREE) - 1.0)
-            counter += _DRAWS
-            shortest, last, made, straight = speed * walk.time_step, np.inf, 0.0, False
-            least = 1.0  # a target that takes a goal makes a move towards it
+        key, bit = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), _ONE << np.uint64(first + s)
+        if sampling.by_course:
+            _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
+        else:
+            _follow_moves(
+                rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures
+            )  # fmt: skip

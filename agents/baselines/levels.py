@@ -8,8 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent, PlanningPolicy
-from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy, StillAgent
-from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy, StillAgent, towards
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
@@ -52,7 +51,7 @@ class ScriptedExecutor(RulePolicy):
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing_sin", "bearing_cos", "distance", "turn")
-    alone: ClassVar[bool] = True
+    per_sensor: ClassVar[bool] = True
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the turns (R,) of rows (R, m, d) with the mask (R, m); stay where no target is assigned."""
@@ -62,7 +61,7 @@ class ScriptedExecutor(RulePolicy):
         step = np.where(mask, turn, 0.0).max(-1) * 180.0  # the features of masked rows are 0
         bearing = np.degrees(np.arctan2(aside, ahead))
         turns = np.floor(bearing / np.where(step > 0, step, np.inf))
-        return np.where(mask.any(-1), np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY)), STAY)
+        return towards(np.where(mask.any(-1), turns, 0.0))
 
 
 def in_place(scenario: Scenario | str | Path) -> Scenario:
@@ -132,7 +131,7 @@ class PlannerExecutor(PlanningPolicy):
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
-    alone: ClassVar[bool] = True
+    per_sensor: ClassVar[bool] = True
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)

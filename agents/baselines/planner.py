@@ -1,4 +1,4 @@
-"""Base classes of the agents that plan."""
+"""Agents that plan sequences of headings: on the observation alone, or on beliefs about the targets."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecast import Motion, Walk
-from hitmac.agents.baselines.planner_kernels import Near, Sampling, Sensors, plan, plan_beliefs
+from hitmac.agents.baselines.forecast import Motion, Sampling, Walk
+from hitmac.agents.baselines.planner_kernels import Near, plan, plan_beliefs
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Search
 from hitmac.agents.nearness import farthest_reach
-from hitmac.agents.policy import (
-    check_finite,
-    check_length,
-    check_range,
-    checked_lists,
-    checked_observation,
-    checked_starts,
-    copied_state,
-)
-from hitmac.agents.tracking.beliefs import Beliefs
+from hitmac.agents.policy import checked_lists, checked_observation, checked_starts
+from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.rails import limits_of, make_rails
 from hitmac.envs.kernels.streams import stream_keys
@@ -106,7 +98,6 @@ class HeadingPlanner(PlanningPolicy):
             raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
         self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
         self._motion, self._limits = _motion_of(self.scenario), _pan_limits_of(self.scenario)
-        self._size = self.scenario.num_sensors, self.scenario.num_targets
         circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
         farthest = min(self.horizon, math.ceil(circle / self.scenario.of_each_sensor("turn_angle").min()))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost, np.arange(self.horizon + 1))
@@ -145,7 +136,6 @@ def _motion_of(scenario: Scenario) -> Motion | None:
     return Motion(make_rails(scenario.rails), scenario.rail_step / scenario.distance_scale, scenario.rail_step)
 
 
-_LATEST = 2**40  # sub-step
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
 
 
@@ -270,7 +260,7 @@ class PlannerAgent(HeadingPlanner):
             targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, -1 in an
                 empty place. The others are not planned for. None: place j is target j.
         """
-        return self._planned(pairs, mask, state, episode_start, targets=targets)
+        return self._plan(pairs, mask, state, episode_start, targets)
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
@@ -278,24 +268,24 @@ class PlannerAgent(HeadingPlanner):
         They are those of the plans for the next `window` sub-steps, at most the horizon, made without a memory.
         """
         shares = np.zeros(mask.shape, np.float32)
-        self._planned(pairs, mask, own=(min(window, self.horizon), shares))
+        self._plan(pairs, mask, own=(min(window, self.horizon), shares))
         return shares
 
-    def _planned(
+    def _plan(
         self,
         pairs: np.ndarray,
         mask: np.ndarray,
         state: tuple[Any, ...] | None = None,
         episode_start: np.ndarray | None = None,
-        own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
         targets: np.ndarray | None = None,
+        own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
         """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
         pairs, mask = self.checked(pairs, mask)
         if targets is not None:
             targets = checked_lists(targets, mask, self.scenario.num_targets)
         pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all
-        new = self._nothing(pairs, targets) if state is None else self._kept(pairs, state, targets)
+        new = self._nothing(pairs, targets) if state is None else PlannerState(*(array.copy() for array in state))
         if (starts := checked_starts(episode_start, len(pairs))) is not None:
             new.mask[starts] = False
             new.clock[starts] = 0 if self._walk.every else -1
@@ -313,17 +303,6 @@ class PlannerAgent(HeadingPlanner):
         """Return the features and the mask of an observation; see :class:`RulePolicy`."""
         anywhere = self._motion is None and self._limits is None
         return checked_observation(pairs, mask, self.features, (None, None) if anywhere else self.size)
-
-    def _kept(self, pairs: np.ndarray, state: tuple[Any, ...], targets: np.ndarray | None) -> PlannerState:
-        """Return a copy of the state of the last call; raise ValueError unless it is one of such observations."""
-        kept = copied_state(state, self._nothing(pairs, targets))
-        for name, numbers in (("pairs", kept.pairs), ("targets", kept.targets)):
-            check_finite(f"state {name}", numbers)
-        check_range("state listed", kept.listed, -1, self.scenario.num_targets - 1)
-        check_range("state clock", kept.clock, -1, _LATEST)
-        check_range("state steps", kept.steps, 0, _LATEST)
-        check_range("state ways", kept.ways, 0, 0 if self._motion is None else 2)
-        return kept
 
     def _nothing(self, pairs: np.ndarray, targets: np.ndarray | None) -> PlannerState:
         """Return the state before the first call."""
@@ -395,7 +374,7 @@ class BeliefPlannerState(NamedTuple):
     course: np.ndarray
     stream: np.ndarray
     last_age: np.ndarray
-    there: np.ndarray
+    present: np.ndarray
     time: np.ndarray
     place: np.ndarray
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
@@ -464,11 +443,10 @@ class BeliefPlannerAgent(HeadingPlanner):
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
         by_course = stride > 1 and scenario.walk == "goals"
         self._sampling = Sampling(stream_keys(np.array([seed]))[0], samples, by_course, 64 // samples)
-        self._sensors = Sensors(0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle"))
-        self._beliefs = Beliefs(scenario, particles, seed)
+        self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
+        self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
+        self.features = self._beliefs.features  # type: ignore[misc]
         self._cells = make_cells(scenario, scenario.num_sensors)
-        if self._motion is not None:
-            self.features = (*Beliefs.features, "along")  # type: ignore[misc]
 
     def near(self) -> dict[str, Any]:
         """Return the nearest 16 targets."""
@@ -501,18 +479,13 @@ class BeliefPlannerAgent(HeadingPlanner):
             targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, the nearest
                 to each sensor, -1 in an empty place. None: place j is target j.
         """
-        n, m = self._size
-        size = (n, m if targets is None else np.shape(targets)[-1])
-        pairs, mask = checked_observation(pairs, mask, self.features, size)
-        pairs = pairs.astype(np.float32, copy=False)
-        b, g = len(mask), self._beliefs.rows
-        nothing = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
-        own, (plans, ways) = None, nothing
-        if state is not None:
-            check_length(state, len(BeliefPlannerState._fields))
-            own, (plans, ways) = state[:-2], copied_state(state[-2:], nothing)
-        check_range("state ways", ways, 0, 0 if self._motion is None else 2)
-        scene, new = self._beliefs.take_in(pairs, mask, own, episode_start, targets)
+        own = None if state is None else BeliefState(*state[:-2])
+        scene, new = self._beliefs.update(pairs, mask, own, episode_start, targets)
+        b, g, n = len(mask), self._beliefs.rows, self.scenario.num_sensors
+        if state is None:
+            plans, ways = np.zeros((b, g, n, self.horizon + 1), np.int64), np.zeros((b, g, n), np.int64)
+        else:
+            plans, ways = state[-2].copy(), state[-1].copy()
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
         before = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
@@ -520,16 +493,13 @@ class BeliefPlannerAgent(HeadingPlanner):
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         near, sampling = None, self._sampling
         if targets is not None:
-            near, sampling = Near(self._cells, size[1], self._farthest_move()), sampling._replace(per_word=1)
+            moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
+            near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
             plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, sampling, near,
             self._search, self._weight, scene, before, values,
         )  # fmt: skip
-        return self._beliefs.of_own(values), BeliefPlannerState(*new, plans, ways)
-
-    def _farthest_move(self) -> float:
-        """Return how far a sensor can go within the horizon."""
-        return 0.0 if self._motion is None else self.horizon * self._motion.rail_step
+        return self._beliefs.of_sensors(values), BeliefPlannerState(*new, plans, ways)
 
 
 def _looks(horizon: int, stride: int) -> np.ndarray:

@@ -1,4 +1,8 @@
-"""Plans of all sensors, given observations: the samples of the targets' futures in view. Compiled by numba."""
+"""Plans of all sensors, given observations or beliefs. Compiled by numba.
+
+For every scene: foresee the targets, mark for each sensor the samples of their futures that are in view from each of
+its headings, and search for the best plans.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +14,18 @@ import numpy as np
 from hitmac.agents.baselines.forecast import (
     COS,
     COURSE_SPEED,
-    DISTANCE,
     HEADING_COS,
     HEADING_SIN,
-    RADIAL,
     RANGE,
     SIN,
-    TANGENTIAL,
     TURN,
     VIEW,
     clear,
     close,
     empty_futures,
-    foresee,
-    foresee_courses,
-    foresee_moves,
+    foresee_believed,
+    foresee_observed,
+    gather_observed,
     gone_on_rail,
     middle,
     moved_twice,
@@ -32,158 +33,14 @@ from hitmac.agents.baselines.forecast import (
     remember,
     spans,
 )
-from hitmac.agents.baselines.search import (
-    CHUNK,
-    ascend,
-    farthest_turn,
-    fill_between,
-    link,
-    mark_entries,
-    mark_sides,
-    room_for,
-    size,
-    turns_within,
-    write_sides,
-)
-from hitmac.agents.tracking.beliefs import moves_at
+from hitmac.agents.baselines.search import ascend, bits_of, candidate_pairs, mark, room_for, write_reach
+from hitmac.agents.tracking.motion import moves_at
 from hitmac.agents.tracking.sight import AGE, SPEED_X, SPEED_Y, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
+from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Cells
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
-
-
-@allocating
-def _mark(pairs, mask, links, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees):
-    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
-
-    No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
-    the left; None: nowhere. `sides` (4, E) is scratch memory.
-    """
-    sees[:] = 0
-    half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
-    per_turn = np.float32(1.0 / max(pairs[i, :, TURN].max() * 180.0, 1e-6))
-    most = np.float32(farthest)
-    for j in range(mask.shape[1]):
-        own = pairs[i, j]
-        if mask[i, j] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
-            continue
-        speed = math.hypot(own[RADIAL], own[TANGENTIAL])
-        east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
-        north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
-        at_x, at_y, squared = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE], own[RANGE] * own[RANGE]
-        t = j if links is None else links.targets[i, j]
-        ahead, aside = where[t, 0], where[t, 1]
-        for e in range(entries[t]):
-            x = at_x + east * ahead[e] - north * aside[e]
-            y = at_y + north * ahead[e] + east * aside[e]
-            if moved is not None:
-                x -= moved[when[t, e], 0]
-                y -= moved[when[t, e], 1]
-            write_sides(sides, e, x, y, x * x + y * y <= squared, half_view, per_turn, most)
-        mark_sides(sees, j, samples, entries[t], when[t], who[t], sides)
-    fill_between(sees, farthest)
-
-
-@allocating
-def _mark_ways(
-    pairs, mask, links, motion, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees
-):
-    """Write the samples in view of sensor i, see :func:`_mark`, for each way to move (A, H + 1, W, K + CHUNK)."""
-    _mark(pairs, mask, links, i, entries, when, who, where, most_gone, samples, farthest, None, sides, sees[0])
-    if motion is not None:
-        most_gone += (moved.shape[0] - 1) * motion.step
-        for way in range(1, sees.shape[0]):
-            for h in range(1, moved.shape[0]):
-                moved[h] = gone_on_rail(motion, pairs[i, 0], i, h if way == FORWARD else -h)
-            _mark(
-                pairs, mask, links, i, entries, when, who, where, most_gone, samples, farthest, moved, sides, sees[way]
-            )
-
-
-@allocating
-def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, weight, futures, values, own, low, high):
-    """Write the values of the next actions, and the history for the next call, of the scenes `low` to `high` - 1.
-
-    Args:
-        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
-        mask: (B, n, m) valid pairs.
-        targets: (B, n, k) targets that pairs and mask, then (B, n, k, ...), list; None: all m, in their order.
-        history: arrays of the history, changed in place, except the observation.
-        walk: rule of the targets' walk.
-        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
-        limits: (n, 2) pan limits, degrees; None: there are none.
-        search: options.
-        weight: (H + 1,) float32 weight of a sample at each sub-step.
-        futures: draws for the targets' futures: `first`, `later` and `wandering` of :func:`foresee`.
-        values: (B, n, 3) result, on rails (B, 2 n, 3); see :func:`hitmac.agents.baselines.search.improve`.
-        own: window and result (B, n, m) of :func:`hitmac.agents.baselines.search.alone`; (0, 0, 0): not asked for.
-        low: first scene.
-        high: last scene + 1.
-    """
-    old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
-    first, later, wandering = futures
-    window, shares = own
-    n, m, samples, horizon = mask.shape[1], memory.shape[1], first.shape[0], weight.shape[0] - 1
-    words, headings = (mask.shape[2] - 1) // (64 // samples) + 1, 2 * search.farthest + 1
-    moves = np.empty(horizon + 1)
-    entries, most_entries = np.empty(m, np.int64), horizon * (samples + 1 if samples > 1 else 1)
-    when, who = np.empty((m, most_entries), np.int32), np.empty((m, most_entries), np.uint64)
-    where, sides = np.empty((m, 2, most_entries), np.float32), np.empty((4, most_entries), np.int32)
-    sees = np.empty((n, values.shape[1] // n * 2 - 1, horizon + 1, words, headings + CHUNK), np.uint64)
-    moved = np.zeros((horizon + 1, 2), np.float32)
-    farthest, reach, room = (
-        np.empty(n, np.int64),
-        np.empty((n, 2), np.int64),
-        room_for(n, horizon, horizon, words, search.farthest, values.shape[1]),
-    )
-    for b in range(low, high):
-        links = None if targets is None else link(targets[b], mask[b], old_targets[b], old_mask[b], m)
-        extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk)
-        remember(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk, motion, 2.0 if extra else 1.0, memory[b])
-        if extra:
-            clock[b] = 1
-        elif clock[b] >= 0 and steps[b] > 0:
-            clock[b] += 1
-        for h in range(1, horizon + 1):
-            if clock[b] >= 0:
-                moves[h] = h + (clock[b] + h - 1) // walk.every - (clock[b] - 1) // walk.every
-            else:
-                moves[h] = h * (1.0 + 1.0 / walk.every) if walk.every > 0 else h
-        for j in range(m):
-            centre = middle(pairs[b], mask[b], links, j) if walk.goals and samples > 1 else (0.0, 0.0)
-            entries[j] = foresee(memory[b, j], centre, walk, moves, first, later, wandering, when[j], who[j], where[j])
-        most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
-        for i in range(n):
-            turn = pairs[b, i, :, TURN].max() * 180.0
-            turn = max(turn, 1e-6) if turn > 0.0 else 0.0
-            most = farthest_turn(limits, i, pairs[b, i, :, VIEW].max() * 180.0)
-            farthest[i] = min(horizon, search.farthest, math.ceil(most / turn)) if turn > 0.0 else 0
-            if limits is None:
-                reach[i] = farthest[i]
-            else:
-                east, north = pairs[b, i, 0, HEADING_COS], pairs[b, i, 0, HEADING_SIN]
-                turns_within(limits, i, east, north, turn, farthest[i], reach)
-            _mark_ways(
-                pairs[b], mask[b], links, motion, i, entries, when, who, where, most_gone, samples, farthest[i], moved,
-                sides, sees[i],
-            )  # fmt: skip
-        own_b = window, samples, shares[b : b + 1]
-        ascend(
-            sees, weight, search, farthest, limits, reach, links, steps[b], kept[b], kept_ways[b], own_b, room,
-            values[b],
-        )  # fmt: skip
-        steps[b] += 1
-
-
-@kernel
-def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, futures, values, own, share):
-    """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
-    for low, high in blocks(pairs.shape[0], share):
-        _plan_scenes(
-            pairs, mask, targets, history, walk, motion, limits, search, weight, futures, values, own, low, high
-        )
-
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
@@ -197,52 +54,108 @@ class Near(NamedTuple):
 
 
 @allocating
-def _reaches(near, views):
-    """Return the distance (n,) up to which each sensor can see within the horizon; 0 if it does not work."""
-    reach = np.zeros(views.shape[0])
-    for i in range(views.shape[0]):
-        if views[i, VIEW_RANGE] > 0.0:
-            reach[i] = (math.sqrt(views[i, VIEW_RANGE]) + near.moved) * _PAD
-    return reach
+def _mark_headings(headings, i, x, y, c, s, squared, half_view, turn, futures, moved, last):
+    """Write the samples that sensor i has in view, on each of its ways to move, from each heading at each look.
+
+    A heading is stored from the farthest turn to the right on. Those that the sensor cannot reach by the `last`
+    sub-step (L + 1,) of a look are left out. On its ways it goes by `moved` (A, L + 1, 2).
+    """
+    farthest, one = headings.farthest[i], np.float32
+    pose = one(x), one(y), one(c), one(s)
+    view = one(squared), one(half_view), one(1.0 / max(turn, 1e-6))
+    for way in range(moved.shape[0]):
+        for look in range(1, last.shape[0]):
+            most = min(last[look], farthest)
+            for word in range(futures.length.shape[1]):
+                used = futures.length[look, word]
+                mark(
+                    futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used], pose,
+                    moved[way, look], view, most, headings.sides,
+                    headings.sees[i, way, look, word, farthest - most : farthest + most + 2],
+                )  # fmt: skip
 
 
 @inlined
-def _is_less(score, target, i, one, other):
-    """Return whether place `one` of a sensor's list is worth less than another: of equals the higher number is."""
-    if score[i, one] == score[i, other]:
-        return target[i, one] > target[i, other]
-    return score[i, one] < score[i, other]
-
-
-@inlined
-def _enter(score, target, length, i, j, found):
-    """Enter target j, with `found` samples in reach, into the list of sensor i, in place of the least if it is full."""
-    place = length[i]
-    if place < target.shape[1]:
-        length[i] = place + 1
-    else:
-        place = 0
-        for s in range(1, target.shape[1]):
-            place = s if _is_less(score, target, i, s, place) else place
-        if score[i, place] >= found:
-            return
-    score[i, place], target[i, place] = found, j
-
-
-@inlined
-def _sort(target, number):
-    """Sort the first places of a list by target."""
-    for s in range(1, number):
-        j, place = target[s], s
-        while place > 0 and target[place - 1] > j:
-            target[place] = target[place - 1]
-            place -= 1
-        target[place] = j
+def _sizes(k, samples):
+    """Return the number of words of k targets, and of entries of each at a look."""
+    return (k - 1) // (64 // samples) + 1, min(k, 64 // samples) * (samples + 1)
 
 
 @allocating
-def link_likeliest(near, views, futures):
-    """Return the :class:`~hitmac.agents.baselines.search.Links` of every sensor's k likeliest targets.
+def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, weight, draws, values, own, low, high):
+    """Write the values of the next actions, and the history for the next call, of the scenes `low` to `high` - 1.
+
+    Args:
+        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
+        mask: (B, n, m) valid pairs.
+        targets: (B, n, k) targets that pairs and mask, then (B, n, k, ...), list; None: all m, in their order.
+        history: arrays of the history, changed in place, except the observation.
+        walk: rule of the targets' walk.
+        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
+        search: options.
+        weight: (H + 1,) float32 weight of a sample at each sub-step.
+        draws: draws for the targets' futures; see :func:`hitmac.agents.baselines.forecast.foresee_observed`.
+        values: (B, n, 3) result, on rails (B, 2 n, 3); see :func:`hitmac.agents.baselines.search.ascend`.
+        own: window and result (B, n, m) of the shares that only one sensor covers; (0, 0, 0): not asked for.
+        low: first scene.
+        high: last scene + 1.
+    """
+    old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
+    n, m, samples, horizon = mask.shape[1], memory.shape[1], draws[0].shape[0], weight.shape[0] - 1
+    words, entries = _sizes(mask.shape[2], samples)
+    every, futures = empty_futures(horizon, m, samples + 1), empty_futures(horizon, words, entries)
+    moves, shared, last = np.empty(horizon + 1), np.empty(horizon + 1, np.int64), np.arange(horizon + 1)
+    headings, room = room_for(n, horizon, horizon, futures, search.farthest, values.shape[1])
+    moved = np.zeros((headings.sees.shape[1], horizon + 1, 2), np.float32)
+    for b in range(low, high):
+        links = None if targets is None else candidate_pairs(targets[b], mask[b], old_targets[b], old_mask[b], m)
+        extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk)
+        remember(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk, motion, 2.0 if extra else 1.0, memory[b])
+        if extra:
+            clock[b] = 1
+        elif clock[b] >= 0 and steps[b] > 0:
+            clock[b] += 1
+        for h in range(1, horizon + 1):
+            if clock[b] >= 0:
+                moves[h] = h + (clock[b] + h - 1) // walk.every - (clock[b] - 1) // walk.every
+            else:
+                moves[h] = h * (1.0 + 1.0 / walk.every) if walk.every > 0 else h
+        clear(every)
+        for j in range(m):
+            centre = middle(pairs[b], mask[b], links, j) if walk.goals and samples > 1 else (0.0, 0.0)
+            foresee_observed(memory[b, j], centre, walk, moves, draws, j, shared, every)
+        most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
+        most_gone += 0.0 if motion is None else horizon * motion.step
+        for i in range(n):
+            shown = pairs[b, i, 0]
+            turn, half_view = pairs[b, i, :, TURN].max() * 180.0, pairs[b, i, :, VIEW].max() * 180.0
+            reach = pairs[b, i, :, RANGE].max()
+            east, north = (shown[COS], shown[SIN]) if limits is None else (shown[HEADING_COS], shown[HEADING_SIN])
+            write_reach(headings, i, search, limits, half_view, turn, turn > 0.0, east, north)
+            if motion is not None:
+                for way in range(1, moved.shape[0]):
+                    for h in range(1, horizon + 1):
+                        moved[way, h] = gone_on_rail(motion, shown, i, h if way == FORWARD else -h)
+            gather_observed(pairs[b], mask[b], links, i, samples, most_gone, every, futures)
+            _mark_headings(headings, i, 0.0, 0.0, 1.0, 0.0, reach * reach, half_view, turn, futures, moved, last)
+        ascend(
+            headings, room, weight, search, limits, links, steps[b], samples, kept[b], kept_ways[b], own[0],
+            own[1][b : b + 1], values[b],
+        )  # fmt: skip
+        steps[b] += 1
+
+
+@kernel
+def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, draws, values, own, share):
+    """Plan for the blocks of scenes that fall to this thread; see :func:`_plan_scenes`."""
+    for low, high in blocks(pairs.shape[0], share):
+        _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, weight, draws, values, own, low, high)
+
+
+@allocating
+def _likeliest_pairs(near, views, futures):
+    """Return the candidate pairs of every sensor's k likeliest targets.
 
     They have the most samples in reach of the sensor, over all looks; targets without any are left out.
 
@@ -251,24 +164,17 @@ def link_likeliest(near, views, futures):
         views: (n, 7) views of the sensors.
         futures: lists with a word for every target.
     """
-    n, m, k, cells = views.shape[0], futures.length.shape[1], near.most, near.cells
-    reach = _reaches(near, views)
-    works = (reach > 0.0).reshape(n, 1)
-    start, order, x, y = (
-        np.empty(cells.columns * cells.rows + 2, np.int32),
-        np.empty(n, np.int32),
-        np.empty(n),
-        np.empty(n),
-    )
-    sort_into_cells(cells, views.reshape(n, 7, 1), works, 0, start, order, x, y)
-    widest = reach.max()
-    score, target, length = np.zeros((n, k), np.int64), np.full((n, k), -1, np.int32), np.zeros(n, np.int64)
-    found, touched = np.zeros(n, np.int64), np.empty(n, np.int32)
+    n, m, cells = views.shape[0], futures.length.shape[1], near.cells
+    reach = np.where(views[:, VIEW_RANGE] > 0.0, (np.sqrt(views[:, VIEW_RANGE]) + near.moved) * _PAD, 0.0)
+    start, order = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
+    x, y = np.empty(n), np.empty(n)
+    sort_into_cells(cells, views.reshape(n, 7, 1), (reach > 0.0).reshape(n, 1), 0, start, order, x, y)
+    widest, found = reach.max(), np.zeros((n, m), np.int32)  # samples in reach of each sensor
     for j in range(m):
-        number = 0
         for look in range(1, futures.length.shape[0]):
             for e in range(futures.length[look, j]):
-                if futures.who[look, j, e] == 0:
+                members = futures.who[look, j, e]
+                if members == 0:
                     continue
                 at_x, at_y = futures.x[look, j, e], futures.y[look, j, e]
                 first_column, last_column, first_row, last_row = box_of(
@@ -280,130 +186,35 @@ def link_likeliest(near, views, futures):
                         i = order[s]
                         dx, dy = at_x - x[s], at_y - y[s]
                         if dx * dx + dy * dy <= reach[i] * reach[i]:
-                            if found[i] == 0:
-                                touched[number] = i
-                                number += 1
-                            found[i] += size(futures.who[look, j, e])
-        for s in range(number):
-            _enter(score, target, length, touched[s], j, found[touched[s]])
-            found[touched[s]] = 0
+                            found[i, j] += np.int32(popcount(members))
+    targets = np.full((n, near.most), -1, np.int32)
     for i in range(n):
-        _sort(target[i], length[i])
-    return link(target, target >= 0, target, np.zeros((n, k), np.bool_), m)
+        number = 0
+        while number < near.most and found[i].max() > 0:
+            j = found[i].argmax()  # the first of equals
+            targets[i, number], found[i, j] = j, 0
+            number += 1
+        targets[i, :number].sort()
+    return candidate_pairs(targets, targets >= 0, targets, np.zeros(targets.shape, np.bool_), m)
 
 
 @allocating
-def gather(near, links, i, view, samples, every, futures):
-    """Write the futures of the targets in the list of sensor i that are in its reach.
-
-    Args:
-        near: options.
-        links: links of the sensors and targets.
-        i: number of the sensor.
-        view: (7,) its view.
-        samples: futures of a target.
-        every: lists with a word for every target.
-        futures: result: lists in which as many targets as fit share a word, in the order of the sensor's list.
-    """
+def _gather_near(near, links, i, view, samples, every, futures):
+    """Write the futures of the targets in the list of sensor i that are in its reach, as many in a word as fit."""
     clear(futures)
-    reach, per_word = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD, 64 // samples
+    reach = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD
     for s in range(links.targets.shape[1]):
         j = links.targets[i, s]
-        if not links.there[i, s]:
+        if not links.valid[i, s]:
             continue
-        word, shift = s // per_word, np.uint64(s % per_word * samples)
+        word, bit = bits_of(s, samples)
         for look in range(1, every.length.shape[0]):
             for e in range(every.length[look, j]):
                 x, y, members = every.x[look, j, e], every.y[look, j, e], every.who[look, j, e]
                 dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
                 if members != 0 and dx * dx + dy * dy <= reach * reach:
-                    put(futures, look, word, x, y, members << shift)
+                    put(futures, look, word, x, y, members << bit)
     close(futures)
-
-
-class Sensors(NamedTuple):
-    """Sensors of the scenario, in degrees."""
-
-    half_view: np.ndarray  # (n,)
-    turn: np.ndarray  # (n,)
-
-
-class Sampling(NamedTuple):
-    """Options of the futures."""
-
-    key: np.uint64  # of their draws
-    samples: int  # futures of each target
-    by_course: bool  # foresee a target course by course, not move by move
-    per_word: int  # targets whose samples share a word: as many as fit, or one
-
-
-@allocating
-def _foresee(rules, sampling, looks, middle, scene, r, moves, shared, futures):
-    """List where the targets that may be there can be at each look, as row r believes.
-
-    `moves` (L + 1,) and `shared` (L + 1,) are scratch memory.
-    """
-    belief, known, _, there, time = scene
-    clear(futures)
-    gone = 0
-    for h in range(1, looks.shape[0]):
-        gone += moves_at(rules, time[r] + h - 1)
-        if middle[looks[h]] == h:
-            moves[looks[h]] = gone
-    for j in range(known.shape[1]):
-        if there[r, j]:
-            moving = known[r, j, SPEED_X] != 0.0 or known[r, j, SPEED_Y] != 0.0
-            together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
-            body, weight = belief.body[r, j], belief.weight[r, j]
-            if sampling.by_course:
-                foresee_courses(rules.walk, sampling, body, weight, together, moves, j, shared, futures)
-            else:
-                foresee_moves(rules, sampling, body, weight, together, time[r], j, looks, middle, shared, futures)
-    close(futures)
-
-
-@allocating
-def _mark_particles(view, half_view, turn, futures, last, farthest, moved, sides, sees):
-    """Write the samples that a sensor has in view from each heading at each look into `sees` (L + 1, W, K + CHUNK).
-
-    A heading is stored from `farthest` turns to the right on. Those that the sensor cannot reach by the `last` sub-step
-    (L + 1,) of a look are left out. The sensor goes by `moved` (L + 1, 2); None: nowhere. `sides` is scratch memory.
-    """
-    x, y = np.float32(view[VIEW_X]), np.float32(view[VIEW_Y])
-    c, s = np.float32(view[VIEW_COS]), np.float32(view[VIEW_SIN])
-    half_view, per_turn, squared = (
-        np.float32(half_view),
-        np.float32(1.0 / max(turn, 1e-6)),
-        np.float32(view[VIEW_RANGE]),
-    )
-    for look in range(1, sees.shape[0]):
-        most = min(last[look], farthest)
-        dx, dy = (np.float32(0.0), np.float32(0.0)) if moved is None else (moved[look, 0], moved[look, 1])
-        for word in range(sees.shape[1]):
-            mark_entries(
-                futures.x[look, word], futures.y[look, word], futures.who[look, word], futures.length[look, word],
-                x, y, dx, dy, c, s, squared, half_view, per_turn, np.float32(most), sides,
-                sees[look, word, farthest - most : farthest + most + 2],
-            )  # fmt: skip
-
-
-@allocating
-def _mark_particles_on_rails(sensors, motion, along, i, view, futures, middle, last, farthest, moved, sides, sees):
-    """Write the samples in view of sensor i (see :func:`_mark`) for each of its ways to move (A, L + 1, W, K + CHUNK).
-
-    On its way it is where it will be in the `middle` sub-step (L + 1,) of each look.
-    """
-    half_view, turn = sensors.half_view[i], sensors.turn[i]
-    _mark_particles(view, half_view, turn, futures, last, farthest, None, sides, sees[0])
-    if motion is not None:
-        r = rail_of(motion.rails, i)
-        begin = along[i] * motion.rails.length[r]
-        for way in range(1, sees.shape[0]):
-            for look in range(1, moved.shape[0]):
-                steps = middle[look] if way == FORWARD else -middle[look]
-                place = gone_along(motion.rails, r, begin, steps * motion.rail_step)
-                moved[look, 0], moved[look, 1] = way_between(motion.rails, r, begin, place)
-            _mark_particles(view, half_view, turn, futures, last, farthest, moved, sides, sees[way])
 
 
 @allocating
@@ -414,7 +225,7 @@ def _plan_rows(
 
     Args:
         rules: the scenario.
-        sensors: its sensors.
+        sensors: half the field of view (n,) and the turn (n,) of its sensors, degrees.
         motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
         limits: (n, 2) pan limits, degrees; None: there are none.
         along: (R, n) places on the rails / length of the rail.
@@ -424,43 +235,56 @@ def _plan_rows(
         weight: (H + 1,) float32 weight of a sample at each sub-step.
         scene: what the rows believe.
         history: (R, n, H + 1) plans and (R, n) their ways to move, changed in place.
-        values: (R, n, 3) result, on rails (R, 2 n, 3); see :func:`hitmac.agents.baselines.search.improve`.
+        values: (R, n, 3) result, on rails (R, 2 n, 3); see :func:`hitmac.agents.baselines.search.ascend`.
         low: first row.
         high: last row + 1.
     """
-    _, known, views, _, time = scene
-    kept, kept_ways = history
-    n, m, horizon, samples = views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples
-    middle, last = spans(search.looks)
-    looks, headings = last.shape[0] - 1, 2 * search.farthest + 1
+    (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
+    n, m, horizon, samples = all_views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples
+    middle_of, last = spans(search.looks)
+    looks = last.shape[0] - 1
+    every = empty_futures(looks, (m - 1) // sampling.per_word + 1, min(m, sampling.per_word) * (samples + 1))
+    words, entries = _sizes(near.most if near is not None else m, samples)
+    own = every if near is None else empty_futures(looks, words, entries)  # of a sensor
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
-    futures = empty_futures(looks, m, samples, sampling.per_word)
-    own = futures if near is None else empty_futures(looks, near.most, samples, 64 // samples)  # of a sensor
-    words, sides = own.x.shape[1], np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
-    sees = np.empty((n, values.shape[1] // n * 2 - 1, looks + 1, words, headings + CHUNK), np.uint64)
-    moved = np.zeros((looks + 1, 2), np.float32)
-    farthest, reach, room = (
-        np.empty(n, np.int64),
-        np.empty((n, 2), np.int64),
-        room_for(n, horizon, looks, words, search.farthest, values.shape[1]),
-    )
-    nothing = 0, samples, np.empty((0, n, m), np.float32)
+    headings, room = room_for(n, horizon, looks, own, search.farthest, values.shape[1])
+    moved = np.zeros((headings.sees.shape[1], looks + 1, 2), np.float32)
     for r in range(low, high):
-        _foresee(rules, sampling, search.looks, middle, scene, r, moves, shared, futures)
-        links = None if near is None else link_likeliest(near, views[r], futures)
+        views, gone = all_views[r], 0
+        for h in range(1, horizon + 1):
+            gone += moves_at(rules, time[r] + h - 1)
+            if middle_of[search.looks[h]] == h:
+                moves[search.looks[h]] = gone
+        clear(every)
+        for j in range(m):
+            if present[r, j]:
+                moving = known[r, j, SPEED_X] != 0.0 or known[r, j, SPEED_Y] != 0.0
+                together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
+                foresee_believed(
+                    rules, sampling, belief.body[r, j], belief.weight[r, j], together, time[r], j, search.looks,
+                    middle_of, moves, shared, every,
+                )  # fmt: skip
+        close(every)
+        links = None if near is None else _likeliest_pairs(near, views, every)
         for i in range(n):
-            works = views[r, i, VIEW_RANGE] > 0.0
-            most = farthest_turn(limits, i, sensors.half_view[i])
-            farthest[i] = min(search.farthest, math.ceil(most / max(sensors.turn[i], 1e-6))) if works else 0
-            turns_within(limits, i, views[r, i, VIEW_COS], views[r, i, VIEW_SIN], sensors.turn[i], farthest[i], reach)
+            x, y, c, s = views[i, VIEW_X], views[i, VIEW_Y], views[i, VIEW_COS], views[i, VIEW_SIN]
+            write_reach(headings, i, search, limits, half_view[i], turn[i], views[i, VIEW_RANGE] > 0.0, c, s)
+            if motion is not None:
+                rail = rail_of(motion.rails, i)
+                begin = along[r, i] * motion.rails.length[rail]
+                for way in range(1, moved.shape[0]):
+                    for look in range(1, looks + 1):
+                        steps = middle_of[look] if way == FORWARD else -middle_of[look]
+                        place = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
+                        moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
             if near is not None:
-                gather(near, links, i, views[r, i], samples, futures, own)
-            _mark_particles_on_rails(
-                sensors, motion, along[r], i, views[r, i], own, middle, last, farthest[i], moved, sides, sees[i]
+                _gather_near(near, links, i, views[i], samples, every, own)
+            _mark_headings(
+                headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last
             )  # fmt: skip
         ascend(
-            sees, weight, search, farthest, limits, reach, links, time[r], kept[r], kept_ways[r], nothing, room,
-            values[r],
+            headings, room, weight, search, limits, links, time[r], samples, kept[r], kept_ways[r], 0,
+            np.empty((0, n, m), np.float32), values[r],
         )  # fmt: skip
 
 

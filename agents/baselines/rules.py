@@ -1,7 +1,8 @@
-"""Base classes of the agents that decide by rule, and random numbers for batches."""
+"""Agents that decide by rule, without planning: random, still, nearest and greedy, and their base class."""
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,6 +22,22 @@ MOST_TURNS = 10_000
 """Most turns to a heading that agents consider."""
 
 
+def towards(turns: np.ndarray) -> np.ndarray:
+    """Return the actions that turn to the left where a number is positive, to the right where negative, else stay."""
+    return np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY))
+
+
+def nearest_headings(turn: float, most: int = MOST_TURNS) -> np.ndarray:
+    """Return the headings all round, in turns of an angle, degrees, from the present one: 0, -1, 1, -2, ..."""
+    most = min(math.ceil(180 / turn), most) if turn > 0 else 0
+    return np.array(sorted(range(-most, most + 1), key=abs))
+
+
+def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
+    """Return the scenes (B,) bool that must replan: their plan is `every` sub-steps old, or their episode begins."""
+    return age >= every if episode_start is None else (age >= every) | episode_start
+
+
 class BatchRandom(NamedTuple):
     """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomPolicy`.
 
@@ -29,7 +46,7 @@ class BatchRandom(NamedTuple):
     """
 
     keys: np.ndarray  # (B,) uint64, the streams
-    drawn: np.ndarray  # (B,) uint64, numbers drawn from each stream so far
+    drawn: np.ndarray  # (B,) uint64, numbers drawn so far
 
     @classmethod
     def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> BatchRandom:
@@ -58,7 +75,7 @@ class RulePolicy:
     features: ClassVar[tuple[str, ...]] = ("distance",)
     needs_scenario: ClassVar[bool] = False
     """True if a level of the hierarchy cannot do without the scenario."""
-    alone: ClassVar[bool] = False
+    per_sensor: ClassVar[bool] = False
     """True if the policy without a scenario decides for rows of single sensors."""
 
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
@@ -132,7 +149,7 @@ class RulePolicy:
     def size(self) -> Size:
         """Sizes of the observations' axes after the first: the scenario's number of sensors, and any of targets."""
         if self._scenario is None:
-            return (None,) if self.alone else (None, None)
+            return (None,) if self.per_sensor else (None, None)
         return self._scenario.num_sensors, None
 
     @property
@@ -183,21 +200,16 @@ class RandomPolicy(RulePolicy):
         return random.integers(self.high, self.decisions(mask))
 
 
-def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
-    """Return the scenes (B,) bool that must replan: their plan is `every` sub-steps old, or their episode begins."""
-    return age >= every if episode_start is None else (age >= every) | episode_start
-
-
 class RandomAgent(RandomPolicy):
     """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
 
     Without a scenario it is an executor, for rows of single sensors.
     """
 
-    alone: ClassVar[bool] = True
+    per_sensor: ClassVar[bool] = True
 
     def near(self) -> dict[str, Any]:
-        """Return the nearest target alone: the agent reads none."""
+        """Return the nearest target per_sensor: the agent reads none."""
         return {"nearest": 1}
 
     def decisions(self, mask: np.ndarray) -> int:
@@ -210,10 +222,10 @@ class RandomAgent(RandomPolicy):
 class StillAgent(RulePolicy):
     """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
 
-    alone: ClassVar[bool] = True
+    per_sensor: ClassVar[bool] = True
 
     def near(self) -> dict[str, Any]:
-        """Return the nearest target alone: the agent reads none."""
+        """Return the nearest target per_sensor: the agent reads none."""
         return {"nearest": 1}
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
@@ -240,10 +252,9 @@ class NearestAgent(RulePolicy):
         bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
         distance = np.where(mask, pairs[..., 1], np.inf)
         nearest = distance.argmin(-1)[..., None]
-        towards = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
-        there = np.isfinite(np.take_along_axis(distance, nearest, -1)[..., 0])
-        action = np.where(towards > 0, LEFT, RIGHT)
-        return np.where(there & (np.abs(towards) > self.scenario.of_each_sensor("turn_angle") / 2), action, STAY)
+        to_nearest = np.take_along_axis(bearing, nearest, -1)[..., 0]  # (B, n)
+        off = np.abs(to_nearest) > self.scenario.of_each_sensor("turn_angle") / 2
+        return towards(np.where(mask.any(-1) & off, to_nearest, 0.0))
 
 
 class GreedyAgent(RulePolicy):
@@ -271,14 +282,13 @@ class GreedyAgent(RulePolicy):
         for i in range(pairs.shape[1]):
             # The features of a masked pair are 0; any other pair holds those of the sensor.
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
-            most = int(min(np.ceil(180 / step.min(initial=180, where=step > 0)), MOST_TURNS))
-            steps = np.array(sorted(range(-most, most + 1), key=abs))  # nearest first
+            steps = nearest_headings(step.min(initial=180, where=step > 0))
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)
             sees = (np.abs((off + 180) % 360 - 180) < half_view[:, None, None]) & in_range[:, i, None]
             listed = targets[:, i]  # (B, k)
             still_open = open_targets[scenes[:, None], listed]
             best = (sees & still_open[:, None]).sum(-1).argmax(-1)  # (B,), the first of equals
-            actions[:, i] = np.where(steps[best] > 0, LEFT, np.where(steps[best] < 0, RIGHT, STAY))
+            actions[:, i] = towards(steps[best])
             scene, place = np.nonzero(sees[scenes, best])
             open_targets[scene, listed[scene, place]] = False
         return actions

@@ -1,8 +1,8 @@
 """Search for the best plans of all sensors, given the samples of the targets that each can have in view.
 
 A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and on rails also a
-way to move. Samples of the targets' futures are bits of 64-bit words, so that sets of samples in view are joined and
-counted at once. Compiled by numba.
+way to move. Samples of the targets' futures are bits of 64-bit words, so that sets of samples are joined and counted at
+once. Compiled by numba.
 """
 
 import math
@@ -10,31 +10,133 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.threads import allocating, inlined
 
+CHUNK = 16
+"""Entries or headings that a loop works on at once: as many numbers of 32 bits as the widest registers hold."""
 
-@inlined
-def size(members):
-    """Return the number of bits of a uint64 that are set."""
-    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int32((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
+
+class Search(NamedTuple):
+    """Options of the search."""
+
+    farthest: int  # most turns to either side, of any sensor
+    restarts: int
+    rounds: int
+    turn_cost: float
+    looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
+
+
+class Headings(NamedTuple):
+    """Headings of the n sensors within the horizon, and what is in view from them."""
+
+    sees: np.ndarray
+    """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by way to move, word and heading. The A ways
+    are 1, to stay, or 3 on rails, to stay and to move forward or back at every sub-step."""
+    farthest: np.ndarray  # (n,) int64: most turns to either side
+    reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
+    sides: np.ndarray  # (E / CHUNK, 4, CHUNK) int32: scratch memory
+
+
+class Candidates(NamedTuple):
+    """Candidate pairs of a scene: the sensors that list each target, and where."""
+
+    targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list
+    valid: np.ndarray  # (n, k) bool: the places that are used
+    before: np.ndarray  # (n, k) int32: its place in the sensor's list of the last observation; -1: none
+    first: np.ndarray  # (m + 1,) int64: number of each target's first pair
+    sensor: np.ndarray  # (n * k,) int32: sensor of each pair, in rising order for each target
+    place: np.ndarray  # (n * k,) int32: place of the target in that sensor's list
 
 
 @allocating
-def alone(covers, window, samples, shares):
-    """Write the share (n, m) of the samples of a target in which a sensor covers it while no other sensor does.
+def candidate_pairs(targets, mask, old_targets, old_mask, m):
+    """Return the candidate pairs of lists (n, k) of m targets."""
+    n, k = mask.shape
+    first = np.zeros(m + 1, np.int64)
+    before = np.full((n, k), -1, np.int32)
+    for i in range(n):
+        old = 0
+        for s in range(k):
+            if mask[i, s]:
+                first[targets[i, s] + 1] += 1
+                for one in range(k):  # mostly in the next place
+                    at = (old + one) % k
+                    if old_mask[i, at] and old_targets[i, at] == targets[i, s]:
+                        before[i, s] = old = at
+                        break
+    for j in range(m):
+        first[j + 1] += first[j]
+    sensor, place, filled = np.empty(n * k, np.int32), np.empty(n * k, np.int32), first[:-1].copy()
+    for i in range(n):
+        for s in range(k):
+            if mask[i, s]:
+                e = filled[targets[i, s]]
+                sensor[e], place[e] = i, s
+                filled[targets[i, s]] = e + 1
+    return Candidates(targets, mask, before, first, sensor, place)
 
-    Args:
-        covers: (n, H + 1, W) samples that each sensor's plan covers at each sub-step.
-        window: sub-steps that count, from the first on; at most H.
-        samples: number of samples of a target; as many targets as fit share a word, from bit 0 on.
-        shares: (n, m) result.
-    """
+
+@inlined
+def everyone(samples):
+    """Return the set of all samples of a target."""
+    return ~np.uint64(0) >> np.uint64(64 - samples)
+
+
+@inlined
+def bits_of(place, samples):
+    """Return the word and the first bit of the samples of a target; as many targets as fit share a word."""
+    return place // (64 // samples), np.uint64(place % (64 // samples) * samples)
+
+
+@allocating
+def _covered_by_others(covers, i, candidates, samples, covered):
+    """Write the samples (L + 1, W) of the targets of sensor i that other sensors cover, in the order of its list."""
+    covered[:] = 0
+    if candidates is None:
+        for other in range(covers.shape[0]):
+            if other != i:
+                covered |= covers[other]
+    else:
+        for s in range(candidates.targets.shape[1]):
+            if candidates.valid[i, s]:
+                j = candidates.targets[i, s]
+                word, bit = bits_of(s, samples)
+                for e in range(candidates.first[j], candidates.first[j + 1]):
+                    other = candidates.sensor[e]
+                    if other != i:
+                        its_word, its_bit = bits_of(candidates.place[e], samples)
+                        for look in range(1, covered.shape[0]):
+                            members = (covers[other, look, its_word] >> its_bit) & everyone(samples)
+                            covered[look, word] |= members << bit
+
+
+@allocating
+def _plus_coverage(total, worth, covers, look, candidates, samples):
+    """Return `total` plus the worth of a sample times the number that any sensor covers at a look."""
+    if candidates is None:
+        for word in range(covers.shape[2]):
+            members = np.uint64(0)
+            for i in range(covers.shape[0]):
+                members |= covers[i, look, word]
+            total += worth * np.int32(popcount(members))
+    else:
+        number = np.int64(0)
+        for j in range(candidates.first.shape[0] - 1):
+            members = np.uint64(0)
+            for e in range(candidates.first[j], candidates.first[j + 1]):
+                word, bit = bits_of(candidates.place[e], samples)
+                members |= covers[candidates.sensor[e], look, word] >> bit
+            number += np.int32(popcount(members & everyone(samples)))
+        total += worth * number
+    return total
+
+
+@allocating
+def _write_exclusive_shares(covers, window, samples, shares):
+    """Write the share (n, m) of the samples of a target that a sensor covers in the window while no other does."""
     n, m = shares.shape
-    targets_per_word, everyone = 64 // samples, ~np.uint64(0) >> np.uint64(64 - samples)
     own = np.zeros((n, covers.shape[2]), np.uint64)
     for h in range(1, window + 1):
         for w in range(covers.shape[2]):
@@ -46,111 +148,8 @@ def alone(covers, window, samples, shares):
                 own[i, w] |= covers[i, h, w] & ~twice
     for i in range(n):
         for j in range(m):
-            members = own[i, j // targets_per_word] >> np.uint64(j % targets_per_word * samples)
-            shares[i, j] = size(members & everyone) / samples
-
-
-class Links(NamedTuple):
-    """Links of a scene: the sensors that list each target, and where."""
-
-    targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list
-    there: np.ndarray  # (n, k) bool: the places that are valid
-    before: np.ndarray  # (n, k) int32: its place in the sensor's list of the last observation; -1: none
-    first: np.ndarray  # (m + 1,) int64: number of each target's first link
-    sensor: np.ndarray  # (n * k,) int32: sensor of each link, in rising order for each target
-    place: np.ndarray  # (n * k,) int32: place of the target in that sensor's list
-
-
-@allocating
-def link(targets, mask, old_targets, old_mask, m):
-    """Return the links of lists (n, k) of m targets."""
-    n, k = mask.shape
-    first = np.zeros(m + 1, np.int64)
-    before = np.full((n, k), -1, np.int32)
-    for i in range(n):
-        old = 0
-        for s in range(k):
-            if mask[i, s] == 0:
-                continue
-            j = targets[i, s]
-            first[j + 1] += 1
-            for one in range(k):  # mostly in the next place
-                if old_mask[i, (old + one) % k] and old_targets[i, (old + one) % k] == j:
-                    old = (old + one) % k
-                    before[i, s] = old
-                    break
-    for j in range(m):
-        first[j + 1] += first[j]
-    sensor, place, filled = np.empty(n * k, np.int32), np.empty(n * k, np.int32), first[:-1].copy()
-    for i in range(n):
-        for s in range(k):
-            if mask[i, s]:
-                e = filled[targets[i, s]]
-                sensor[e], place[e] = i, s
-                filled[targets[i, s]] = e + 1
-    return Links(targets, mask, before, first, sensor, place)
-
-
-@allocating
-def farthest_link(pairs, links, j):
-    """Return the sensor farthest from target j that lists it, and its place there now and in the last observation.
-
-    Sensors that listed it in the last observation too come first. Without any, all three are -1.
-    """
-    distance = 2  # number of the feature
-    best, place, old_place = -1, -1, -1
-    for e in range(links.first[j], links.first[j + 1]):
-        i, s = links.sensor[e], links.place[e]
-        before = links.before[i, s]
-        better = best < 0 or (before >= 0) > (old_place >= 0)
-        same = (before >= 0) == (old_place >= 0)
-        if better or (same and pairs[i, s, distance] > pairs[best, place, distance]):
-            best, place, old_place = i, s, before
-    return best, place, old_place
-
-
-@allocating
-def covered_by_others(links, i, samples, covers, covered):
-    """Write the samples (H + 1, W) of the targets that sensor i lists which other sensors cover, in its own order.
-
-    Args:
-        links: links of the scene.
-        i: number of the sensor.
-        samples: number of samples of a target; as many targets as fit share a word, from bit 0 on.
-        covers: (n, H + 1, W) samples that each sensor's plan covers, of the targets that it lists.
-        covered: (H + 1, W) result.
-    """
-    covered[:] = 0
-    per_word, everyone = 64 // samples, ~np.uint64(0) >> np.uint64(64 - samples)
-    for s in range(links.targets.shape[1]):
-        j = links.targets[i, s]
-        if not links.there[i, s]:
-            continue
-        word, shift = s // per_word, np.uint64(s % per_word * samples)
-        for e in range(links.first[j], links.first[j + 1]):
-            other = links.sensor[e]
-            if other != i:
-                from_word, from_shift = links.place[e] // per_word, np.uint64(links.place[e] % per_word * samples)
-                for h in range(1, covered.shape[0]):
-                    covered[h, word] |= ((covers[other, h, from_word] >> from_shift) & everyone) << shift
-
-
-@allocating
-def covered_by_all(links, samples, covers, h):
-    """Return the number of samples of all targets that any sensor covers at look h."""
-    per_word, everyone = 64 // samples, ~np.uint64(0) >> np.uint64(64 - samples)
-    number = 0
-    for j in range(links.first.shape[0] - 1):
-        members = np.uint64(0)
-        for e in range(links.first[j], links.first[j + 1]):
-            place = links.place[e]
-            members |= covers[links.sensor[e], h, place // per_word] >> np.uint64(place % per_word * samples)
-        number += size(members & everyone)
-    return number
-
-
-CHUNK = 16
-"""Entries or headings that a loop works on at once: as many numbers of 32 bits as the widest registers hold."""
+            word, bit = bits_of(j, samples)
+            shares[i, j] = np.int32(popcount((own[i, word] >> bit) & everyone(samples))) / samples
 
 
 @inlined
@@ -174,7 +173,7 @@ def _degrees(y, x):
 
 
 @inlined
-def write_sides(sides, e, x, y, near, half_view, per_turn, most):
+def _write_sides(sides, e, x, y, near, half_view, per_turn, most):
     """Write the headings from which entry e comes into view and goes out of it into `sides` (4, E), twice.
 
     It is at (x, y), ahead and to the left, and a whole turn away once more. It is in view from the first side on, and
@@ -194,62 +193,33 @@ def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
 
 
-@inlined
-def mark_sides(sees, j, samples, entries, when, who, sides):
-    """Flip the samples of target j in `sees` (H + 1, W, K + 1) at their sides; see :func:`write_sides`."""
-    targets_per_word = 64 // samples
-    word, shift = j // targets_per_word, np.uint64(j % targets_per_word * samples)
-    for e in range(entries):
-        row = sees[when[e], word]
-        members = who[e] << shift
-        for k in range(4):
-            row[np.uint64(sides[k, e])] ^= members
-
-
 @allocating
-def fill_between(sees, farthest):
-    """Turn the sides in `sees` into the samples in view from each heading."""
-    for h in range(1, sees.shape[0]):
-        for w in range(sees.shape[1]):
-            row = sees[h, w]
-            members = np.uint64(0)
-            for k in range(2 * farthest + 1):
-                members ^= row[k]
-                row[k] = members
-
-
-@allocating
-def mark_entries(x, y, who, count, at_x, at_y, moved_x, moved_y, c, s, squared, half_view, per_turn, most, sides, row):
-    """Write the samples of a list of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
+def mark(x, y, who, pose, moved, view, most, sides, row):
+    """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
 
     Args:
-        x: (E,) places of the entries.
-        y: the same.
+        x: (E,) float32 places of the entries, E a multiple of CHUNK.
+        y: (E,) the same.
         who: (E,) their samples.
-        count: number of entries, a multiple of CHUNK.
-        at_x: present place of the sensor.
-        at_y: the same.
-        moved_x: way that it goes.
-        moved_y: the same.
-        c: cosine of its present heading.
-        s: sine of it.
-        squared: its range, squared.
-        half_view: half its field of view, degrees.
-        per_turn: turns in a degree.
+        pose: place of the sensor, cosine and sine of its present heading, float32.
+        moved: (2,) float32 way that it goes.
+        view: its range squared, half its field of view in degrees, and turns in a degree, float32.
         most: most turns to either side.
         sides: (E / CHUNK, 4, CHUNK) scratch memory.
         row: result, from `most` turns to the right on; the last is of no heading.
     """
     # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
     # it was written with others takes long.
-    chunks = count // CHUNK
+    at_x, at_y, c, s = pose
+    squared, half_view, per_turn = view
+    moved_x, moved_y, most, chunks = moved[0], moved[1], np.float32(most), x.shape[0] // CHUNK
     for chunk in range(chunks):
         first = chunk * CHUNK
         xs, ys, own = x[first : first + CHUNK], y[first : first + CHUNK], sides[chunk]
         for k in range(CHUNK):
             dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
             near = dx * dx + dy * dy <= squared
-            write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+            _write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
     row[:] = 0
     again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
     for chunk in range(chunks):
@@ -265,24 +235,36 @@ def mark_entries(x, y, who, count, at_x, at_y, moved_x, moved_y, c, s, squared, 
         row[k] = inside
 
 
-class Search(NamedTuple):
-    """Options of the search."""
+@inlined
+def write_reach(headings, i, search, limits, half_view, turn, works, east, north):
+    """Write the most turns of sensor i, which faces (east, north).
 
-    farthest: int  # most turns to either side, of any sensor
-    restarts: int
-    rounds: int
-    turn_cost: float
-    looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
+    To see a target it turns by half a circle at most. With pan limits, which can make the long way the only one, it is
+    a circle less half the view: by less than that, no direction is in view twice.
+    """
+    most, low, high = 180.0, -np.inf, np.inf
+    if limits is not None:
+        low, high = limits[i, 0], limits[i, 1]
+        most = 360.0 - half_view if low > -np.inf else 180.0
+    farthest = min(search.farthest, math.ceil(most / max(turn, 1e-6))) if works else 0
+    headings.farthest[i] = headings.reach[i, 0] = headings.reach[i, 1] = farthest
+    if limits is not None and low > -np.inf and works:
+        heading = math.degrees(math.atan2(north, east))
+        heading -= 360.0 * math.floor((heading - (low + high) / 2.0 + 180.0) / 360.0)
+        # Headings are observed with the precision of float32.
+        headings.reach[i, 0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
+        headings.reach[i, 1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)
 
 
 @allocating
 def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
 
-    With `limits` no heading is more than `most` (2,) turns to the right and to the left.
+    With `limits` no heading is more than `most` (2,) turns to the right and to the left. The highest value of the
+    sub-steps from h on, with heading k at sub-step h, is ``value[h, k + farthest + 1]``::
 
-    ``value[h, k + farthest + 1]`` is the highest value of the sub-steps from h on, with heading k at sub-step h: the
-    samples that no other sensor covers, times `weight` (H + 1,), less `turn_cost` for every turn after h.
+        V_h(k) = weight_h * (number of samples in view that no other sensor covers)
+                 + max(V_h+1(k), V_h+1(k + 1) - turn_cost, V_h+1(k - 1) - turn_cost)
     """
     horizon = plan.shape[0] - 1
     cost = np.float32(turn_cost)
@@ -303,7 +285,7 @@ def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, p
                 free = ~covered[counted, w]
                 found, members = gain[low : low + padded], sees[counted, w, low : low + padded]
                 for k in range(padded):
-                    found[k] += np.float32(size(members[k] & free))
+                    found[k] += np.float32(np.int32(popcount(members[k] & free)))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
         found, now, worth = gain[low:], value[h, low + 1 :], weight[h]
         for k in range(padded):
@@ -325,53 +307,50 @@ def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, p
         plan[h] = heading - middle
 
 
+@inlined
+def _cover(looks, sees, farthest, planned, plan, covers):
+    """Write the samples (L + 1, W) that a plan covers; none if there is no plan."""
+    for h in range(1, plan.shape[0]):
+        look = looks[h]
+        if look > looks[h - 1]:
+            for w in range(covers.shape[1]):
+                covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
+
+
 @allocating
-def improve(
-    sees, weight, search, farthest, order, planned, ways, plans, covers, values, scratch, limits, reach, links, samples
-):
+def _improve(headings, weight, search, order, trial, scratch, limits, candidates, samples):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
     Args:
-        sees: (n, A, L + 1, W, K + CHUNK) samples in view, for each of the A ways to move: 1, to stay, or 3 on rails, to
-            stay and to move forward or back at every sub-step.
+        headings: what the sensors can see.
         weight: (H + 1,) weight of a sample at a sub-step.
         search: options.
-        farthest: (n,) most turns to either side.
         order: number of the order of the sensors; odd ones run backwards.
-        planned: (n,) bool, the sensors that already have a plan; all have one afterwards.
-        ways: (n,) ways to move of these plans, changed in place.
-        plans: (n, H + 1) plans, changed in place.
-        covers: (n, H + 1, W) samples that each sensor's plan covers, changed in place.
-        values: (n, 3) result: value of staying, turning left and turning right; with 3 ways (2 n, 3), followed by those
-            of the ways.
+        trial: plans (n, H + 1), their ways to move (n,), whether a sensor already has a plan (n,), the samples
+            (n, L + 1, W) that each plan covers, and the result, the values (n, 3) of staying, turning left and turning
+            right, with 3 ways (2 n, 3), followed by those of the ways. A turn beyond the limits is worth what staying
+            is. All are changed in place.
         scratch: arrays of undefined content.
-        limits: (n, 2) pan limits; None: there are none. A turn beyond them is worth what staying is.
-        reach: (n, 2) most turns to the right and to the left within them.
-        links: :class:`~hitmac.agents.baselines.search.Links`, where the words of each sensor are those of the targets
-            that it lists; None: those of all targets.
-        samples: number of samples of a target, read with links only.
+        limits: None without pan limits.
+        candidates: the :class:`Candidates`, where the words of each sensor are those of the targets that it lists;
+            None: those of all targets.
+        samples: number of samples of a target.
     """
+    plans, ways, planned, covers, values = trial
+    covered, value, gain, plan = scratch
+    sees, reach, farthest = headings.sees, headings.reach, headings.farthest
+    looks, cost = search.looks, search.turn_cost
     n, horizon = plans.shape[0], plans.shape[1] - 1
-    covered, value, gain, trial = scratch
-    cost = search.turn_cost
     for i in range(n):
-        _cover(search.looks, sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
+        _cover(looks, sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
         changed = False
         for q in range(n):
             i = (order + q if order // n % 2 == 0 else order - q) % n
-            if links is None:
-                covered[:] = 0
-                for other in range(n):
-                    if other != i:
-                        covered |= covers[other]
-            else:
-                covered_by_others(links, i, samples, covers, covered)
+            _covered_by_others(covers, i, candidates, samples, covered)
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(
-                    search.looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, trial, limits, reach[i]
-                )
+                _best_plan(looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, plan, limits, reach[i])
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if limits is not None:
@@ -382,32 +361,26 @@ def improve(
                     highest, ways[i] = best, way
                     values[i, STAY], values[i, LEFT], values[i, RIGHT] = stay, left, right
                     for h in range(1, horizon + 1):
-                        changed |= plans[i, h] != trial[h]
-                        plans[i, h] = trial[h]
+                        changed |= plans[i, h] != plan[h]
+                        plans[i, h] = plan[h]
             changed |= ways[i] != before
-            _cover(search.looks, sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
+            _cover(looks, sees[i, ways[i]], farthest[i], True, plans[i], covers[i])
         if not changed:
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        if links is None:
-            for w in range(covers.shape[2]):
-                members = np.uint64(0)
-                for i in range(n):
-                    members |= covers[i, search.looks[h], w]
-                total += weight[h] * size(members)
-        else:
-            total += weight[h] * covered_by_all(links, samples, covers, search.looks[h])
+        total = _plus_coverage(total, weight[h], covers, looks[h], candidates, samples)
         for i in range(n):
-            total -= search.turn_cost * abs(plans[i, h] - plans[i, h - 1])
+            total -= cost * abs(plans[i, h] - plans[i, h - 1])
     return total
 
 
 @allocating
-def room_for(n, horizon, looks, words, farthest, number):
-    """Return arrays of undefined content for :func:`ascend`, for `number` rows of values."""
+def room_for(n, horizon, looks, futures, farthest, number):
+    """Return headings and scratch memory of undefined content for :func:`ascend`, for `number` rows of values."""
+    words, chunks = futures.x.shape[1], futures.x.shape[2] // CHUNK
     headings = 2 * farthest + 1
-    trials = (
+    trial = (
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
         np.empty((n, looks + 1, words), np.uint64), np.empty((number, 3)),
     )  # fmt: skip
@@ -416,34 +389,38 @@ def room_for(n, horizon, looks, words, farthest, number):
         np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2 + CHUNK), np.float32),
         np.empty(headings + CHUNK, np.float32), np.empty(horizon + 1, np.int64),
     )  # fmt: skip
-    return trials, best, scratch
+    found = Headings(
+        np.empty((n, number // n * 2 - 1, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
+        np.empty((n, 2), np.int64), np.empty((chunks, 4, CHUNK), np.int32),
+    )  # fmt: skip
+    return found, (trial, best, scratch)
 
 
 @allocating
-def ascend(sees, weight, search, farthest, limits, reach, links, step, kept, kept_ways, own, room, values):
-    """Write the values of the best of several ascents, see :func:`improve`, and keep its plans for the next sub-step.
+def ascend(headings, room, weight, search, limits, candidates, step, samples, kept, kept_ways, window, shares, values):
+    """Write the values of the best of several ascents, see :func:`_improve`, and keep its plans for the next sub-step.
 
     The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
 
     Args:
-        sees: see :func:`improve`.
-        weight: the same.
+        headings: see :func:`_improve`.
+        room: arrays of :func:`room_for`.
+        weight: see :func:`_improve`.
         search: the same.
-        farthest: the same.
         limits: the same.
-        reach: the same.
-        links: the same.
+        candidates: the same.
         step: sub-steps since the start.
+        samples: number of samples of a target.
         kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.
         kept_ways: (n,) their ways to move, changed in place.
-        own: window, samples and result (1, n, m) of :func:`hitmac.agents.baselines.search.alone`; (0, n, m): not asked
-            for.
-        room: arrays of :func:`room_for`.
+        window: sub-steps that count in the shares.
+        shares: (1, n, m) result: the share of the samples of a target that a sensor covers within the window while no
+            other does; (0, n, m): not asked for.
         values: (n, 3) result, on rails (2 n, 3).
     """
-    (plans, ways, planned, covers, trial_values), (best_plans, best_ways), scratch = room
-    window, samples, shares = own
-    n, horizon, highest = plans.shape[0], plans.shape[1] - 1, -np.inf
+    trial, (best_plans, best_ways), scratch = room
+    plans, ways, planned, covers, trial_values = trial
+    n, horizon, reach, highest = plans.shape[0], plans.shape[1] - 1, headings.reach, -np.inf
     plans[:, 0] = 0
     for candidate in range(search.restarts + 1):
         planned[:] = candidate == 0 and step > 0
@@ -452,54 +429,14 @@ def ascend(sees, weight, search, farthest, limits, reach, links, step, kept, kep
             for h in range(1, horizon + 1):
                 plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
         order = step * search.restarts + candidate
-        total = improve(
-            sees, weight, search, farthest, order, planned, ways, plans, covers, trial_values, scratch, limits, reach,
-            links, samples,
-        )  # fmt: skip
+        total = _improve(headings, weight, search, order, trial, scratch, limits, candidates, samples)
         if total > highest:
             highest = total
             best_plans[:], best_ways[:] = plans, ways
             values[:] = trial_values
             if shares.shape[0] > 0:
-                alone(covers, window, samples, shares[0])
+                _write_exclusive_shares(covers, window, samples, shares[0])
     for i in range(n):
         kept_ways[i] = best_ways[i]
         for h in range(1, horizon + 1):
             kept[i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]
-
-
-@inlined
-def _cover(looks, sees, farthest, planned, plan, covers):
-    """Write the samples (H + 1, W) that a plan covers; none if there is no plan."""
-    for h in range(1, plan.shape[0]):
-        look = looks[h]
-        if look > looks[h - 1]:
-            for w in range(covers.shape[1]):
-                covers[look, w] = sees[look, w, farthest + plan[h]] if planned else np.uint64(0)
-
-
-@inlined
-def farthest_turn(limits, i, half_view):
-    """Return the angle, degrees, by which sensor i may have to turn to see a target: half a circle.
-
-    With limits, which can make the long way the only one, it is a circle less half the view: by less than that, no
-    direction is in view twice.
-    """
-    if limits is None:
-        return 180.0
-    return 360.0 - half_view if limits[i, 0] > -np.inf else 180.0
-
-
-@inlined
-def turns_within(limits, i, east, north, turn, farthest, reach):
-    """Write the most turns of sensor i, facing (east, north), to the right and to the left into `reach` (n, 2)."""
-    reach[i, 0] = reach[i, 1] = farthest
-    if limits is not None:
-        low, high = limits[i, 0], limits[i, 1]
-        middle = (low + high) / 2.0 if low > -np.inf else 0.0
-        heading = math.degrees(math.atan2(north, east))
-        heading -= 360.0 * math.floor((heading - middle + 180.0) / 360.0)
-        # Headings are observed with the precision of float32.
-        if low > -np.inf and turn > 0.0:
-            reach[i, 0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
-            reach[i, 1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)

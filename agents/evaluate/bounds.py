@@ -15,7 +15,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.exact import choose, need_scipy, undominated
+from hitmac.agents.baselines.exact import choose, undominated
+from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
 from hitmac.envs.kernels.state import X, Y
@@ -26,15 +27,6 @@ from hitmac.envs.simulator import Simulator, positive
 from hitmac.envs.tasks import check_cost
 
 _MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
-
-
-@inlined
-def _size(members):
-    """Return the number of bits of a uint64 that are set."""
-    members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    members = (members + (members >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return np.int64((members * np.uint64(0x0101010101010101)) >> np.uint64(56))
 
 
 @allocating
@@ -88,7 +80,7 @@ def cover_freely(bearing, view, covered, share):
                         old[:more] = new[:more]
                         count = more
                 for a in range(count):
-                    covered[e, t] = max(covered[e, t], _size(unions[0, a]))
+                    covered[e, t] = max(covered[e, t], np.int64(popcount(unions[0, a])))
 
 
 @inlined
@@ -187,7 +179,7 @@ def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, c
         for k in range(count):
             new = 0
             for w in range(sees.shape[2]):
-                new += _size(sees[t, k, w] & ~others[t, w])
+                new += np.int64(popcount(sees[t, k, w] & ~others[t, w]))
             ahead[k] = value[k] + worth[t] * new
         for k in range(count):
             best, value[k] = STAY, ahead[k]
@@ -237,7 +229,7 @@ def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
                         union = np.uint64(0)
                         for i in range(n):
                             union |= seen[i, t, w]
-                        total += worth[t] * _size(union)
+                        total += worth[t] * np.int64(popcount(union))
                     for i in range(n):
                         total -= cost * (turns[r, i, t] != STAY)
                 better = total > value[r] + 1e-9
@@ -289,11 +281,8 @@ def free_turning_bound(
     Raises:
         ValueError: targets that evade, lenses that zoom or sensors on rails, for which this is no bound; no seed, or
             an invalid one; no sub-step.
-        ModuleNotFoundError: the scenario has more than 16 targets, and scipy is missing.
     """
     scenario = load_scenario(scenario)
-    if scenario.num_targets > _MOST_IN_A_TABLE:
-        need_scipy(f"the free turning bound for more than {_MOST_IN_A_TABLE} targets")
 
     def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
         record = _record(scenario, seeds, sub_steps)

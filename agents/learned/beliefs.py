@@ -37,10 +37,10 @@ class BeliefPolicy:
     ) -> tuple[np.ndarray, BeliefState]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         beliefs = self._features.beliefs
-        scene, new = beliefs.take_in(observation["pairs"], observation["mask"] != 0, state, episode_start)
+        scene, new = beliefs.update(observation["pairs"], observation["mask"] != 0, state, episode_start)
         actions, _ = self.policy.predict(self._features.describe(scene), deterministic=deterministic)
         n = self._features.scenario.num_sensors
-        own = beliefs.of_own(actions.reshape(len(actions), -1, n).swapaxes(1, 2))  # (B, n, turns and zooms)
+        own = beliefs.of_sensors(actions.reshape(len(actions), -1, n).swapaxes(1, 2))  # (B, n, turns and zooms)
         return own.swapaxes(1, 2).reshape(len(own), -1), new
 
 

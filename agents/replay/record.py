@@ -204,7 +204,7 @@ def _beliefs(
     shares = (np.arange(DOTS) + 0.5) / DOTS * weight[:, -1:]
     chosen = (weight[:, None] < shares[..., None]).sum(-1).clip(max=weight.shape[-1] - 1)  # (m, DOTS)
     body = state.body[0, row, every]  # (m, 7, P)
-    nowhere = (seen | ~state.there[0, row, every])[:, None]
+    nowhere = (seen | ~state.present[0, row, every])[:, None]
     found = {}
     for name, axis, half in (("belief x", X, scenario.extent[0]), ("belief y", Y, scenario.extent[1])):
         step = 2 * half / (_NOWHERE - 1)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.agents.policy import copied_state
-from hitmac.agents.tracking.beliefs import AHEAD, SECTORS, SUMMARY, Beliefs, BeliefState, Scene, describe_all
+from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
+from hitmac.agents.tracking.motion import AIM_X, AIM_Y, GOALS, SPEED, X, Y
+from hitmac.agents.tracking.sight import AGE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view
 from hitmac.envs import observation
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
-from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.observation import Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -23,7 +25,83 @@ BELIEFS = ("beliefs",)
 PARTICLES = 96
 """Particles of a target."""
 
+SECTORS = 18  # of the bearing
+AHEAD = (0, 20, 40)  # sub-steps
+SUMMARY = 11  # features of a pair before those of its sectors
 _MOST = 100.0  # bound of every feature
+
+
+@inlined
+def _add_to_sectors(view, x, y, mass, sectors):
+    """Add a mass at (x, y), if within range, to the two sectors whose middles are next to its bearing, linearly."""
+    dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+    if dx * dx + dy * dy <= view[VIEW_RANGE]:
+        aside, ahead = view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy
+        place = (math.atan2(aside, ahead) / (2.0 * math.pi) + 0.5) * SECTORS
+        first = math.floor(place)
+        part = place - first
+        sectors[int(first) % SECTORS] += mass * (1.0 - part)
+        sectors[(int(first) + 1) % SECTORS] += mass * part
+
+
+@allocating
+def _describe(rules, pace, scale, top_speed, body, weight, known, views, j, pairs):
+    """Write the features of target j, (n, d)."""
+    n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
+    mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
+    for i in range(n):
+        pairs[i] = 0.0
+    for p in range(particles):
+        x, y, mass = body[X, p], body[Y, p], weight[p]
+        dx, dy = body[AIM_X, p], body[AIM_Y, p]
+        if model == GOALS:
+            dx, dy = dx - x, dy - y
+        away = math.sqrt(dx * dx + dy * dy)
+        speed = body[SPEED, p] * (1.0 + 0.5 * rules.walk.speed_noise)
+        unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
+        mean_x, mean_y, squares = mean_x + mass * x, mean_y + mass * y, squares + mass * (x * x + y * y)
+        velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
+        for i in range(n):
+            if views[i, VIEW_RANGE] > 0.0:
+                pairs[i, 4] += mass * in_view(views[i], x, y)
+                for k in range(len(AHEAD)):
+                    gone = speed * pace * AHEAD[k]
+                    gone = min(gone, away) if model == GOALS else gone
+                    first = SUMMARY + k * SECTORS
+                    sectors = pairs[i, first : first + SECTORS]
+                    _add_to_sectors(views[i], x + gone * unit_x, y + gone * unit_y, mass, sectors)
+    together = 0.0
+    for i in range(n):
+        together += pairs[i, 4]
+    for i in range(n):
+        dx, dy = mean_x - views[i, VIEW_X], mean_y - views[i, VIEW_Y]
+        away = math.sqrt(dx * dx + dy * dy)
+        east, north = (dx / away, dy / away) if away > 0.0 else (1.0, 0.0)
+        pairs[i, 0] = views[i, VIEW_COS] * north - views[i, VIEW_SIN] * east
+        pairs[i, 1] = views[i, VIEW_COS] * east + views[i, VIEW_SIN] * north
+        pairs[i, 2] = away / scale
+        pairs[i, 3] = pairs[i, SUMMARY : SUMMARY + SECTORS].sum()
+        pairs[i, 5] = together - pairs[i, 4]
+        pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
+        pairs[i, 7] = (velocity_y * east - velocity_x * north) / top_speed
+        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
+        pairs[i, 9] = min(known[AGE] * 0.01, 10.0)
+        pairs[i, 10] = known[AGE] == 0.0
+
+
+@kernel
+def describe_all(rules, pace, scale, top_speed, belief, known, views, present, pairs, share):
+    """Write the belief features of every pair, (R, n, m, d); see :class:`BeliefFeatures`."""
+    for low, high in blocks(known.shape[0], share):
+        for r in range(low, high):
+            for j in range(known.shape[1]):
+                if present[r, j]:
+                    _describe(
+                        rules, pace, scale, top_speed, belief.body[r, j], belief.weight[r, j], known[r, j], views[r], j,
+                        pairs[r, :, j],
+                    )  # fmt: skip
+                else:
+                    pairs[r, :, j] = 0.0
 
 
 class BeliefFeatures:
@@ -41,7 +119,7 @@ class BeliefFeatures:
                  sub-steps if every particle goes straight on to its goal
     ============ ======================================================================================================
 
-    A pair is valid if the sensor works and the target may be there, also where nobody has seen it yet.
+    A pair is valid if the sensor works and the target may be present, also if it was never seen.
 
     Args:
         scenario: the scenario.
@@ -62,10 +140,10 @@ class BeliefFeatures:
         pairs = np.empty((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
             describe_all, self.beliefs.rules, self._pace, self.scenario.distance_scale, self.scenario.top_speed,
-            scene.belief, scene.known, scene.views, scene.there, pairs,
+            scene.belief, scene.known, scene.views, scene.present, pairs,
         )  # fmt: skip
-        works = scene.views[..., 5] > 0.0
-        return {"pairs": pairs, "mask": (works[:, :, None] & scene.there[:, None]).astype(np.int8)}
+        works = scene.views[..., VIEW_RANGE] > 0.0
+        return {"pairs": pairs, "mask": (works[:, :, None] & scene.present[:, None]).astype(np.int8)}
 
 
 class BeliefObserver:
@@ -86,7 +164,7 @@ class BeliefObserver:
 
     def __init__(self, scenario: Scenario) -> None:
         self._features = BeliefFeatures(scenario)
-        if self._features.beliefs.alone:
+        if self._features.beliefs.per_sensor:
             raise ValueError(f"knowledge is {scenario.knowledge!r}; to learn on beliefs it must be full or shared")
         self.features, self.space = BELIEFS, self._features.space
         self._observer = Observer(scenario, Beliefs.features)
@@ -110,7 +188,7 @@ class BeliefObserver:
             on = (moment[0] == self._moment[0]) & (moment[2] == self._moment[2] + 1)
         if moved.any():
             shown = self._observer.observe(simulator)
-            scene, new = self._features.beliefs.take_in(shown["pairs"], shown["mask"] != 0, self._state, ~on)
+            scene, new = self._features.beliefs.update(shown["pairs"], shown["mask"] != 0, self._state, ~on)
             last = self._features.describe(scene)
             if self._state is not None:
                 now, before = (*new, *last.values()), (*self._state, *self._last.values())
@@ -127,17 +205,11 @@ class BeliefObserver:
         }
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Go on from arrays of :meth:`get_state`."""
-        moment = state["moment"]
-        if moment.ndim != 2 or len(moment) != 3 or moment.dtype != np.int64:
-            raise ValueError(
-                f"state moment is {moment.dtype} of shape {moment.shape}; it must be int64 of shape (3, B)"
-            )
-        b, (n, m, d) = moment.shape[1], self.space["pairs"].shape  # type: ignore[misc]
-        own = self._features.beliefs.copied(tuple(state[name] for name in BeliefState._fields), b)
-        fresh = np.zeros((b, n, m, d), np.float32), np.zeros((b, n, m), np.int8)
-        pairs, mask = copied_state((state["pairs"], state["mask"]), fresh)
-        self._state, self._last, self._moment = own, {"pairs": pairs, "mask": mask}, moment.copy()
+        """Continue from arrays of :meth:`get_state`."""
+        copies = {name: array.copy() for name, array in state.items()}
+        self._moment = copies.pop("moment")
+        self._last = {name: copies.pop(name) for name in ("pairs", "mask")}
+        self._state = BeliefState(**copies)
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
@@ -146,7 +218,7 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
 
 
 def observed(features: tuple[str, ...]) -> tuple[str, ...] | Callable[[Scenario], Any]:
-    """Return `features` in the form that a task takes: names, or the observer of a scenario."""
+    """Return `features` in the form that a task takes: names, or the observer's class."""
     return BeliefObserver if features == BELIEFS else features
 
 

@@ -45,6 +45,22 @@ class WalkModel(NamedTuple):
     y_high: float
 
 
+class Rules(NamedTuple):
+    """Rules of the scenario that beliefs follow."""
+
+    walk: WalkModel
+    every: int  # sub-steps between extra moves; 0: none
+    deviation: float  # of observed positions
+    all_known: bool  # a target that is not shown is absent
+    returns: bool  # a target that has left can return
+
+
+@inlined
+def moves_at(rules, time):
+    """Return the number of moves of the targets in the sub-step that begins at `time`."""
+    return 2 if rules.every > 0 and time % rules.every == 0 else 1
+
+
 def walk_model(scenario: Scenario) -> WalkModel:
     """Return the model of a scenario's walk; one that bounces, evades or stands still keeps its velocity."""
     model = {"goals": GOALS, "random": RANDOM}.get(scenario.walk, CONSTANT_VELOCITY)

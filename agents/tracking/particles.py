@@ -1,15 +1,15 @@
-"""Beliefs of particles: moves, detections, and looks that saw nothing. Compiled by numba."""
+"""Tracker of particles: moves, detections, and looks that detect nothing. Compiled by numba."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import as_numbers, check_finite, check_range, checked_number
+from hitmac.agents.policy import check_finite
 from hitmac.agents.tracking.motion import (
     AIM_X,
     AIM_Y,
@@ -25,15 +25,15 @@ from hitmac.agents.tracking.motion import (
     move,
     to_border,
     walk_model,
-)
+)  # fmt: skip
 from hitmac.agents.tracking.sight import chance_of_none
-from hitmac.envs.allocation import check_memory
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import MOST, Scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive, scene_seeds
-from hitmac.envs.validation import as_array, did_you_mean, is_among
+from hitmac.envs.tasks.base import check_number
+from hitmac.envs.validation import Range, did_you_mean, is_among, whole_number
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
@@ -55,12 +55,6 @@ class Belief(NamedTuple):
     stream: np.ndarray  # (2, B) uint64
 
 
-@inlined
-def _even(weight):
-    for p in range(weight.shape[0]):
-        weight[p] = 1.0 / weight.shape[0]
-
-
 @allocating
 def scatter(walk, belief, b, j, views, near):
     """Spread the particles over the area of unknown targets, where possible where no view (n, 7) detects them.
@@ -77,7 +71,7 @@ def scatter(walk, belief, b, j, views, near):
         begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
         belief.stream[DRAWN, b] += np.uint64(3)
         body[STEP, p] = np.inf
-    _even(belief.weight[b, j])
+    belief.weight[b, j] = 1.0 / body.shape[1]
     belief.course[b, j] = 0.0
 
 
@@ -148,8 +142,9 @@ def _quantile(density, total, q):
 
 
 @inlined
-def _fraction(x):
-    """Return ``x % 1``, for which the processor has no instruction, of a number that is not negative."""
+def _spread(p, step):
+    """Return number p of a sequence that is evenly spread over [0, 1), by an irrational step."""
+    x = 0.5 + step * p
     return x - np.floor(x)
 
 
@@ -190,20 +185,20 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
             belief.stream[DRAWN, b] += np.uint64(3)
             body[STEP, p] = np.inf
             continue
-        third = _fraction(0.5 + 0.5497004779019702 * p)  # all three evenly spread
+        third = _spread(p, 0.5497004779019702)
         body[SPEED, p] = lowest + width * _quantile(density, total, third) if varied else mean
         body[STEP, p], body[MOVES, p] = length, 0.0
         body[AIM_X, p], body[AIM_Y, p] = ahead_x, ahead_y
         if walk.model == GOALS:
-            first = _fraction(0.5 + 0.8191725133961645 * p)
-            second = _fraction(0.5 + 0.6710436067037893 * p)
+            first = _spread(p, 0.8191725133961645)
+            second = _spread(p, 0.6710436067037893)
             gone, half = seen, seen + 0.5 * ahead
             if course[BEGAN] == 0.0:
                 gone += math.sqrt(half * half + second * before * (before + 2.0 * half)) - half
             goal = math.sqrt(gone * gone + first * ahead * (ahead + 2.0 * gone)) - gone
             body[MOVES, p] = max(gone / pace - 1.0, 0.0)
             body[AIM_X, p], body[AIM_Y, p] = x + ahead_x * goal, y + ahead_y * goal
-    _even(belief.weight[b, j])
+    belief.weight[b, j] = 1.0 / body.shape[1]
 
 
 @allocating
@@ -217,7 +212,7 @@ def _resample(body, weight, start):
             source += 1
             total += weight[source]
         body[:, p] = old[:, source]
-    _even(weight)
+    weight[:] = 1.0 / number
 
 
 @allocating
@@ -286,19 +281,6 @@ def look_all(walk, belief, unseen, views, share):
                     look_in_vain(walk, belief, b, j, views[b], None)
 
 
-@kernel
-def map_all(walk, belief, cells, share):
-    """Add the weights of the particles to the cells (B, m, c, c) of a grid over the arena, x first."""
-    number = cells.shape[2]
-    for low, high in blocks(cells.shape[0], share):
-        for b in range(low, high):
-            for j in range(cells.shape[1]):
-                for p in range(belief.weight.shape[2]):
-                    column = int((belief.body[b, j, X, p] / walk.half_width + 1.0) * 0.5 * number)
-                    row = int((belief.body[b, j, Y, p] / walk.half_height + 1.0) * 0.5 * number)
-                    cells[b, j, max(min(column, number - 1), 0), max(min(row, number - 1), 0)] += belief.weight[b, j, p]
-
-
 _MOST_MOVES = 100_000  # of a call: it cannot be interrupted
 _MOST_CELLS = 4096  # along a side
 
@@ -357,7 +339,6 @@ class ParticleTracker:
                 known = ", ".join(MODELS)
                 raise ValueError(f"model is {model!r}; it must be one of {known}{did_you_mean(model, MODELS)}")
             self._walk = self._walk._replace(model=MODELS.index(model))
-        check_memory(8.0 * b * m * (ROWS + 1) * p, f"num_scenes is {b} and particles {p}, with {m} targets, which")
         stream = np.zeros((2, b), np.uint64)
         stream[0] = stream_keys(scene_seeds(seed, b))
         self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)), stream)
@@ -382,7 +363,7 @@ class ParticleTracker:
     def reset(self, mask: np.ndarray | None = None) -> None:
         """Forget all targets of the scenes of `mask` (B,) bool, or of all."""
         chosen = np.ones(len(self.belief.weight), np.bool_) if mask is None else mask
-        self._run(scatter_all, self._walk, self.belief, self._shaped("mask", chosen, ()))
+        self._threads.run(scatter_all, self._walk, self.belief, self._shaped("mask", chosen, 1, np.bool_))
 
     def move(self, moves: int | np.ndarray = 1) -> None:
         """Move all particles.
@@ -390,12 +371,12 @@ class ParticleTracker:
         Args:
             moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 to 100,000.
         """
-        given = as_array("moves", moves)
-        if given.dtype.kind not in "iu" or given.shape not in ((), (len(self.belief.weight),)):
-            raise ValueError(f"moves is {moves!r}; it must be a whole number, or one for each scene")
-        check_range("moves", given, 0, _MOST_MOVES)
-        number = np.broadcast_to(given.astype(np.int64), (len(self.belief.weight),))
-        self._run(move_all, self._walk, self.belief, np.ascontiguousarray(number))
+        if not isinstance(moves, np.ndarray):
+            moves = np.full(len(self.belief.weight), whole_number("moves", moves, 0, _MOST_MOVES))
+        number = self._shaped("moves", moves, 1, np.int64)
+        if ((number < 0) | (number > _MOST_MOVES)).any():
+            raise ValueError(f"moves holds {number.min()} to {number.max()}; it must be from 0 to {_MOST_MOVES}")
+        self._threads.run(move_all, self._walk, self.belief, number)
 
     def see(
         self, position: np.ndarray, seen: np.ndarray, velocity: np.ndarray | None = None, *, deviation: float = 0.0
@@ -408,12 +389,12 @@ class ParticleTracker:
             velocity: (B, m, 2) measured velocities, units per second; None or 0: unknown.
             deviation: standard deviation, in each axis, of the errors of the positions.
         """
-        arrays = [self._shaped("position", position, (2,))]
-        arrays.append(np.zeros_like(arrays[0]) if velocity is None else self._shaped("velocity", velocity, (2,)))
-        seen = self._shaped("seen", seen, None)
-        for name, array in zip(("position", "velocity"), arrays, strict=True):
-            check_finite(name, array[seen])
-        self._run(see_all, self._walk, self.belief, seen, *arrays, checked_number("deviation", deviation, 0.0, MOST))
+        seen, position = self._shaped("seen", seen, 2, np.bool_), self._shaped("position", position, 3)
+        velocity = np.zeros_like(position) if velocity is None else self._shaped("velocity", velocity, 3)
+        check_finite("position", position[seen])
+        check_finite("velocity", velocity[seen])
+        deviation = check_number("deviation", deviation, Range(0))
+        self._threads.run(see_all, self._walk, self.belief, seen, position, velocity, deviation)
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
         """Take into account that views detect no target of `unseen`.
@@ -423,30 +404,26 @@ class ParticleTracker:
                 view (-2: all round), range squared, probability of a detection of a target in view (0: no look).
             unseen: (B, m) bool.
         """
-        views = np.ascontiguousarray(as_numbers("views", views), np.float64)
+        views = np.ascontiguousarray(views, np.float64)
         if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
         check_finite("views", views)
-        unseen = self._shaped("unseen", unseen, None)
-        self._run(look_all, self._walk, self.belief, unseen, views)
+        self._threads.run(look_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views)
 
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
-        b, m, _ = self.belief.weight.shape
-        cells = positive("cells", cells)
-        check_range("cells", cells, 1, _MOST_CELLS)
-        found = np.zeros((b, m, cells, cells))
-        self._run(map_all, self._walk, self.belief, found)
+        (b, m, _), c = self.belief.weight.shape, whole_number("cells", cells, 1, _MOST_CELLS)
+        at = (self.positions / (self._walk.half_width, self._walk.half_height) + 1.0) * 0.5 * c
+        column, row = np.moveaxis(at.astype(np.int64).clip(0, c - 1), -1, 0)  # (B, m, P)
+        found = np.zeros((b, m, c, c))
+        np.add.at(found, (np.arange(b)[:, None, None], np.arange(m)[:, None], column, row), self.belief.weight)
         return found
 
-    def _shaped(self, name: str, array: np.ndarray, last: tuple[int, ...] | None) -> np.ndarray:
-        """Return bools of scenes (B,) if `last` is (), of targets (B, m) if it is None, else numbers (B, m, *last)."""
-        b, m, _ = self.belief.weight.shape
-        shape = (b,) if last == () else (b, m, *(last or ()))
-        array = as_numbers(name, array)
-        if array.shape != shape:
-            raise ValueError(f"{name} has shape {array.shape}; it must be {shape}")
-        return np.ascontiguousarray(array, np.bool_ if last in (None, ()) else np.float64)
-
-    def _run(self, kernel: Callable, *arguments: Any) -> None:
-        self._threads.run(kernel, *arguments)
+    def _shaped(self, name: str, array: np.ndarray, axes: int, kind: type = np.float64) -> np.ndarray:
+        """Return an array of this type, of scenes (B,), of targets (B, m), or of their places (B, m, 2), by `axes`."""
+        shape, given = (*self.belief.weight.shape[:2], 2)[:axes], np.asarray(array)
+        if given.shape != shape or given.dtype.kind not in ("biu" if kind is np.int64 else "biuf"):
+            raise ValueError(
+                f"{name} has shape {given.shape} and type {given.dtype}; it must be {shape}, {kind.__name__}"
+            )
+        return np.ascontiguousarray(given, kind)

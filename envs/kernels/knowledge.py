@@ -22,7 +22,7 @@ _ZERO, _ONE = np.uint64(0), np.uint64(1)
 
 
 @inlined
-def _count(members):
+def popcount(members):
     """Return the number of bits of a uint64 that are set."""
     members = members - ((members >> np.uint64(1)) & np.uint64(0x5555555555555555))
     members = (members & np.uint64(0x3333333333333333)) + ((members >> np.uint64(2)) & np.uint64(0x3333333333333333))
@@ -33,7 +33,7 @@ def _count(members):
 @inlined
 def _first(members):
     """Return the number of the lowest bit of a uint64, not 0, that is set."""
-    return _count((members & (~members + _ONE)) - _ONE)
+    return popcount((members & (~members + _ONE)) - _ONE)
 
 
 @inlined
@@ -243,7 +243,7 @@ def _take_in(state, knowledge, k, j, first, last):
     for w in range(knowledge.seers.shape[1]):
         seers, heard = knowledge.seers[j, w], knowledge.heard[k, w]
         for b in range(first, last):
-            knowledge.seeing[k, j, b] += np.int16(_count(seers[b] & heard[b]))
+            knowledge.seeing[k, j, b] += np.int16(popcount(seers[b] & heard[b]))
         for b in range(first, last):
             if (seers[b] & heard[b] != _ZERO) & (known[k, j, AGE, b] > slots):
                 i = np.int64(_first(seers[b] & heard[b])) + 64 * w
