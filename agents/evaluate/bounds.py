@@ -177,7 +177,7 @@ def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, c
     value[:] = 0.0
     for t in range(sees.shape[0] - 1, -1, -1):
         for k in range(count):
-            new = 0
+            new = np.int64(0)
             for w in range(sees.shape[2]):
                 new += np.int64(popcount(sees[t, k, w] & ~others[t, w]))
             ahead[k] = value[k] + worth[t] * new
