@@ -21,8 +21,8 @@ from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import check_cost
-from hitmac.envs.validation import whole_number
+from hitmac.envs.tasks.base import check_cost, check_number
+from hitmac.envs.validation import over, whole_number
 
 LONGEST_HORIZON = 10_000
 """Most sub-steps to look ahead."""
@@ -44,6 +44,12 @@ class PlanningPolicy(RulePolicy):
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
         The k :attr:`decides` of the sensors follow each other: first the values of all turns.
+
+        Args:
+            pairs: (B, n, m, d) features of the observation.
+            mask: (B, n, m) bool, the valid pairs.
+            state: state returned by the last call; None at first.
+            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
         """
         raise NotImplementedError
 
@@ -63,15 +69,27 @@ class PlanningPolicy(RulePolicy):
 class HeadingPlanner(PlanningPolicy):
     """Base class of planners of sequences of headings: their options and their search.
 
+    A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
+
+        sum over sub-steps h of discount^(h - 1) * (expected number of targets covered - turn_cost * sensors that turn),
+
+    where only the coverage is discounted. Sensor after sensor takes the plan that is best given the plans of the
+    others, found by dynamic programming over sub-steps and headings, until no plan changes. The first start of this
+    ascent is the plan of the last sub-step; in the others, sensors plan one after the other from nothing, in another
+    order each time. The best of all results is kept.
+
+    On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
+    A sensor takes the best plan of the best way. Plans stay within the sensors' pan limits.
+
     Args:
         scenario: the scenario to play.
-        seed: seed of the sampled futures.
+        seed: seed of the sampled futures, which are the same in all scenes.
         horizon: sub-steps to look ahead; 1 to 10,000.
         samples: futures of each target; 1 to 64.
         restarts: starts of the ascent in addition to the first; 0 to 1,000.
         rounds: number of times that each sensor may revise its plan in an ascent; 1 to 1,000.
         turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more.
-        discount: weight of a sub-step relative to the one before; over 0, to 1.
+        discount: weight of a sub-step relative to the one before, since later forecasts are less certain; over 0, to 1.
 
     Raises:
         ValueError: an option out of its range.
@@ -80,26 +98,28 @@ class HeadingPlanner(PlanningPolicy):
     def __init__(
         self,
         scenario: Scenario,
-        seed: int,
+        seed: int = 0,
         *,
-        horizon: int,
-        samples: int,
-        restarts: int,
-        rounds: int,
-        turn_cost: float,
-        discount: float,
+        horizon: int = 60,
+        samples: int = 12,
+        restarts: int = 1,
+        rounds: int = 2,
+        turn_cost: float = 0.25,
+        discount: float = 0.99,
     ) -> None:
         super().__init__(scenario, seed)
         self.horizon = whole_number("horizon", horizon, 1, LONGEST_HORIZON)
         self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
         self.restarts = whole_number("restarts", restarts, 0, MOST_REVISIONS)
         self.rounds = whole_number("rounds", rounds, 1, MOST_REVISIONS)
-        if isinstance(discount, bool) or not isinstance(discount, int | float) or not 0 < discount <= 1:
-            raise ValueError(f"discount is {discount!r}; it must be a number over 0, to 1")
-        self.turn_cost, self.discount = check_cost(turn_cost), float(discount)
-        self._motion, self._limits = _motion_of(self.scenario), _pan_limits_of(self.scenario)
+        self.turn_cost, self.discount = check_cost(turn_cost), check_number("discount", discount, over(0, 1))
+        scenario, limits, motion = self.scenario, limits_of(self.scenario), None
+        if scenario.rails:
+            step = scenario.rail_step / scenario.distance_scale
+            motion = Motion(make_rails(scenario.rails), step, scenario.rail_step)
+        self._motion, self._limits = motion, limits if np.isfinite(limits).any() else None
         circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
-        farthest = min(self.horizon, math.ceil(circle / self.scenario.of_each_sensor("turn_angle").min()))
+        farthest = min(self.horizon, math.ceil(circle / scenario.of_each_sensor("turn_angle").min()))
         self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost, np.arange(self.horizon + 1))
         ages = np.arange(-1, self.horizon).clip(0)
         self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
@@ -123,19 +143,6 @@ class HeadingPlanner(PlanningPolicy):
         return self.plan(pairs, mask)[0]
 
 
-def _pan_limits_of(scenario: Scenario) -> np.ndarray | None:
-    """Return the lowest and the highest heading (n, 2) of the sensors, degrees; None if there are no limits."""
-    limits = limits_of(scenario)
-    return limits if np.isfinite(limits).any() else None
-
-
-def _motion_of(scenario: Scenario) -> Motion | None:
-    """Return the motion of the sensors on rails; None without rails."""
-    if not scenario.rails:
-        return None
-    return Motion(make_rails(scenario.rails), scenario.rail_step / scenario.distance_scale, scenario.rail_step)
-
-
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
 
 
@@ -155,70 +162,31 @@ class PlannerState(NamedTuple):
 class PlannerAgent(HeadingPlanner):
     """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
 
-    A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
+    The plans are those of :class:`HeadingPlanner`. The planner sees the observation only, so it plays any scenario. It
+    expects targets to follow the scenario's walk, and plans for several sampled futures of each. A target that walks to
+    goals turns when it reaches a goal, drawn from all that are left given how far it has walked, or when it runs out of
+    patience. Other targets swerve at random. ``predict`` remembers in its state the plans, when targets turned, their
+    mean speeds, and the sub-step of the extra moves; ``act`` and ``values`` plan without a memory, and cover less.
+    Obstacles, the arena's border, departures of targets and evasion are not foreseen, and zooming lenses keep their
+    fields of view. One future of a target is the mean velocity, without turns.
 
-        sum over sub-steps h of discount^(h - 1) * (expected number of targets covered - turn_cost * sensors that turn),
-
-    where only the coverage is discounted. Sensor after sensor takes the plan that is best given the plans of the
-    others, found by dynamic programming over sub-steps and headings, until no plan changes. The first start of this
-    ascent is the plan of the last sub-step; in the others, sensors plan one after the other from nothing, in another
-    order each time. The best of all results is kept.
-
-    The planner sees the observation only, so it plays any scenario. It expects targets to follow the scenario's walk,
-    and plans for several sampled futures of each. A target that walks to goals turns when it reaches a goal, drawn from
-    all that are left given how far it has walked, or when it runs out of patience. Other targets swerve at random.
-    ``predict`` remembers in its state the plans, when targets turned, their mean speeds, and the sub-step of the extra
-    moves; ``act`` and ``values`` plan without a memory, and cover less. Obstacles, the arena's border, departures of
-    targets and evasion are not foreseen, and zooming lenses keep their fields of view.
-
-    On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
-    A sensor takes the best plan of the best way. Then the observation has the features of :attr:`rail_features` too.
-    Plans stay within the sensors' pan limits, for which the observation has the first two of these.
+    On rails the observation has the features of :attr:`rail_features` too, and with pan limits the first two of these.
 
     Args:
         scenario: the scenario to play.
-        seed: seed of the sampled futures. They are drawn once, and the same in all scenes and sub-steps.
-        horizon: sub-steps to look ahead; 1 to 10,000; default 60.
-        samples: futures of each target; 1: the mean velocity, without turns; 1 to 64; default 12.
-        restarts: starts of the ascent in addition to the first; 0 to 1,000; default 1.
-        rounds: number of times that each sensor may revise its plan in an ascent; 1 to 1,000; default 2.
-        turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more; default 0.25.
-        discount: weight of a sub-step relative to the one before, since later forecasts are less certain; over 0, to 1;
-            default 0.99.
-
-    Raises:
-        ValueError: an option out of its range.
+        seed: seed of the sampled futures.
+        options: see :class:`HeadingPlanner`.
     """
 
     features: ClassVar[tuple[str, ...]] = (
-        "bearing_sin",
-        "bearing_cos",
-        "distance",
-        "radial_velocity",
-        "tangential_velocity",
-        "field_of_view",
-        "sensing_range",
-        "turn",
-    )
+        "bearing_sin", "bearing_cos", "distance", "radial_velocity", "tangential_velocity", "field_of_view",
+        "sensing_range", "turn",
+    )  # fmt: skip
     rail_features: ClassVar[tuple[str, ...]] = ("heading_sin", "heading_cos", "along")
     """Features that are read in addition where the sensors move on rails, the first two also with pan limits."""
 
-    def __init__(
-        self,
-        scenario: Scenario,
-        seed: int = 0,
-        *,
-        horizon: int = 60,
-        samples: int = 12,
-        restarts: int = 1,
-        rounds: int = 2,
-        turn_cost: float = 0.25,
-        discount: float = 0.99,
-    ) -> None:
-        super().__init__(
-            scenario, seed, horizon=horizon, samples=samples, restarts=restarts, rounds=rounds, turn_cost=turn_cost,
-            discount=discount,
-        )  # fmt: skip
+    def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
+        super().__init__(scenario, seed, **options)
         self._walk = _walk_of(self.scenario)
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
@@ -249,38 +217,14 @@ class PlannerAgent(HeadingPlanner):
         episode_start: np.ndarray | None = None,
         *,
         targets: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, PlannerState]:
-        """Return the values of :meth:`values`, planned with a memory, and the state for the next call.
-
-        Args:
-            pairs: (B, n, m, 8) features of the observation, with pan limits (B, n, m, 10), on rails (B, n, m, 11).
-            mask: (B, n, m) bool, the valid pairs.
-            state: state returned by the last call; None at first.
-            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
-            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, -1 in an
-                empty place. The others are not planned for. None: place j is target j.
-        """
-        return self._plan(pairs, mask, state, episode_start, targets)
-
-    def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
-        """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
-
-        They are those of the plans for the next `window` sub-steps, at most the horizon, made without a memory.
-        """
-        shares = np.zeros(mask.shape, np.float32)
-        self._plan(pairs, mask, own=(min(window, self.horizon), shares))
-        return shares
-
-    def _plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        targets: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
-        """Plan; see :meth:`plan`. `own` is a window and the array for :meth:`shares`."""
+        """Return the values of :meth:`values`, planned with a memory; see :meth:`PlanningPolicy.plan`.
+
+        `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in
+        an empty place; the others are not planned for. None: place j is target j. `own` is the window of :meth:`shares`
+        and the array for its result.
+        """
         pairs, mask = self.checked(pairs, mask)
         if targets is not None:
             targets = checked_lists(targets, mask, self.scenario.num_targets)
@@ -298,6 +242,15 @@ class PlannerAgent(HeadingPlanner):
         )  # fmt: skip
         new = new._replace(pairs=pairs.copy(), mask=mask.copy())
         return values, new if targets is None else new._replace(listed=targets.copy())
+
+    def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
+        """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
+
+        They are those of the plans for the next `window` sub-steps, at most the horizon, made without a memory.
+        """
+        shares = np.zeros(mask.shape, np.float32)
+        self.plan(pairs, mask, own=(min(window, self.horizon), shares))
+        return shares
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation; see :class:`RulePolicy`."""
@@ -405,13 +358,11 @@ class BeliefPlannerAgent(HeadingPlanner):
     Args:
         scenario: the scenario to play.
         seed: seed of the particles and the futures, which are the same in all scenes; the plans are deterministic.
-        horizon: sub-steps to look ahead; 1 to 10,000.
         particles: particles of a target; `samples` or more.
-        samples: futures of each target that are planned for; 1 to 64.
-        restarts, rounds, turn_cost, discount: see :class:`~hitmac.agents.baselines.planner.PlannerAgent`.
         stride: most sub-steps that are planned for by the views in one of them; 1 or more. With 1 every sub-step has
             views of its own. With more, 1, 1, 2, 2, 3, 3 and so on sub-steps share those of their middle one, and
             futures of targets that walk to goals are foreseen course by course, not move by move, which is faster.
+        options: see :class:`HeadingPlanner`; samples: 21 by default.
 
     Raises:
         ValueError: an option out of its range.
@@ -424,25 +375,17 @@ class BeliefPlannerAgent(HeadingPlanner):
         scenario: Scenario,
         seed: int = 0,
         *,
-        horizon: int = 60,
         particles: int = 168,
-        samples: int = 21,
-        restarts: int = 1,
-        rounds: int = 2,
-        turn_cost: float = 0.25,
-        discount: float = 0.99,
         stride: int = 1,
+        **options: Any,
     ) -> None:
-        super().__init__(
-            scenario, seed, horizon=horizon, samples=samples, restarts=restarts, rounds=rounds, turn_cost=turn_cost,
-            discount=discount,
-        )  # fmt: skip
+        super().__init__(scenario, seed, **{"samples": 21} | options)
         scenario = self.scenario
-        if positive("particles", particles) < samples:
-            raise ValueError(f"particles is {particles}; it must be at least samples, {samples}")
+        if positive("particles", particles) < self.samples:
+            raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
         by_course = stride > 1 and scenario.walk == "goals"
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], samples, by_course, 64 // samples)
+        self._sampling = Sampling(stream_keys(np.array([seed]))[0], self.samples, by_course, 64 // self.samples)
         self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
@@ -469,15 +412,10 @@ class BeliefPlannerAgent(HeadingPlanner):
         *,
         targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, BeliefPlannerState]:
-        """Return the values (B, n, 3) of staying, turning left and turning right, and the state for the next call.
+        """Return the values (B, n, 3) of staying, turning left and turning right; see :meth:`PlanningPolicy.plan`.
 
-        Args:
-            pairs: (B, n, m, 10) features of the observation, on rails (B, n, m, 11).
-            mask: (B, n, m) bool, the known targets.
-            state: state returned by the last call; None at first.
-            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
-            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, ...) and mask (B, n, k) list, the nearest
-                to each sensor, -1 in an empty place. None: place j is target j.
+        `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, the
+        nearest to each sensor, -1 in an empty place. None: place j is target j.
         """
         own = None if state is None else BeliefState(*state[:-2])
         scene, new = self._beliefs.update(pairs, mask, own, episode_start, targets)
