@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import safetensors.numpy
 
-import agents.training.curve
 from hitmac import train
+from hitmac.agents.training import curve
 from hitmac.agents.training.curve import reached, reached_in_words, save_curve, save_points
 from hitmac.agents.training.resume import Progress
 
@@ -47,7 +47,7 @@ def test_a_phase_begins_once():
 )
 def test_phases_are_shaded_and_named(phases, names, monkeypatch):
     kept = []
-    monkeypatch.setattr(agents.training.curve, "write_figure", lambda path, figure: kept.append(figure))
+    monkeypatch.setattr(curve, "write_figure", lambda path, figure: kept.append(figure))
     save_curve("unused.png", Progress(40.0, PROGRESS.curve, POINTS, phases), "coverage", {})
     upper, *_, lower = kept[0].axes
     assert [text.get_text() for text in upper.texts if text.get_rotation()] == names

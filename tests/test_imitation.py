@@ -14,9 +14,8 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.registry import as_agent
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions
-from hitmac.agents.training.imitation import Imitation
+from hitmac.agents.training.imitation import Imitation, by_size, halves, imitation_loss, in_parallel, select, sizes
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.teacher import halves, imitation_loss, of_like_size, part, sizes, spread
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -85,19 +84,19 @@ def test_it_remembers_what_was_seen_with_the_values_of_the_same_step(scenario, p
         at = slice(number * model.n_envs, (number + 1) * model.n_envs)
         assert np.array_equal(state["pairs"][at], observation["pairs"])
         assert np.array_equal(state["mask"][at], observation["mask"])
-        asked = model.lesson.teacher.asked[number + 1]  # the first compiles the teacher
+        asked = model.labels.teacher.asked[number + 1]  # the first compiles the teacher
         values = Compass.values(asked).reshape(model.n_envs, -1, 3)
         assert np.array_equal(state["values"][at], values.astype(np.float32))
-    assert model.lesson.teacher.calls.tolist() == (model.env.task.time - 1).tolist()  # an episode has nine steps
+    assert model.labels.teacher.calls.tolist() == (model.env.task.time - 1).tolist()  # an episode has nine steps
     assert model._n_updates == 11 * model.num_updates  # none before anything is remembered
 
 
 def test_the_oldest_scenes_are_forgotten(monkeypatch):
     monkeypatch.setattr(imitation, "BUFFER_SCENES", 10)
     model = learner()
-    assert len(model.buffer.pairs) == 12  # whole steps of all scenes
+    assert len(model.buffer["pairs"]) == 12  # whole steps of all scenes
     model.learn(5 * 4 * 4)
-    asked = np.concatenate(model.lesson.teacher.asked[1:])[-12:]
+    asked = np.concatenate(model.labels.teacher.asked[1:])[-12:]
     recent = Compass.values(asked).astype(np.float32)
     rows = {row.tobytes() for row in model.get_state()["values"]}
     assert rows == {row.tobytes() for row in recent}
@@ -125,7 +124,7 @@ def test_scenes_without_any_sensor_that_acts_teach_nothing():
     model = learner()
     model.learn(16)
     before = [parameter.clone() for parameter in model.policy.parameters()]
-    model.buffer.mask[:] = 0
+    model.buffer["mask"][:] = 0
     with ThreadPoolExecutor(1) as threads:
         assert model._update(threads) == 0.0
     assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
@@ -138,7 +137,7 @@ def test_it_learns_to_turn_as_the_teacher_does():
     model.env.seed(99)
     observation = model.env.reset()
     actions, _ = model.learned.predict(observation, deterministic=True)
-    seen = model.lesson.observer.observe(model.env.task.simulator)
+    seen = model.labels.observer.observe(model.env.task.simulator)
     values = Compass.values(seen["pairs"])
     clear = np.abs(values[..., 1]) > 0.1
     assert (actions == values.argmax(-1))[clear].mean() > 0.9
@@ -166,8 +165,8 @@ def test_a_gradient_is_that_of_the_whole_batch_on_any_number_of_threads(num_envs
         model.learn(12 * num_envs)
         chosen = model._chosen(12 * num_envs)
         monkeypatch.setattr(model, "_chosen", lambda _, chosen=chosen: chosen)
-        scenes = (torch.from_numpy(array[chosen]) for array in list(model.buffer.arrays.values()))
-        loss, decisions = model.lesson.loss(model.policy, *scenes)
+        scenes = {name: torch.from_numpy(array[chosen]) for name, array in model.buffer.items()}
+        loss, decisions = model.labels.loss(model.policy, scenes, scenes.pop("values"))
         expected = torch.autograd.grad(loss / decisions, list(model.policy.parameters()), allow_unused=True)
         with ThreadPoolExecutor(workers) as threads:
             assert model._update(threads) == pytest.approx(loss.item() / decisions, rel=1e-5)
@@ -200,26 +199,26 @@ def test_what_is_learned_is_the_average_of_the_weights():
     assert not torch.allclose(average, weights[-1], rtol=1e-4, atol=1e-6)
 
 
-def test_scenes_of_like_size_are_learned_together_without_padding():
+def test_scenes_by_size_are_learned_together_without_padding():
     """Sizes by hand; parts are of like size, and cropping changes neither loss nor gradients nor logits."""
     mask = np.zeros((3, 4, 5), np.int8)
     mask[0, 1, 2] = mask[1, 0, 0] = mask[2, 3, 1] = 1
     assert sizes(mask).tolist() == [[2, 3], [1, 1], [4, 2]]
-    assert [rows.tolist() for rows in of_like_size(mask)] == [[1], [], [], [0], [], [], [2], [], []]
-    assert [rows.tolist() for rows in of_like_size(mask[[0, 0, 1, 1, 1, 1, 2]])[:4]] == [[2], [3], [4], [5]]
+    assert [rows.tolist() for rows in by_size(mask)] == [[1], [], [], [0], [], [], [2], [], []]
+    assert [rows.tolist() for rows in by_size(mask[[0, 0, 1, 1, 1, 1, 2]])[:4]] == [[2], [3], [4], [5]]
     assert [rows.tolist() for rows in halves(mask)] == [[0, 1], [2]]
     model = learner("mixed", num_envs=16, batch_size=8)
     assert model.varies
     model.learn(16 * 12)
-    rows = of_like_size(model.buffer.mask[: 16 * 12])[0]
+    rows = by_size(model.buffer["mask"][: 16 * 12])[0]
     results = []
     for crop in (False, True):
-        scenes = part(model.buffer, rows, crop=crop)
-        pairs, mask, answers = (torch.from_numpy(array) for array in scenes.arrays.values())
-        loss, _ = model.lesson.loss(model.policy, pairs, mask, answers)
+        scenes = {name: torch.from_numpy(array) for name, array in select(model.buffer, rows, crop=crop).items()}
+        labels = scenes.pop("values")
+        loss, _ = model.labels.loss(model.policy, scenes, labels)
         gradient = torch.autograd.grad(loss, list(model.policy.parameters()), allow_unused=True)
-        logits = model.policy.logits({"pairs": pairs, "mask": mask}).detach()
-        results.append((scenes.pairs.size, loss.detach(), gradient, logits))
+        logits = model.policy.logits(scenes).detach()
+        results.append((scenes["pairs"].numel(), loss.detach(), gradient, logits))
     (most, *_, padded), (least, *_, plain) = results
     assert 2 * least < most  # a ninth of the scenes, the smallest
     n = plain.shape[2]
@@ -260,10 +259,10 @@ def test_parts_are_computed_once_each_in_their_order(workers, count):
         return 2 * rows
 
     with ThreadPoolExecutor(workers) as threads:
-        assert spread(threads, function, range(count)) == [2 * number for number in range(count)]
+        assert in_parallel(threads, function, range(count)) == [2 * number for number in range(count)]
         busy = threading.Event()
         waiting = [threads.submit(busy.wait) for _ in range(workers)]
-        assert spread(threads, function, range(count)) == [2 * number for number in range(count)]  # by this thread
+        assert in_parallel(threads, function, range(count)) == [2 * number for number in range(count)]  # by this thread
         busy.set()
     assert sorted(computed) == sorted(2 * list(range(count)))
     assert all(one.result() for one in waiting)

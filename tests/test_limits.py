@@ -3,7 +3,6 @@
 import importlib
 import signal
 import sys
-import types
 from pathlib import Path
 
 import numpy as np
@@ -14,10 +13,9 @@ from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training import defaults as sizes
 from hitmac.agents.training import train as loop
-from hitmac.agents.training.config import JOBS, CoverageOptions
+from hitmac.agents.training.config import JOBS
 from hitmac.agents.training.defaults import levels, with_defaults
-from hitmac.agents.training.resume import Progress
-from hitmac.agents.training.train import RolloutCallback, TrainingClock, stop_on_signal
+from hitmac.agents.training.train import RolloutCallback, stop_on_signal
 from hitmac.envs import load_scenario, presets
 from hitmac.signals import end_on_signal
 
@@ -137,19 +135,6 @@ def test_a_signal_ends_a_program_in_one_line_with_its_number(
     assert ": aborted" in line
     assert not [path for path in tmp_path.iterdir() if path.name.startswith((".", "out"))]
     assert [signal.getsignal(one) for one in SIGNALS] == handlers
-
-
-def test_the_outlook_follows_the_nearer_limit():
-    def outlook(minutes, max_steps):
-        engine = types.SimpleNamespace(progress=Progress(10.0), steps=1000)
-        clock = TrainingClock(CoverageOptions(minutes=minutes, total_steps=max_steps), engine)
-        return clock.outlook(500, 2.0)
-
-    assert outlook(310.0 / 60, None) == "at this speed about 76,000 steps in 5.2 minutes of training"
-    assert outlook(None, 76_000) == "at this speed about 5.0 minutes more of training until 76,000 steps"
-    assert outlook(310.0 / 60, 3_500) == "at this speed about 10 seconds more of training until 3,500 steps"
-    assert outlook(20.0 / 60, 76_000) == "at this speed about 3,500 steps in 20 seconds of training"
-    assert outlook(5.0 / 60, None) == "at this speed about 1,000 steps in 10 seconds of training"
 
 
 @pytest.mark.parametrize("job", sorted(JOBS))

@@ -21,8 +21,8 @@ from hitmac.agents.learned.policy import SensorCategorical
 from hitmac.agents.registry import SCRIPTED, as_agent, family_of, load_agent
 from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
 from hitmac.agents.training.defaults import check
+from hitmac.agents.training.imitation import select
 from hitmac.agents.training.learner import build
-from hitmac.agents.training.teacher import Scenes, part
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.simulator import Simulator
@@ -268,11 +268,11 @@ def test_a_part_of_a_batch_keeps_its_lists():
         "targets": np.where(mask, [4, 7, 0], -1),
         "neighbours": np.array([[[0, 2], [1, 2], [2, -1]]] * 2),
     }
-    scenes = Scenes(np.ones((2, 3, 3, 5), np.float32), mask, np.ones((2, 3, 3), np.float32), lists)
-    found = part(scenes, np.array([1]), crop=True)
-    assert found.pairs.shape == (1, 2, 2, 5)
-    assert found.lists["targets"].tolist() == [[[4, 7], [4, -1]]]
-    assert found.lists["neighbours"].tolist() == [[[0, -1], [1, -1]]]
+    scenes = {"pairs": np.ones((2, 3, 3, 5), np.float32), "mask": mask, "values": np.ones((2, 3, 3), np.float32)}
+    found = select(scenes | lists, np.array([1]), crop=True)
+    assert found["pairs"].shape == (1, 2, 2, 5)
+    assert found["targets"].tolist() == [[[4, 7], [4, -1]]]
+    assert found["neighbours"].tolist() == [[[0, -1], [1, -1]]]
 
 
 @pytest.mark.parametrize(

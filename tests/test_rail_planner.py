@@ -6,7 +6,7 @@ import pytest
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.policy import completed
-from hitmac.agents.training.teacher import TurnLesson
+from hitmac.agents.training.imitation import TurnLabels
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -94,15 +94,15 @@ def test_other_rules_keep_their_places(name):
 
 
 @pytest.mark.parametrize("zoom", [(), (60, 120)])
-def test_a_lesson_has_the_values_of_turns_and_moves(zoom):
+def test_labels_are_the_values_of_turns_and_moves(zoom):
     scenario = COURT.replace(zoom=zoom)
     env = DirectionalSensorVecEnv("Coverage", 3, scenario, 7, features=DEFAULT_FEATURES)
-    lesson = TurnLesson(PlannerAgent(scenario, horizon=20, samples=1), env, 0.2)
+    labels = TurnLabels(PlannerAgent(scenario, horizon=20, samples=1), env, 0.2)
     env.reset()
-    seen, starts = lesson.observe(), np.ones(3, bool)
-    answers = lesson.answer(seen, starts)
-    assert answers.shape == (3, 4, 6)
-    expected, _ = lesson.teacher.predict(seen, None, starts)
-    np.testing.assert_array_equal(lesson.best(answers), expected)
+    seen, starts = labels.observe(), np.ones(3, bool)
+    given = labels.label(seen, starts)
+    assert given.shape == (3, 4, 6)
+    expected, _ = labels.teacher.predict(seen, None, starts)
+    np.testing.assert_array_equal(labels.best(given), expected)
     assert expected.shape == (3, 12 if zoom else 8)
     assert expected[:, -4:].any()

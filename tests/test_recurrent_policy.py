@@ -210,13 +210,13 @@ def test_sequences_are_remembered_with_the_states_before_them():
     model, _ = learner(learning_rate=1e-12, episode_steps=9)
     model.learn(6 * 4 * 5)
     assert model._n_updates == 4 * model.num_updates == 4 * 4  # none in the first rollout
-    states = model.buffer.states[: 5 * 6].reshape(5, 6, *model.buffer.states.shape[1:])
+    states = model.buffer["states"][: 5 * 6].reshape(5, 6, *model.buffer["states"].shape[1:])
     assert not states[0].any()
-    assert model.buffer.starts[:6, 0].all()
-    assert model.buffer.starts[: 5 * 6].sum() > 6
+    assert model.buffer["starts"][:6, 0].all()
+    assert model.buffer["starts"][: 5 * 6].sum() > 6
     for number in range(5):
         rows = slice(6 * number, 6 * number + 6)
-        pairs, starts = torch.from_numpy(model.buffer.pairs[rows]), torch.from_numpy(model.buffer.starts[rows])
+        pairs, starts = torch.from_numpy(model.buffer["pairs"][rows]), torch.from_numpy(model.buffer["starts"][rows])
         _, _, last = model.policy.unroll(pairs.transpose(0, 1), torch.from_numpy(states[number]), starts.mT)
         after = model._state if number == 4 else torch.from_numpy(states[number + 1])
         torch.testing.assert_close(last.detach(), after, atol=1e-5, rtol=0)
@@ -227,7 +227,7 @@ def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch)
 
     monkeypatch.setattr(recurrent_imitation, "BUFFER_SCENES", 2 * 4 * 6)
     model, _ = learner()
-    assert len(model.buffer.pairs) == 3 * 6
+    assert len(model.buffer["pairs"]) == 3 * 6
     drawn, inner = set(), model._drawn
 
     def watch():

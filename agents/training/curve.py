@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.figures import GREY, INK, colours_of, label_of, new_figure, plain_axis, spread, write_figure
+from hitmac.agents.evaluate.figures import GREY, INK, colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.registry import Agent
 from hitmac.agents.training.resume import Progress
@@ -23,13 +23,13 @@ CURVE_SEED = 2**41
 
 EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
-_METRICS = ("coverage", "rotation")
+_CHEAPER = 8  # steps of an evaluation for a step of a training
+
+POINT = ("steps", "seconds", "coverage", "rotation", "reward")
+"""Numbers of a point: steps and seconds of training so far, and means over the rollout or the episodes."""
 
 MILESTONES = (0.749, 0.8, 0.83)
 """Coverages whose times are reported; the first is that of the released executor with all targets assigned."""
-
-
-_CHEAPER = 8  # steps of an evaluation for a step of a training
 
 
 class CurveEvaluation:
@@ -42,7 +42,7 @@ class CurveEvaluation:
     Args:
         trained: the policy, as an agent, or as a level for an executor.
         scenario: the scene.
-        progress: keeps the points.
+        progress: stores the points.
         fraction: share of the training, 0 to 1, after these steps and seconds.
         points: number of evaluations in a training; 0: none.
         sub_steps: length of an episode, sub-steps, or of an executor's, steps.
@@ -60,42 +60,30 @@ class CurveEvaluation:
         sub_steps: int,
         episodes: int,
     ) -> None:
-        pairs = scenario.num_sensors * scenario.num_targets
-        options: dict[str, Any] = {
-            "episodes": min(EPISODES, episodes, max(4, _PAIRS // pairs)),
-            "seed": CURVE_SEED,
-            "max_episode_steps": sub_steps,
-            "progress": False,
-        }
-        self._evaluate: Callable[[], Mapping[str, Any]] = (
-            (lambda: evaluate_executors({"trained": trained}, scenario, **options))
-            if isinstance(trained, LevelPolicy)
-            else (lambda: evaluate([trained._replace(name="trained")], scenario, **options))
-        )
-        self._points, self._progress, self._fraction = points, progress, fraction
-        self._steps = options["episodes"] * sub_steps  # of an evaluation
+        self._trained, self._scenario, self._progress, self._fraction = trained, scenario, progress, fraction
+        self._points, self._sub_steps = points, sub_steps
+        self._episodes = min(EPISODES, episodes, max(4, _PAIRS // (scenario.num_sensors * scenario.num_targets)))
 
     def __call__(self, steps: int, *, final: bool = False) -> None:
         """Add a point if one is due after these steps; the final one always is."""
-        if not self._points or not (final or self._is_due(steps)):
+        last = self._progress.evaluations[-1] if self._progress.evaluations else None
+        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(steps, last)):
             return
-        if self._progress.evaluations and self._progress.evaluations[-1][0] == steps:
-            return
-        result = self._evaluate()["agents"]["trained"]
-        means = [result[metric]["mean"] for metric in (*_METRICS, _reward_of(result))]
+        options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
+        options |= {"seed": CURVE_SEED, "progress": False}
+        if isinstance(self._trained, LevelPolicy):
+            evaluation, reward = evaluate_executors({"trained": self._trained}, self._scenario, **options), "reward"
+        else:
+            agent = self._trained._replace(name="trained")
+            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
+        result = evaluation["agents"]["trained"]
+        means = (result[metric]["mean"] for metric in ("coverage", "rotation", reward))
         self._progress.evaluations.append((steps, self._progress.seconds, *means))
 
-    def _is_due(self, steps: int) -> bool:
-        if not self._progress.evaluations:
-            return True
-        last_steps, last_seconds = self._progress.evaluations[-1][:2]
-        passed = int(self._points * math.sqrt(self._fraction(int(last_steps), last_seconds)))
+    def _is_due(self, steps: int, last: tuple[float, ...]) -> bool:
+        passed = int(self._points * math.sqrt(self._fraction(int(last[0]), last[1])))
         due = int(self._points * math.sqrt(self._fraction(steps, self._progress.seconds)))
-        return due > passed and steps - last_steps >= self._steps / _CHEAPER
-
-
-def _reward_of(result: Mapping[str, Any]) -> str:
-    return "reward" if "reward" in result else "decision_reward"
+        return due > passed and steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
 
 
 def reached(progress: Progress) -> dict[float, tuple[int, float] | None]:
@@ -125,10 +113,9 @@ def save_points(path: str | Path, progress: Progress) -> None:
     ``rotation`` and ``reward``. Of ``phases``, each has its ``name`` and the ``steps`` and ``seconds`` before it.
     ``reached`` gives the steps and seconds at which the deterministic policy first reached a coverage, or null.
     """
-    names = ("steps", "seconds", "coverage", "rotation", "reward")
     content = {
-        "deterministic": [dict(zip(names, point, strict=True)) for point in progress.evaluations],
-        "exploring": [dict(zip(names, point, strict=True)) for point in progress.curve],
+        "deterministic": [dict(zip(POINT, point, strict=True)) for point in progress.evaluations],
+        "exploring": [dict(zip(POINT, point, strict=True)) for point in progress.curve],
         "phases": [dict(zip(("name", "steps", "seconds"), phase, strict=True)) for phase in progress.phases],
         "reached": {
             f"{least:g}": when and {"steps": when[0], "seconds": when[1]} for least, when in reached(progress).items()
@@ -141,7 +128,7 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
     """Draw a metric, and rotation below it, against steps and minutes of training.
 
     Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
-    lines are the references, named at the right. Of a training in several phases, each phase is a shade with its name.
+    lines are the references, in the legend. Of a training in several phases, each phase is a shade with its name.
 
     Args:
         path: the picture's file.
@@ -154,38 +141,37 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
         ValueError: `path` does not end in .png.
         ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
-    columns = {"coverage": 2, "rotation": 3, "reward": 4}
     exploring, deterministic = (
-        np.array(points, np.float64).reshape(-1, 5) for points in (progress.curve, progress.evaluations)
+        np.array(points, np.float64).reshape(-1, len(POINT)) for points in (progress.curve, progress.evaluations)
     )
     figure = new_figure((11, 6.4))
     colours = colours_of({"trained": {}, **references})
+    look: dict[str, Any] = {"color": colours["trained"], "solid_capstyle": "round"}
+    faint: dict[str, Any] = {"alpha": 0.5} if len(deterministic) else {}
     axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3, 2))
     for row, shown in zip(axes, (metric, "rotation"), strict=True):
-        levels = {name: result[shown]["mean"] for name, result in references.items() if _has(result, shown)}
+        y = POINT.index(shown)
+        levels = {name: result[shown]["mean"] for name, result in references.items() if shown in result}
         for axis, x, scale in ((row[0], 0, 1e6), (row[1], 1, 60.0)):
-            look: dict[str, Any] = {"color": colours["trained"], "solid_capstyle": "round"}
             dots = "o" if len(exploring) == 1 else ""
-            faint = {"alpha": 0.5} if len(deterministic) else {}
-            axis.plot(exploring[:, x] / scale, exploring[:, columns[shown]], lw=0.8, marker=dots, **faint, **look)
-            axis.plot(deterministic[:, x] / scale, deterministic[:, columns[shown]], lw=2, marker="o", ms=4, **look)
+            axis.plot(exploring[:, x] / scale, exploring[:, y], lw=0.8, marker=dots, **faint, **look)
+            axis.plot(deterministic[:, x] / scale, deterministic[:, y], lw=2, marker="o", ms=4, **look)
             for name, level in levels.items():
-                axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1)
+                if level is not None:
+                    label = f"{label_of(name, {})} {level:.3f}"
+                    axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1, label=label)
             axis.set_xlim(left=0)
             phases = [(name, (steps, seconds)[x] / scale) for name, steps, seconds in progress.phases]
             _mark_phases(axis, phases, named=shown == metric)
             plain_axis(axis, "both")
         row[0].set_ylabel(shown)
-        _name_levels(figure, row[1], levels, colours)
+        if levels:
+            row[1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5)
     axes[1, 0].set_xlabel("million environment steps")
     axes[1, 1].set_xlabel("minutes of training")
     title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     write_figure(path, figure)
-
-
-def _has(result: Mapping[str, Any], metric: str) -> bool:
-    return metric in result and result[metric]["mean"] is not None
 
 
 def _mark_phases(axis: Any, phases: Sequence[tuple[str, float]], named: bool) -> None:
@@ -198,26 +184,5 @@ def _mark_phases(axis: Any, phases: Sequence[tuple[str, float]], named: bool) ->
         if number % 2 == 0:
             axis.axvspan(begin, end, color=GREY, alpha=0.13, lw=0, zorder=0)
         if named:
-            place = {"xycoords": axis.get_xaxis_transform(), "textcoords": "offset points", "xytext": (2, 0)}
-            axis.annotate(name, (begin, 0.08), rotation=90, va="bottom", fontsize=8.5, color=INK, **place)
-
-
-def _name_levels(figure: Any, axis: Any, levels: Mapping[str, float], colours: Mapping[str, str]) -> None:
-    """Write the name of every level at the right end of its line, none over another."""
-    figure.draw_without_rendering()
-    heights: Sequence[float] = list(levels.values())
-    pixels = axis.transData.transform(np.array([(0.0, level) for level in heights]).reshape(-1, 2))[:, 1]
-    apart = spread(pixels, 12 * figure.dpi / 72)  # a line of text
-    places = axis.transData.inverted().transform(np.stack((pixels, apart), -1).reshape(-1, 2))[:, 1]
-    for (name, level), place in zip(levels.items(), places, strict=True):
-        axis.annotate(
-            f"{label_of(name, {})} {level:.3f}",
-            (1, level),
-            xytext=(1.02, place),
-            xycoords=axis.get_yaxis_transform(),
-            textcoords=axis.get_yaxis_transform(),
-            va="center",
-            fontsize=8.5,
-            color=colours[name],
-            arrowprops={"arrowstyle": "-", "lw": 0.7, "color": colours[name], "alpha": 0.6, "shrinkA": 0, "shrinkB": 0},
-        )
+            place = axis.get_xaxis_transform()
+            axis.text(begin, 0.08, f" {name}", transform=place, rotation=90, va="bottom", fontsize=8.5, color=INK)

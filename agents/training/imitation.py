@@ -1,10 +1,10 @@
-"""Imitation of a planner's action values, as a learner of Stable-Baselines3's kind."""
+"""Imitation of a planner: the labels that a teacher gives, their loss, and learners of Stable-Baselines3's kind."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, Self
+from typing import Any, ClassVar, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
@@ -12,24 +12,204 @@ from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.training.teacher import (
-    PartGradient,
-    Scenes,
-    TurnLesson,
-    halves,
-    lesson_of,
-    of_like_size,
-    part,
-    spread,
-)
+from hitmac.agents.policy import Policy, completed
+from hitmac.envs.observation import Observer, flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 
+BUFFER_SCENES = 25_600
+"""Most scenes in the buffer of a learner; of large scenes it holds fewer."""
+
+_BUFFER_BYTES = 2**28
+_MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 _LATE = 9  # eta: the higher, the more the latest weights count
+_REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: it keeps all fields of view
+
+Gradient = tuple[Sequence[Tensor | None], float, int]
+"""Gradient of each parameter, loss and number of decisions of part of a batch, summed over its decisions."""
+
+
+class Teacher(Protocol):
+    """Agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`."""
+
+    features: ClassVar[tuple[str, ...]]
+
+    def plan(
+        self,
+        pairs: np.ndarray,
+        mask: np.ndarray,
+        state: tuple[np.ndarray, ...] | None = None,
+        episode_start: np.ndarray | None = None,
+    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+        """Return the values (B, k n, 3) of the actions of each decision, and the state for the next call.
+
+        The teacher's k decisions, its attribute ``decides`` (without one, turns only), follow each other. Of an
+        executor the observation is that of rows (R, m, d), and the values are (R, 3). A teacher of large scenes has a
+        method ``shown`` as :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
+        """
+        ...
+
+
+class Labels:
+    """Base class of the labels of scenes.
+
+    Args:
+        teacher: the teacher; it observes the scenes by its own features.
+        env: environments, whose rows the policy learns from.
+
+    Attributes:
+        shape: shape of the label of a row.
+        state: state of the teacher; None at first.
+    """
+
+    shape: tuple[int, ...]
+
+    def __init__(self, teacher: Any, env: DirectionalSensorVecEnv) -> None:
+        self.teacher, self.env = teacher, env
+        shown = getattr(teacher, "shown", None)
+        self.observer = Observer(env.scenario, teacher.features, **({} if shown is None else shown({})))
+        self.state: tuple[np.ndarray, ...] | None = None
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
+        return self.observer.observe(self.env.task.simulator)
+
+    def warm_up(self) -> None:
+        """Compile the teacher, before any clock starts."""
+        self.label(self.observe(), np.ones(self.env.num_envs, np.bool_))
+        self.state = None
+
+    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """Return the labels (rows, ...) float32 of the result of :meth:`observe`, and update the teacher's state.
+
+        `starts` (rows,) bool are the rows in which an episode begins.
+        """
+        raise NotImplementedError
+
+    def best(self, labels: np.ndarray) -> np.ndarray:
+        """Return the teacher's best actions of rows."""
+        raise NotImplementedError
+
+    def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
+        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
+        raise NotImplementedError
+
+
+class TurnLabels(Labels):
+    """Values (n, 3 k) of the teacher's k decisions, for policies that turn the sensors of whole scenes.
+
+    The loss is that of :func:`imitation_loss`; sensors that act decide.
+
+    Args:
+        teacher: a :class:`Teacher`.
+        env: environments of a task of turns.
+        temperature: tau, in the unit of the teacher's values; over 0.
+    """
+
+    teacher: Teacher
+
+    def __init__(self, teacher: Teacher, env: DirectionalSensorVecEnv, temperature: float) -> None:
+        super().__init__(teacher, env)
+        self.temperature = temperature
+        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
+        mask = _shapes(env.observation_space)["mask"]
+        self.shape = (*(mask[:-1] or (1,)), 3 * len(self.decides))
+
+    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`Labels.label`."""
+        starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
+        lists = {"targets": seen["targets"]} if "targets" in seen else {}
+        values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
+        if len(self.decides) > 1:  # every sensor's values together
+            values = values.reshape(len(values), len(self.decides), -1, 3).swapaxes(1, 2)
+        return values.reshape(self.env.num_envs, *self.shape)
+
+    def best(self, labels: np.ndarray) -> np.ndarray:
+        """See :meth:`Labels.best`; decisions that the teacher does not take are 0."""
+        actions = labels.reshape(*labels.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
+        actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
+        return completed(actions, self.decides, self.env.scenario.decisions)
+
+    def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
+        """See :meth:`Labels.loss`."""
+        acting = observation["mask"].bool().any(-1).reshape(labels.shape[:2])  # (S, n)
+        return self.loss_of(policy.logits(observation), acting, labels)
+
+    def loss_of(self, logits: Tensor, acting: Tensor, labels: Tensor) -> tuple[Tensor, int]:
+        """Return the sum of the losses over the decisions of sensors that act, and their number.
+
+        Args:
+            logits: (S, j, n, 3).
+            acting: (S, n) bool.
+            labels: (S, n, 3 k).
+        """
+        values = dict(zip(self.decides, labels[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
+        kept = labels.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
+        losses = [
+            imitation_loss(logits[:, k][acting], values.get(name, kept), self.temperature)
+            for k, name in enumerate(self.env.scenario.decisions)
+        ]
+        return torch.stack(losses).sum(), len(kept)
+
+
+class GoalLabels(TurnLabels):
+    """Values of the turns of a sensor towards its goals, for executors: the teacher sees the goals only."""
+
+    def observe(self) -> dict[str, np.ndarray]:
+        """See :meth:`Labels.observe`; a row for each sensor, and a valid pair for each goal, in its target's place."""
+        seen = super().observe()
+        assert self.env.task.assigned is not None
+        return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
+
+
+class AssignmentLabels(Labels):
+    """Assignments (n * m) of targets to sensors, for coordinators.
+
+    The loss is the cross-entropy to the assignment; valid pairs are decided.
+
+    Args:
+        teacher: a coordinator without a state.
+        env: environments of a task of assignments.
+    """
+
+    teacher: Policy
+
+    def __init__(self, teacher: Policy, env: DirectionalSensorVecEnv) -> None:
+        super().__init__(teacher, env)
+        self.shape = env.action_space.shape or ()
+
+    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
+        """See :meth:`Labels.label`."""
+        return self.teacher.predict(seen, deterministic=True)[0].astype(np.float32)
+
+    def best(self, labels: np.ndarray) -> np.ndarray:
+        """See :meth:`Labels.best`."""
+        return labels.astype(np.int8)
+
+    def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
+        """See :meth:`Labels.loss`."""
+        valid = observation["mask"].flatten(1).bool()
+        logits = policy.logits(observation).flatten(1)[valid]  # of S * n * m
+        return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
+
+
+def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
+    """Return the cross-entropy to the softmax of the values, plus the expected regret, of each decision (...,).
+
+    Args:
+        logits: (..., k) of the policy's actions.
+        values: (..., k) of the same actions, by the teacher.
+        temperature: of the softmax, in the unit of the values.
+    """
+    log_policy = logits.log_softmax(-1)
+    cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
+    regret = (log_policy.exp() * (values.amax(-1, keepdim=True) - values)).sum(-1)
+    return cross_entropy + regret
 
 
 def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
@@ -37,13 +217,6 @@ def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: 
     share = (_LATE + 1) / (int(updates) + 1 + _LATE)
     for one, new in zip(average, weights, strict=True):
         one.lerp_(new, share)
-
-
-BUFFER_SCENES = 25_600
-"""Most scenes that the learner remembers; of large scenes it remembers fewer."""
-
-_BUFFER_BYTES = 2**28
-_MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 
 
 class Imitation(BaseAlgorithm):
@@ -56,8 +229,8 @@ class Imitation(BaseAlgorithm):
     .. math:: \sum_a -\mathrm{softmax}(Q / \tau)(a) \log \pi(a) + \sum_a \pi(a) (\max_b Q(b) - Q(a)),
 
     the cross-entropy to the teacher's distribution and the expected regret, averaged over the sensors that act. Values
-    tell a mistake that matters from one that does not, which the best actions alone do not. Actions are those of the
-    policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
+    distinguish a mistake that matters from one that does not, which the best actions alone do not. Actions are those of
+    the policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
     no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
     and imitation learning via interactive no-regret learning", 2014). The policy never sees what the teacher sees
     beyond its own observation.
@@ -67,11 +240,11 @@ class Imitation(BaseAlgorithm):
     (Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
 
     An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
-    cross-entropy; see :mod:`hitmac.agents.training.teacher`.
+    cross-entropy; see :class:`GoalLabels` and :class:`AssignmentLabels`.
 
     The teacher computes on a thread of its own while the policy is updated. Batches are divided into parts, of scenes
-    of like size where sizes vary, which two threads share; their gradients are added up. The result does not depend on
-    the threads.
+    of similar size where sizes vary, which two threads share; their gradients are added up. The result does not depend
+    on the threads.
 
     Args:
         policy: class of the policy.
@@ -118,7 +291,12 @@ class Imitation(BaseAlgorithm):
             support_multi_env=True,
             supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete, spaces.MultiBinary),
         )
-        self.lesson = lesson_of(teacher, env, temperature)
+        role = env.task.spec.role
+        self.labels: Labels = (
+            AssignmentLabels(teacher, env)
+            if role == "coordinator"
+            else (GoalLabels if role == "executor" else TurnLabels)(teacher, env, temperature)
+        )
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
@@ -132,31 +310,24 @@ class Imitation(BaseAlgorithm):
             self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
         ).to(self.device)
         scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
+        shapes = _shapes(self.observation_space)
+        rows_are_scenes = len(self.labels.shape) == len(shapes["mask"]) == 2
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
-        self.varies = sizes_vary and self.lesson.of_scenes and not isinstance(encoder, FlatEncoder)
-        self.divide = of_like_size if self.varies else halves
+        self.varies = sizes_vary and rows_are_scenes and not isinstance(encoder, FlatEncoder)
+        self.divide = by_size if self.varies else halves
         self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
-        self.lesson.warm_up()
-        self._allocate()
+        self.labels.warm_up()
+        self.buffer = self._empty_buffer(shapes)
 
-    def _allocate(self) -> None:
-        """Make the buffer."""
-        pairs, mask, answer = self._shapes()
-        scene_bytes = 4 * int(np.prod(pairs)) + int(np.prod(mask)) + 4 * int(np.prod(answer))
-        size = max(
-            self.n_envs, min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // scene_bytes)
-        )
-        size = -(-size // self.n_envs) * self.n_envs
-        self.buffer: Any = Scenes.empty(size, self.observation_space, answer)
-
-    def _shapes(self) -> tuple[tuple[int, ...], ...]:
-        """Return the shapes of a scene's pairs, mask and answer."""
-        space = self.observation_space
-        assert isinstance(space, spaces.Dict)
-        pairs, mask = space["pairs"].shape, space["mask"].shape
-        assert pairs is not None
-        assert mask is not None
-        return pairs, mask, self.lesson.shape
+    def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+        """Return the buffer, for observations of these shapes with their labels: rows of the environments, by step."""
+        shapes = {"pairs": shapes["pairs"], "mask": shapes["mask"], "values": self.labels.shape} | shapes
+        numbers = {name: int(np.prod(shape)) for name, shape in shapes.items()}
+        row_bytes = 4 * numbers["pairs"] + numbers["mask"] + 4 * numbers["values"]
+        most = min(BUFFER_SCENES * self.n_envs // self.env.task.num_envs, _BUFFER_BYTES // row_bytes)
+        size = -(-max(self.n_envs, most) // self.n_envs) * self.n_envs
+        types = {"pairs": np.float32, "mask": np.int8, "values": np.float32}
+        return {name: np.zeros((size, *shape), types.get(name, np.int32)) for name, shape in shapes.items()}
 
     def learn(
         self,
@@ -203,19 +374,18 @@ class Imitation(BaseAlgorithm):
         return "mixed actions" if self.num_timesteps < _MIXED_STEPS * self.n_envs else "own actions"
 
     def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
-        """Act, learn from scenes of the past, and remember the present ones; return rewards and losses."""
+        """Act, learn from scenes of the past, and store the present ones; return rewards and losses."""
         assert isinstance(self._last_obs, dict)
-        observation = self._last_obs
         assert self._last_episode_starts is not None
-        taught = teaching.submit(self.lesson.answer, self.lesson.observe(), self._last_episode_starts)
+        observation, step = self._last_obs, self.num_timesteps // self.n_envs
+        labelled = teaching.submit(self.labels.label, self.labels.observe(), self._last_episode_starts)
         actions = self._act(observation, learning)
-        step = self.num_timesteps // self.n_envs
         losses = [self._update(learning) for _ in range(self._updates_after(step))]
-        values = taught.result()
-        self._remember(Scenes.of(observation, values), step)
+        labels = labelled.result()
+        self._store(observation, labels, step)
         if step < _MIXED_STEPS:
             taken = torch.rand(self.n_envs, device="cpu").numpy() < 1 - step / _MIXED_STEPS
-            actions[taken] = self.lesson.best(values)[taken].reshape(actions[taken].shape)
+            actions[taken] = self.labels.best(labels)[taken].reshape(actions[taken].shape)
         self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
         self._last_episode_starts = dones
         self._update_info_buffer(infos, dones)
@@ -226,26 +396,23 @@ class Imitation(BaseAlgorithm):
         """Return the number of updates after a step."""
         return self.num_updates if step else 0
 
-    def _remember(self, scenes: Scenes, step: int) -> None:
+    def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
         """Put the scenes of a step into the buffer, in place of the oldest."""
-        first = step * self.n_envs % len(self.buffer.pairs)
-        for name, array in self.buffer.arrays.items():
-            array[first : first + self.n_envs] = scenes.arrays[name]
+        first = step * self.n_envs % len(self.buffer["pairs"])
+        for name, array in self.buffer.items():
+            array[first : first + self.n_envs] = labels if name == "values" else observation[name]
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution."""
-        answers = np.broadcast_to(np.float32(0.0), (self.n_envs, *self.lesson.shape))  # unknown yet
-        scenes = Scenes.of(observation, answers)
 
         def logits_of(rows: np.ndarray) -> Tensor:
-            tensors = self._tensors(part(scenes, rows, crop=self.varies))
             with torch.no_grad():
-                return self.policy.logits({name: x for name, x in tensors.items() if name != "values"}).cpu()
+                return self.policy.logits(self._tensors(select(observation, rows, crop=self.varies))).cpu()
 
-        parts = self.divide(scenes.mask)
-        found = spread(threads, logits_of, parts)
+        parts = self.divide(observation["mask"])
+        found = in_parallel(threads, logits_of, parts)
         _, j, _, k = found[0].shape
-        logits = torch.zeros(self.n_envs, j, self.lesson.shape[0], k, device="cpu")
+        logits = torch.zeros(self.n_envs, j, self.labels.shape[0], k, device="cpu")
         logits[..., 1:] = torch.finfo(logits.dtype).min  # sensors that are cropped stay
         for rows, some in zip(parts, found, strict=True):
             logits[torch.from_numpy(rows), :, : some.shape[2]] = some
@@ -263,90 +430,75 @@ class Imitation(BaseAlgorithm):
     def _drawn(self) -> list[np.ndarray]:
         """Draw a batch; return its rows of the buffer in parts."""
         chosen = self._chosen(self._filled)
-        return [chosen[rows] for rows in self.divide(self.buffer.mask[chosen])]
+        return [chosen[rows] for rows in self.divide(self.buffer["mask"][chosen])]
 
     @property
     def _filled(self) -> int:
         """Number of the buffer's rows that hold something."""
-        return min(self.num_timesteps, len(self.buffer.pairs))
+        return min(self.num_timesteps, len(self.buffer["pairs"]))
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
-        parts = spread(threads, self._gradient, self._drawn())
-        number = sum(one.decisions for one in parts)
+        gradients, losses, decisions = zip(*in_parallel(threads, self._gradient, self._drawn()), strict=True)
+        number = sum(decisions)
         if number == 0:
             return 0.0
-        for parameter, *gradients in zip(self.policy.parameters(), *(one.gradient for one in parts), strict=True):
-            known = [gradient for gradient in gradients if gradient is not None]
+        for parameter, *parts in zip(self.policy.parameters(), *gradients, strict=True):
+            known = [gradient for gradient in parts if gradient is not None]
             parameter.grad = sum(known[1:], known[0]) / number if known else None
         nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         self.average.update_parameters(self.policy)
         self._n_updates += 1
-        return sum(one.loss for one in parts) / number
+        return sum(losses) / number
 
-    def _gradient(self, rows: np.ndarray) -> PartGradient:
-        """Return the loss in remembered scenes and its gradient, summed over decisions."""
-        tensors = self._tensors(part(self.buffer, rows, crop=self.varies))
-        pairs, mask, answers = (tensors.pop(name) for name in ("pairs", "mask", "values"))
-        loss, decisions = self.lesson.loss(self.policy, pairs, mask, answers, **tensors)
+    def _gradient(self, rows: np.ndarray) -> Gradient:
+        """Return the gradient in some rows of the buffer."""
+        observation = self._tensors(select(self.buffer, rows, crop=self.varies))
+        labels = observation.pop("values")
+        return self._differentiated(*self.labels.loss(self.policy, observation, labels))
+
+    def _differentiated(self, loss: Tensor, decisions: int) -> Gradient:
         gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return PartGradient(gradient, loss.item(), decisions)
+        return gradient, loss.item(), decisions
 
-    def _tensors(self, scenes: Scenes) -> dict[str, Tensor]:
-        return dict(zip(scenes.arrays, self._on_device(scenes.arrays.values()), strict=True))
-
-    def _on_device(self, arrays: Iterable[np.ndarray]) -> list[Tensor]:
-        return [torch.from_numpy(array).to(self.device) for array in arrays]
+    def _tensors(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
+        return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return what is remembered, by name: scenes, the teacher's state and the average of the weights."""
-        state = {name: array[: self._filled] for name, array in self.buffer.arrays.items()}
-        state |= {f"teacher/{number}": array for number, array in enumerate(self.lesson.memory or ())}
+        """Return the arrays that the rest of the training depends on: buffer, teacher's state, average of weights."""
+        state = {name: array[: self._filled] for name, array in self.buffer.items()}
+        state |= {f"teacher/{number}": array for number, array in enumerate(self.labels.state or ())}
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Remember what :meth:`get_state` returned."""
-        for name, array in self.buffer.arrays.items():
+        """Restore what :meth:`get_state` returned."""
+        for name, array in self.buffer.items():
             array[: len(state[name])] = state[name]
         number = sum(name.startswith("teacher/") for name in state)
-        self.lesson.memory = tuple(state[f"teacher/{one}"] for one in range(number)) or None
+        self.labels.state = tuple(state[f"teacher/{one}"] for one in range(number)) or None
         self.average.load_state_dict(
             {name: torch.from_numpy(state[f"average/{name}"]) for name in self.average.state_dict()}
         )
 
 
-class Sequences(NamedTuple):
-    """Observations of scenes at T steps in a row, with the teacher's answers to them."""
-
-    pairs: np.ndarray  # (K, T, n, m, d) float32
-    values: np.ndarray  # (K, T, n, 3 k) float32
-    starts: np.ndarray  # (K, T) bool: steps with which an episode begins
-    states: np.ndarray  # (K, n, m, f) float32: the policy's state before the first step
-
-    @property
-    def arrays(self) -> dict[str, np.ndarray]:
-        """All arrays by name."""
-        return self._asdict()
-
-
 class RecurrentImitation(Imitation):
     """Imitation by a policy with a recurrent state, by truncated backpropagation through time.
 
-    It learns as :class:`~hitmac.agents.training.imitation.Imitation` does, from sequences in place of scenes: those of
-    the last whole rollouts, each with the state that the policy had at its beginning. A gradient goes back to the
-    beginning of the rollout; an episode that ends in it resets the state.
+    It learns as :class:`Imitation` does, from sequences in place of scenes: those of the last whole rollouts, each with
+    the state that the policy had at its beginning. A gradient goes back to the beginning of the rollout; an episode
+    that ends in it resets the state.
 
     Args:
         policy: class of the policy, :class:`~hitmac.agents.learned.recurrent.RecurrentPolicy`.
         env: environments of a task in which the policy turns all sensors.
         batch_size: scenes in a gradient step, of whole sequences of n_steps.
         n_epochs: draws from the buffer, per scene of a rollout.
-        **options: as of :class:`~hitmac.agents.training.imitation.Imitation`.
+        **options: as of :class:`Imitation`.
     """
 
     policy: RecurrentPolicy
-    lesson: TurnLesson
+    labels: TurnLabels
 
     def __init__(
         self,
@@ -363,24 +515,24 @@ class RecurrentImitation(Imitation):
         sequences = max(1, batch_size // n_steps)
         super().__init__(policy, env, batch_size=sequences, n_steps=n_steps, n_epochs=n_epochs, **options)
 
-    def _allocate(self) -> None:
-        """Make the buffer: several whole rollouts, and the present one."""
-        pairs, _, answer = self._shapes()
+    def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+        """Return the buffer: sequences of several whole rollouts, and of the present one."""
+        n, m, d = shapes["pairs"]
         self._rollouts = max(1, BUFFER_SCENES // (self.n_steps * self.n_envs)) + 1
-        size = self._rollouts * self.n_envs
-        self.buffer = Sequences(
-            np.zeros((size, self.n_steps, *pairs), np.float32),
-            np.zeros((size, self.n_steps, *answer), np.float32),
-            np.zeros((size, self.n_steps), np.bool_),
-            np.zeros((size, *pairs[:2], self.policy.features_extractor.memory.width), np.float32),
-        )
+        size, width = self._rollouts * self.n_envs, self.policy.features_extractor.memory.width
+        return {
+            "pairs": np.zeros((size, self.n_steps, n, m, d), np.float32),
+            "values": np.zeros((size, self.n_steps, *self.labels.shape), np.float32),
+            "starts": np.zeros((size, self.n_steps), np.bool_),  # steps with which an episode begins
+            "states": np.zeros((size, n, m, width), np.float32),  # the policy's state before the first step
+        }
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
-        """Return actions of the policy's distribution, and let the policy remember."""
-        pairs, starts = self._on_device((observation["pairs"], self._starts))
+        """Return actions of the policy's distribution, and update the policy's state."""
+        seen = self._tensors({"pairs": observation["pairs"], "starts": self._starts})
         self._state_before = self._state
         with torch.no_grad():
-            logits, _, self._state = self.policy.unroll(pairs[None], self._state, starts[None])
+            logits, _, self._state = self.policy.unroll(seen["pairs"][None], self._state, seen["starts"][None])
         return self._sampled(logits.cpu())
 
     @property
@@ -388,23 +540,23 @@ class RecurrentImitation(Imitation):
         """Scenes (B,) bool in which an episode begins."""
         return np.asarray(self._last_episode_starts, np.bool_)
 
-    def _remember(self, scenes: Scenes, step: int) -> None:
+    def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
         """Put the scenes of a step into the sequences of the present rollout, which replace the oldest."""
         rollout, at = divmod(step, self.n_steps)
         first = rollout % self._rollouts * self.n_envs
         rows = slice(first, first + self.n_envs)
         if at == 0:
-            self.buffer.states[rows] = 0.0 if self._state_before is None else self._state_before.cpu().numpy()
-        self.buffer.pairs[rows, at], self.buffer.values[rows, at] = scenes.pairs, scenes.values
-        self.buffer.starts[rows, at] = self._starts
+            self.buffer["states"][rows] = 0.0 if self._state_before is None else self._state_before.cpu().numpy()
+        for name, array in (("pairs", observation["pairs"]), ("values", labels), ("starts", self._starts)):
+            self.buffer[name][rows, at] = array
 
     def _updates_after(self, step: int) -> int:
-        """Return the number of updates after a step: those of a rollout are spread over its steps."""
+        """Return the number of updates after a step: those of a rollout are distributed over its steps."""
         rollout, at = divmod(step, self.n_steps)
         return (at + 1) * self.num_updates // self.n_steps - at * self.num_updates // self.n_steps if rollout else 0
 
     def _drawn(self) -> list[np.ndarray]:
-        """Draw sequences of the whole rollouts that are remembered; return their rows of the buffer in two parts."""
+        """Draw sequences of the whole rollouts in the buffer; return their rows in two parts."""
         now = self.num_timesteps // (self.n_steps * self.n_envs)
         chosen = self._chosen(min(now, self._rollouts - 1) * self.n_envs)
         back, scene = np.divmod(chosen, self.n_envs)
@@ -414,25 +566,80 @@ class RecurrentImitation(Imitation):
     @property
     def _filled(self) -> int:
         """Number of the buffer's rows that hold a whole sequence."""
-        return min(self.num_timesteps // self.n_steps, len(self.buffer.pairs))
+        return min(self.num_timesteps // self.n_steps, len(self.buffer["pairs"]))
 
-    def _gradient(self, rows: np.ndarray) -> PartGradient:
-        """Return the loss in remembered sequences and its gradient, summed over decisions."""
-        arrays = self.buffer.arrays.values()
-        pairs, values, starts, states = self._on_device(array[rows] for array in arrays)
-        logits, acting, _ = self.policy.unroll(pairs.transpose(0, 1), states, starts.mT)
-        values = values.transpose(0, 1).flatten(0, 1)
+    def _gradient(self, rows: np.ndarray) -> Gradient:
+        """Return the gradient in some sequences of the buffer."""
+        found = self._tensors({name: array[rows] for name, array in self.buffer.items()})
+        logits, acting, _ = self.policy.unroll(found["pairs"].transpose(0, 1), found["states"], found["starts"].mT)
+        values = found["values"].transpose(0, 1).flatten(0, 1)
         acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
-        loss, decisions = self.lesson.loss_of(logits, acting, values)
-        gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return PartGradient(gradient, loss.item(), decisions)
+        return self._differentiated(*self.labels.loss_of(logits, acting, values))
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return what is remembered, by name; also the policy's state."""
+        """See :meth:`Imitation.get_state`; with the policy's state."""
         own = {} if self._state is None else {"state": self._state.cpu().numpy()}
         return super().get_state() | own
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Remember what :meth:`get_state` returned."""
+        """See :meth:`Imitation.set_state`."""
         super().set_state(state)
         self._state = torch.from_numpy(state["state"]).to(self.device) if "state" in state else None
+
+
+# Batches in parts.
+
+
+def _shapes(space: spaces.Space) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the arrays of an observation, by name."""
+    assert isinstance(space, spaces.Dict)
+    return {name: one.shape or () for name, one in space.items()}
+
+
+def sizes(mask: np.ndarray) -> np.ndarray:
+    """Return (K, 2), the numbers of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
+    ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
+    return np.stack([end.max(-1) for end in ends], -1)
+
+
+def select(scenes: Mapping[str, np.ndarray], rows: np.ndarray, *, crop: bool) -> dict[str, np.ndarray]:
+    """Return some rows, with `crop` without the last sensors and targets that have no valid pair in any of them."""
+    if not crop:
+        return {name: array[rows] for name, array in scenes.items()}
+    n, m = np.maximum(sizes(scenes["mask"][rows]).max(0, initial=0), 1)
+    of_sensors = {"values", "neighbours"}  # the others are of pairs
+    cut = {name: array[rows, :n] if name in of_sensors else array[rows, :n, :m] for name, array in scenes.items()}
+    if "neighbours" in cut:  # those that are cropped have no pair, and so are not attended to
+        cut["neighbours"] = np.where(cut["neighbours"] < n, cut["neighbours"], -1)
+    return cut
+
+
+def halves(mask: np.ndarray) -> list[np.ndarray]:
+    """Divide rows with their masks into two parts."""
+    return np.array_split(np.arange(len(mask)), 2)
+
+
+def by_size(mask: np.ndarray) -> list[np.ndarray]:
+    """Divide rows with their masks into nine parts: by their numbers of sensors, and each by the numbers of targets."""
+    n, m = sizes(mask).T
+    thirds = np.array_split(np.argsort(n, kind="stable"), 3)
+    return [part for rows in thirds for part in np.array_split(rows[np.argsort(m[rows], kind="stable")], 3)]
+
+
+_Result = TypeVar("_Result")
+
+
+def in_parallel(
+    threads: ThreadPoolExecutor, function: Callable[[np.ndarray], _Result], parts: Sequence[np.ndarray]
+) -> list[_Result]:
+    """Return the results of a function of each part, computed by this thread and those of a pool.
+
+    The pool begins with the first part and this thread with the last. It computes whatever the pool has not begun, so
+    that it waits for one part at most.
+    """
+    futures = [threads.submit(function, one) for one in parts]
+    own = {}
+    for number in reversed(range(len(parts))):
+        if futures[number].cancel():
+            own[number] = function(parts[number])
+    return [own[number] if number in own else future.result() for number, future in enumerate(futures)]

@@ -13,8 +13,8 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -46,16 +46,14 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
         ValueError: the range is empty, or ``--seed`` is given beside it.
     """
     text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
-    for place, given in enumerate(text[1:], 1):
-        found = re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)
-        if text[place - 1] != "--seeds" or not found:
-            continue
-        first, last = map(int, found.groups())
-        if last < first:
-            raise ValueError(f"--seeds is {given}; the first must not be over the last")
-        if any(one == "--seed" or one.startswith("--seed=") for one in text):
-            raise ValueError(f"--seeds is {given}, which holds the first seed; leave out --seed")
-        return [*text[: place - 1], "--seed", str(first), "--seeds", str(last - first + 1), *text[place + 1 :]]
+    for place, (option, given) in enumerate(itertools.pairwise(text)):
+        if option == "--seeds" and (found := re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)):
+            first, last = map(int, found.groups())
+            if last < first:
+                raise ValueError(f"--seeds is {given}; the first must not be over the last")
+            if any(one.partition("=")[0] == "--seed" for one in text):
+                raise ValueError(f"--seeds is {given}, which holds the first seed; leave out --seed")
+            return [*text[:place], "--seed", str(first), "--seeds", str(last - first + 1), *text[place + 2 :]]
     return list(arguments)
 
 
@@ -267,39 +265,41 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
         TrainingError: trainings failed, after all others ended.
     """
     threads = max(1, available_cores() // processes)
-    waiting, running = list(runs), dict[Path, subprocess.Popen[bytes]]()
-    failed: dict[str, str] = {}
-    told = False
-    try:
-        with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:
-            while running or (waiting and not stop.is_set()):
-                while waiting and len(running) < processes and not stop.is_set():
-                    run = waiting.pop(0)
-                    assert run.run_dir is not None
-                    running[run.run_dir] = start_training(run.job, run.run_dir, threads)
-                    bar.write(f"{run.run_dir}: training; it prints to {run.run_dir / LOG}")
-                if stop.is_set() and not told:
-                    told = True
-                    for process in running.values():
-                        process.terminate()
-                for folder, process in list(running.items()):
-                    if process.poll() is None:
-                        continue
-                    del running[folder]
-                    bar.update()
-                    ended = 0 if told and process.returncode in _STOPPED else process.returncode
-                    if ended:
-                        failed[str(folder)] = last_line(folder / LOG)
-                    bar.write(f"{folder}: {'failed' if ended else _result(folder)}")
-                time.sleep(0.2)
-            stopped = stop.is_set()
-    finally:
-        for process in running.values():
-            process.kill()
-            process.wait()
-    if failed:
+    running: list[subprocess.Popen[bytes]] = []
+
+    def train(run: Job) -> tuple[str, str]:
+        """Return the run and the reason for which its training failed, "" if it did not."""
+        folder = run.run_dir
+        assert folder is not None
+        if stop.is_set():
+            return str(folder), ""
+        process = start_training(run.job, folder, threads)
+        running.append(process)
+        bar.write(f"{folder}: training; it prints to {folder / LOG}")
+        while process.poll() is None:
+            if stop.wait(0.2):
+                process.terminate()
+                process.wait()
+        bar.update()
+        failed = process.returncode and not (stop.is_set() and process.returncode in _STOPPED)
+        bar.write(f"{folder}: {'failed' if failed else _result(folder)}")
+        return str(folder), last_line(folder / LOG) if failed else ""
+
+    with (
+        stop_on_signal() as stop,
+        tqdm(total=len(runs), unit="training", smoothing=0) as bar,
+        ThreadPoolExecutor(processes) as pool,
+    ):
+        try:
+            reasons = dict(pool.map(train, runs))
+        except BaseException:
+            stop.set()
+            for process in running:
+                process.kill()
+            raise
+    if failed := {run: reason for run, reason in reasons.items() if reason}:
         raise failure(failed, len(runs))
-    return stopped
+    return stop.is_set()
 
 
 def _result(folder: Path) -> str:
@@ -307,7 +307,6 @@ def _result(folder: Path) -> str:
     path = next((path for path in (folder / "coordinator", folder) if (path / "evaluation.json").is_file()), None)
     if path is None:
         return "stopped"
-    agents = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"]
-    result = agents["trained"]
+    result = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"][TRAINED]
     metric = "coverage" if "coverage" in result else "reward"
     return f"{metric} {result[metric]['mean']:.3f}"

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import math
 import os
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 import torch
@@ -20,7 +19,7 @@ from stable_baselines3.common.logger import configure
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from hitmac.agents.learned.checkpoint import PolicyConfig, save_policy
+from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training.config import Options
 from hitmac.agents.training.curve import CurveEvaluation
@@ -29,6 +28,11 @@ from hitmac.agents.training.report import entropy_share, in_training
 from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+
+if TYPE_CHECKING:
+    from hitmac.agents.training.rllib.engine import RLlibEngine
+
+Engine = Union["SB3Engine", "RLlibEngine"]
 
 OVERDUE = 8.0
 """Seconds after the time limit at which a rollout ends within itself; shorter ones are finished."""
@@ -40,37 +44,6 @@ class TrainingError(RuntimeError):
 
 class NotFiniteError(TrainingError):
     """NaN or infinity in a training."""
-
-
-class Engine(Protocol):
-    """Learner with its scenes and its progress, which :func:`train` updates."""
-
-    progress: Progress
-
-    @property
-    def entropy(self) -> float | None:
-        """Mean entropy of the policy after the last update as a share of the highest; None where it is not rewarded."""
-
-    @property
-    def steps(self) -> int:
-        """Environment steps so far."""
-
-    @property
-    def config(self) -> PolicyConfig:
-        """Metadata of a checkpoint."""
-
-    @property
-    def policies(self) -> tuple[AttentionPolicy, ...]:
-        """The policy to save and evaluate, and the one that learns if it is another, as with an average of weights."""
-
-    def update(self, clock: TrainingClock) -> None:
-        """Collect a rollout and learn from it."""
-
-    def save(self, run_dir: Path) -> None:
-        """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
-
-    def close(self) -> None:
-        """End the processes of the engine."""
 
 
 def make_engine(options: Options, scenario: Scenario, run_dir: Path) -> Engine:
@@ -106,7 +79,7 @@ def train(options: Options, scenario: Scenario) -> tuple[Engine, bool]:
     with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
         engine = make_engine(options, scenario, run_dir)
         try:
-            with stop_on_signal() as stop, _finite_outputs(engine.policies):
+            with stop_on_signal() as stop, finite_outputs(engine.policies):
                 _train(options, engine, run_dir, stop)
         except NotFiniteError as error:
             raise NotFiniteError(f"step {engine.steps}: {error}") from None
@@ -130,19 +103,16 @@ def _train(options: Options, engine: Engine, run_dir: Path, stop: Stop) -> None:
         sub_steps=options.sub_steps,
         episodes=options.episodes,
     )
-    saved, told = progress.seconds, False
+    saved = progress.seconds
     try:
         while clock.fraction < 1.0 and not stop.is_set():
-            with clock.paused():
-                curve(engine.steps)
+            clock.tick()
+            curve(engine.steps)
+            clock.start()
             if stop.is_set():
                 break
-            steps, seconds = engine.steps, progress.seconds
             engine.update(clock)
             clock.tick()
-            if not told and engine.steps > steps and clock.fraction < 1.0:
-                clock.write(clock.outlook(engine.steps - steps, progress.seconds - seconds))
-                told = True
             if progress.seconds - saved >= options.save_every:
                 engine.save(run_dir)
                 saved = progress.seconds
@@ -215,14 +185,9 @@ class TrainingClock:
         by_steps = steps / self.options.total_steps if self.options.total_steps else 0.0
         return min(1.0, max(by_time, by_steps))
 
-    @contextmanager
-    def paused(self) -> Iterator[None]:
-        """Stop the clock while something else is done."""
-        self.tick()
-        try:
-            yield
-        finally:
-            self._since = time.monotonic()
+    def start(self) -> None:
+        """Start the clock again after a pause."""
+        self._since = time.monotonic()
 
     def tick(self) -> None:
         """Add the time since the last call to the training time."""
@@ -241,20 +206,6 @@ class TrainingClock:
         self.tick()
         self._bar.close()
 
-    def outlook(self, steps: int, seconds: float) -> str:
-        """Return what the training will come to if it goes on like an update with these steps and seconds, in words."""
-        left = (
-            math.inf if self.options.max_seconds is None else max(self.options.max_seconds - self.progress.seconds, 0.0)
-        )
-        if self.options.total_steps is not None:
-            until = max(self.options.total_steps - self._engine.steps, 0) * seconds / steps
-            if until <= left:
-                return (
-                    f"at this speed about {_duration(until)} more of training until {self.options.total_steps:,} steps"
-                )
-        whole = self._engine.steps + left * steps / seconds
-        return f"at this speed about {whole:,.0f} steps in {_duration(self.progress.seconds + left)} of training"
-
     def write(self, line: str) -> None:
         """Print a line above the bar."""
         self._bar.write(line)
@@ -268,33 +219,28 @@ class TrainingClock:
         self._bar.update(100 * self.fraction - self._bar.n)
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} seconds" if seconds < 100 else f"{seconds / 60:,.1f} minutes"
-
-
-def check_finite(what: str, values: np.ndarray) -> None:
-    """Raise :class:`NotFiniteError` if any of the values (B, ...), the first axis that of the scenes, is not finite."""
-    if (place := not_finite(values)) is not None:
-        raise not_finite_error(what, place[0], values, place)
-
-
-def not_finite_error(what: str, scene: object, values: np.ndarray, place: tuple[int, ...]) -> NotFiniteError:
-    """Return the error of a value of a scene, whose place (scene, ...) in the values is given."""
-    at = f" at {list(place[1:])}" if place[1:] else ""
-    return NotFiniteError(f"{what} of scene {scene} holds {values[place]}{at}")
-
-
-def not_finite(values: np.ndarray) -> tuple[int, ...] | None:
-    """Return the place of the first value that is not finite; None if all are."""
+def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None) -> None:
+    """Raise :class:`NotFiniteError` if one of the values (B, ...) is not finite, with the scene of its row."""
     finite = np.isfinite(values)
-    return None if finite.all() else tuple(int(axis) for axis in np.argwhere(~finite)[0])
+    if not finite.all():
+        row, *place = (int(axis) for axis in np.argwhere(~finite)[0])
+        at = f" at {place}" if place else ""
+        scene = row if scenes is None else scenes[row]
+        raise NotFiniteError(f"{what} of scene {scene} holds {values[(row, *place)]}{at}")
 
 
 @contextmanager
-def _finite_outputs(policies: tuple[AttentionPolicy, ...]) -> Iterator[None]:
+def finite_outputs(policies: Sequence[AttentionPolicy]) -> Iterator[None]:
     """Raise :class:`NotFiniteError` where an output of a policy's heads is not finite."""
+
+    def check(head: nn.Module, inputs: object, output: Tensor) -> None:
+        finite = output.isfinite()
+        if not finite.all():
+            place = tuple((~finite).nonzero()[0].tolist())
+            raise NotFiniteError(f"the policy's {type(head).__name__} gives {output[place].item()} at {list(place)}")
+
     heads = [head for policy in policies for head in (policy.action_net, policy.value_net)]
-    hooks = [head.register_forward_hook(lambda head, _, output: _check_output(head, output)) for head in heads]
+    hooks = [head.register_forward_hook(check) for head in heads]
     try:
         yield
     finally:
@@ -302,16 +248,11 @@ def _finite_outputs(policies: tuple[AttentionPolicy, ...]) -> Iterator[None]:
             hook.remove()
 
 
-def _check_output(head: nn.Module, output: Tensor) -> None:
-    values = output.detach().cpu().numpy()
-    if (place := not_finite(values)) is not None:
-        raise NotFiniteError(f"the policy's {type(head).__name__} gives {values[place]} at {list(place)}")
-
-
 def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
     """Raise :class:`NotFiniteError` unless weights, what is logged under the name of a loss, and outputs are finite.
 
-    The outputs are those for an observation that is drawn from the observation space, always the same.
+    The outputs, which :func:`finite_outputs` checks, are those for an observation that is drawn from the observation
+    space, always the same.
     """
     weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
     losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
@@ -322,8 +263,7 @@ def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
     observation, _ = policy.obs_to_tensor(policy.observation_space.sample())
     with torch.no_grad():
         encoded = policy.encode(observation)
-        for head in (policy.action_net, policy.value_net):
-            _check_output(head, head(*encoded))
+        policy.action_net(*encoded), policy.value_net(*encoded)
 
 
 class RolloutCallback(BaseCallback):
@@ -360,7 +300,10 @@ class RolloutCallback(BaseCallback):
 
 
 class SB3Engine:
-    """Training by a learner of Stable-Baselines3's kind in this process; see :class:`Engine`."""
+    """Learner of Stable-Baselines3's kind in this process, with its scenes and its progress.
+
+    :func:`train` uses any engine with these members; :class:`hitmac.agents.training.rllib.engine.RLlibEngine` is one.
+    """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
         self.options, self.progress = options, Progress()
@@ -374,22 +317,22 @@ class SB3Engine:
 
     @property
     def steps(self) -> int:
-        """See :class:`Engine`."""
+        """Environment steps so far."""
         return self.model.num_timesteps
 
     @property
     def policies(self) -> tuple[AttentionPolicy, ...]:
-        """See :class:`Engine`."""
+        """The policy to save and evaluate, and the one that learns if it is another, as with an average of weights."""
         assert isinstance(self.model.policy, AttentionPolicy)
         return tuple(dict.fromkeys((learned_policy(self.model), self.model.policy)))
 
     @property
     def entropy(self) -> float | None:
-        """See :class:`Engine`."""
+        """Mean entropy of the policy after the last update as a share of the highest; None where it is not rewarded."""
         return entropy_share(self.model)
 
     def update(self, clock: TrainingClock) -> None:
-        """See :class:`Engine`."""
+        """Collect a rollout and learn from it."""
 
         def rate(_: float) -> float:
             """Return the learning rate now; it and the entropy's weight follow the clock or the steps."""
@@ -410,10 +353,10 @@ class SB3Engine:
             check_update(policy, self.model.logger.name_to_value)
 
     def save(self, run_dir: Path) -> None:
-        """See :class:`Engine`."""
+        """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
         save_policy(run_dir / "checkpoint", self.policies[0], self.config)
         if self.steps:
             save_training(state_file(run_dir), self.model, self._venv, self.progress)
 
     def close(self) -> None:
-        """See :class:`Engine`."""
+        """End the processes of the engine."""

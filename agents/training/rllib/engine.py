@@ -47,7 +47,7 @@ _LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss
 
 
 class RLlibEngine:
-    """Training by RLlib; see :class:`hitmac.agents.training.train.Engine`.
+    """Training by RLlib; with the members of :class:`hitmac.agents.training.train.SB3Engine`.
 
     A resumed one begins with new episodes, of seeds that the run has not used.
 

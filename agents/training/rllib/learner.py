@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +19,7 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training.resume import Moments, moments_of, put_moments
 from hitmac.agents.training.rllib.module import AttentionRLModule
 from hitmac.agents.training.rllib.runner import ACTING, ACTING_NEXT
-from hitmac.agents.training.train import not_finite, not_finite_error
+from hitmac.agents.training.train import check_finite
 
 Weights = dict[str, np.ndarray]
 """Tensors of a policy by their names in a checkpoint."""
@@ -92,8 +91,9 @@ class TrainBatch(ConnectorV2):
             for name in episodes[0].observations.data
         }
         rewards = np.concatenate([one.rewards.data for one in episodes])
-        _check_finite("the reward", rewards, [one.id_ for one in episodes], lengths)
-        _check_finite("the observation", seen["pairs"], [one.id_ for one in episodes], lengths + 1)
+        names = [one.id_ for one in episodes]
+        check_finite("the reward", rewards, np.repeat(names, lengths))
+        check_finite("the observation", seen["pairs"], np.repeat(names, lengths + 1))
         columns = {
             name: np.concatenate([one.extra_model_outputs[name].data for one in episodes])
             for name in (Columns.ACTION_LOGP, Columns.ACTION_DIST_INPUTS, ACTING, ACTING_NEXT)
@@ -124,13 +124,6 @@ class TrainBatch(ConnectorV2):
                 module.compute_values({Columns.OBS: dict(zip(observations, part, strict=True))}) for part in parts
             ]
         return torch.cat(values).cpu().numpy()
-
-
-def _check_finite(what: str, values: np.ndarray, rows: Sequence[str], lengths: np.ndarray) -> None:
-    """Raise NotFiniteError if any of the values (S, ...), `lengths` of them for each row, is not finite."""
-    if (place := not_finite(values)) is not None:
-        row = rows[int(np.searchsorted(lengths.cumsum(), place[0], "right"))]
-        raise not_finite_error(what, row, values, place)
 
 
 def not_last(lengths: np.ndarray) -> np.ndarray:

@@ -14,10 +14,9 @@ from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.registry import as_level, load_agent
 from hitmac.agents.training.config import CoordinatorOptions, CoverageOptions, ExecutorOptions
 from hitmac.agents.training.defaults import with_defaults
-from hitmac.agents.training.imitation import Imitation
+from hitmac.agents.training.imitation import AssignmentLabels, GoalLabels, Imitation
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, save_training
-from hitmac.agents.training.teacher import AssignmentLesson, GoalLesson
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -75,8 +74,8 @@ def test_an_executor_learns_from_values_of_its_goals(scenario, monkeypatch):
 
     monkeypatch.setattr(model.env, "step", watch)
     model.learn(12 * model.n_envs)
-    assert isinstance(model.lesson, GoalLesson)
-    state, (_, *asked) = model.get_state(), model.lesson.teacher.asked  # the first compiles the teacher
+    assert isinstance(model.labels, GoalLabels)
+    state, (_, *asked) = model.get_state(), model.labels.teacher.asked  # the first compiles the teacher
     assert model.n_envs == 4 * n
     for number, (pairs, mask) in enumerate(asked):
         at = slice(number * model.n_envs, (number + 1) * model.n_envs)
@@ -84,7 +83,7 @@ def test_an_executor_learns_from_values_of_its_goals(scenario, monkeypatch):
         assert np.array_equal(state["mask"][at].sum(-1), goals[number].sum(-1))
         assert np.array_equal(state["values"][at, 0], Compass.values(pairs, mask).astype(np.float32))
     times = np.repeat(model.env.task.time, n)
-    assert model.lesson.teacher.calls.tolist() == (times - 1).tolist()  # an episode has nine steps
+    assert model.labels.teacher.calls.tolist() == (times - 1).tolist()  # an episode has nine steps
 
 
 @pytest.mark.parametrize("scenario", SCENES)
@@ -93,12 +92,12 @@ def test_a_coordinator_learns_from_assignments(scenario, monkeypatch):
     near, step = [], model.env.step
 
     def watch(actions):
-        near.append(AssignInRange().predict(model.lesson.observe())[0])
+        near.append(AssignInRange().predict(model.labels.observe())[0])
         return step(actions)
 
     monkeypatch.setattr(model.env, "step", watch)
     model.learn(12 * 4)
-    assert isinstance(model.lesson, AssignmentLesson)
+    assert isinstance(model.labels, AssignmentLabels)
     assert np.array_equal(model.get_state()["values"], np.concatenate(near))
 
 
@@ -107,10 +106,10 @@ def test_the_loss_of_assignments_by_hand():
     logits = torch.tensor([[0.0, math.log(3.0), 5.0]])
     model.policy.logits = lambda obs: logits[:, None, :, None]
     mask, answers = torch.tensor([[[1, 1, 0]]]), torch.tensor([[1.0, 0.0, 1.0]])
-    loss, decisions = model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), mask, answers)
+    loss, decisions = model.labels.loss(model.policy, {"mask": mask}, answers)
     assert loss.item() == pytest.approx(math.log(2) + math.log(4))  # the last pair is not there
     assert decisions == 2
-    nothing, decisions = model.lesson.loss(model.policy, torch.zeros(1, 1, 3, 8), 0 * mask, answers)
+    nothing, decisions = model.labels.loss(model.policy, {"mask": 0 * mask}, answers)
     assert (nothing.item(), decisions) == (0.0, 0)
 
 
@@ -118,7 +117,7 @@ def test_sensors_without_goals_teach_nothing():
     model = of_executor()
     model.learn(4 * model.n_envs)
     before = [parameter.clone() for parameter in model.policy.parameters()]
-    model.buffer.mask[:] = 0
+    model.buffer["mask"][:] = 0
     with ThreadPoolExecutor(1) as threads:
         assert model._update(threads) == 0.0
     assert all(torch.equal(a, b) for a, b in zip(before, model.policy.parameters(), strict=True))
@@ -148,8 +147,8 @@ def test_the_teacher_of_each_job():
     for kind, teacher in ((ExecutorOptions, PlannerExecutor), (CoordinatorOptions, AssignPlanned),
                           (CoverageOptions, PlannerAgent)):  # fmt: skip
         model, _, config = build(kind(algorithm="imitation", **SMALL, planner_turn_cost=0.7), scene)
-        assert isinstance(model.lesson.teacher, teacher)
-        planner = model.lesson.teacher if teacher is PlannerAgent else model.lesson.teacher.planner
+        assert isinstance(model.labels.teacher, teacher)
+        planner = model.labels.teacher if teacher is PlannerAgent else model.labels.teacher.planner
         assert (planner.samples, planner.turn_cost) == (1, 0.7)
         assert config.policy["credit"] == "team"
 
