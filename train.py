@@ -1,9 +1,9 @@
 """Train agents for directional sensor coverage, evaluate them and show what they learned.
 
 ``python train.py coverage`` trains a policy that turns the sensors directly, to imitate a planner (so does ``python
-train.py`` alone), ``coverage-ppo`` trains it from reward alone,
-``executor`` and ``coordinator`` train the two levels of HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of
-them explains every option. A run leaves its results in ``runs/<name>/``.
+train.py`` alone), ``coverage-ppo`` trains it from reward alone, ``executor`` and ``coordinator`` train the two levels
+of HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of them explains every option. A run leaves its results in
+``runs/<name>/``.
 """
 
 from __future__ import annotations
@@ -13,16 +13,15 @@ import os
 # Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-import dataclasses
 import importlib.util
 import sys
 
 from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
 from hitmac.agents.training.config import JOBS, HitMacOptions, Job, Options
-from hitmac.agents.training.defaults import given_options, levels
+from hitmac.agents.training.defaults import given_options
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
-from hitmac.agents.training.resume import contents, open_run, prepare, resolve
-from hitmac.agents.training.sweep import check_group, end_with_parent, train_group, with_seed_range
+from hitmac.agents.training.resume import contents, open_run, resolve
+from hitmac.agents.training.sweep import check_group, end_with_parent, train_group, train_levels, with_seed_range
 from hitmac.agents.training.train import TrainingError, train
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
@@ -30,15 +29,10 @@ from hitmac.signals import end_on_signal
 
 PROGRAM = program_name("train.py")
 COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions}
-USAGE = "\n".join(
-    (
-        f"usage: {PROGRAM} [JOB] [OPTIONS]",
-        "",
-        "jobs (--help after one of them explains its options; without a job: coverage)",
-        *(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}" for job, options in COMMANDS.items()),
-        "",
-    )
-)
+USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
+
+jobs (--help after one of them explains its options; without a job: coverage)
+""" + "".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in COMMANDS.items())
 
 
 def main() -> None:
@@ -77,21 +71,9 @@ def run_command(arguments: list[str]) -> None:
 
 def train_run(options: Job, scenario: Scenario) -> bool:
     """Train one policy, or both levels of HiT-MAC; return whether the user stopped the training."""
-    if isinstance(options, Options):
-        return train_policy(options, scenario)
-    assert options.run_dir is not None
-    executor, coordinator = levels(options, options.run_dir, scenario)
-    assert coordinator.run_dir is not None
-    for level in (executor, coordinator):
-        assert level.run_dir is not None
-        print(f"{level.job}:")
-        if level is executor and coordinator.run_dir.exists():
-            print("the coordinator uses it, so it stays as it is")
-            continue
-        level, scenario, _ = prepare(dataclasses.replace(level, resume=level.run_dir.exists()), None, scenario)
-        if train_policy(level, scenario):
-            return True
-    return False
+    if isinstance(options, HitMacOptions):
+        return train_levels(options, scenario, train_policy)
+    return train_policy(options, scenario)
 
 
 def train_policy(options: Options, scenario: Scenario) -> bool:

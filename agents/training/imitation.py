@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, ClassVar, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import torch
@@ -34,46 +34,34 @@ Gradient = tuple[Sequence[Tensor | None], float, int]
 """Gradient of each parameter, loss and number of decisions of part of a batch, summed over its decisions."""
 
 
-class Teacher(Protocol):
-    """Agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`."""
+class TurnLabels:
+    """Values (n, 3 k) of a teacher's k decisions, for policies that turn the sensors of whole scenes.
 
-    features: ClassVar[tuple[str, ...]]
-
-    def plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Return the values (B, k n, 3) of the actions of each decision, and the state for the next call.
-
-        The teacher's k decisions, its attribute ``decides`` (without one, turns only), follow each other. Of an
-        executor the observation is that of rows (R, m, d), and the values are (R, 3). A teacher of large scenes has a
-        method ``shown`` as :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
-        """
-        ...
-
-
-class Labels:
-    """Base class of the labels of scenes.
+    The loss is that of :func:`imitation_loss`; sensors that act decide.
 
     Args:
-        teacher: the teacher; it observes the scenes by its own features.
-        env: environments, whose rows the policy learns from.
+        teacher: agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes
+            the scenes by its own ``features``, and ``plan(pairs, mask, state, episode_start)`` returns the values
+            (B, k n, 3) of its decisions, one after the other, and the state for the next call; of an executor the
+            observation is that of rows (R, m, d), and the values are (R, 3). Its attribute ``decides`` names the
+            decisions; without one it turns. A teacher of large scenes has a method ``shown`` as
+            :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
+        env: environments of a task, whose rows the policy learns from.
+        temperature: tau, in the unit of the teacher's values; over 0.
 
     Attributes:
         shape: shape of the label of a row.
         state: state of the teacher; None at first.
     """
 
-    shape: tuple[int, ...]
-
-    def __init__(self, teacher: Any, env: DirectionalSensorVecEnv) -> None:
-        self.teacher, self.env = teacher, env
+    def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
+        self.teacher, self.env, self.temperature = teacher, env, temperature
         shown = getattr(teacher, "shown", None)
         self.observer = Observer(env.scenario, teacher.features, **({} if shown is None else shown({})))
         self.state: tuple[np.ndarray, ...] | None = None
+        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
+        mask = _shapes(env.observation_space)["mask"]
+        self.shape: tuple[int, ...] = (*(mask[:-1] or (1,)), 3 * len(self.decides))
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
@@ -89,39 +77,6 @@ class Labels:
 
         `starts` (rows,) bool are the rows in which an episode begins.
         """
-        raise NotImplementedError
-
-    def best(self, labels: np.ndarray) -> np.ndarray:
-        """Return the teacher's best actions of rows."""
-        raise NotImplementedError
-
-    def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
-        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
-        raise NotImplementedError
-
-
-class TurnLabels(Labels):
-    """Values (n, 3 k) of the teacher's k decisions, for policies that turn the sensors of whole scenes.
-
-    The loss is that of :func:`imitation_loss`; sensors that act decide.
-
-    Args:
-        teacher: a :class:`Teacher`.
-        env: environments of a task of turns.
-        temperature: tau, in the unit of the teacher's values; over 0.
-    """
-
-    teacher: Teacher
-
-    def __init__(self, teacher: Teacher, env: DirectionalSensorVecEnv, temperature: float) -> None:
-        super().__init__(teacher, env)
-        self.temperature = temperature
-        self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
-        mask = _shapes(env.observation_space)["mask"]
-        self.shape = (*(mask[:-1] or (1,)), 3 * len(self.decides))
-
-    def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
-        """See :meth:`Labels.label`."""
         starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
         lists = {"targets": seen["targets"]} if "targets" in seen else {}
         values, self.state = self.teacher.plan(seen["pairs"], seen["mask"] != 0, self.state, starts, **lists)
@@ -130,13 +85,13 @@ class TurnLabels(Labels):
         return values.reshape(self.env.num_envs, *self.shape)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
-        """See :meth:`Labels.best`; decisions that the teacher does not take are 0."""
+        """Return the teacher's best actions of rows; decisions that it does not take are 0."""
         actions = labels.reshape(*labels.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
         actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
         return completed(actions, self.decides, self.env.scenario.decisions)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
-        """See :meth:`Labels.loss`."""
+        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
         acting = observation["mask"].bool().any(-1).reshape(labels.shape[:2])  # (S, n)
         return self.loss_of(policy.logits(observation), acting, labels)
 
@@ -161,41 +116,39 @@ class GoalLabels(TurnLabels):
     """Values of the turns of a sensor towards its goals, for executors: the teacher sees the goals only."""
 
     def observe(self) -> dict[str, np.ndarray]:
-        """See :meth:`Labels.observe`; a row for each sensor, and a valid pair for each goal, in its target's place."""
+        """See :meth:`TurnLabels.observe`; a row for each sensor, a valid pair for each goal, in its target's place."""
         seen = super().observe()
         assert self.env.task.assigned is not None
         return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
 
 
-class AssignmentLabels(Labels):
-    """Assignments (n * m) of targets to sensors, for coordinators.
+class AssignmentLabels(TurnLabels):
+    """Assignments (n * m) of targets to sensors by a coordinator without a state, for coordinators.
 
     The loss is the cross-entropy to the assignment; valid pairs are decided.
-
-    Args:
-        teacher: a coordinator without a state.
-        env: environments of a task of assignments.
     """
 
-    teacher: Policy
-
-    def __init__(self, teacher: Policy, env: DirectionalSensorVecEnv) -> None:
-        super().__init__(teacher, env)
+    def __init__(self, teacher: Policy, env: DirectionalSensorVecEnv, temperature: float) -> None:
+        super().__init__(teacher, env, temperature)
         self.shape = env.action_space.shape or ()
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
-        """See :meth:`Labels.label`."""
+        """See :meth:`TurnLabels.label`."""
         return self.teacher.predict(seen, deterministic=True)[0].astype(np.float32)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
-        """See :meth:`Labels.best`."""
+        """See :meth:`TurnLabels.best`."""
         return labels.astype(np.int8)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
-        """See :meth:`Labels.loss`."""
+        """See :meth:`TurnLabels.loss`."""
         valid = observation["mask"].flatten(1).bool()
         logits = policy.logits(observation).flatten(1)[valid]  # of S * n * m
         return binary_cross_entropy_with_logits(logits, labels[valid], reduction="sum"), len(logits)
+
+
+LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": AssignmentLabels}
+"""Labels by the role of the policy."""
 
 
 def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
@@ -291,12 +244,7 @@ class Imitation(BaseAlgorithm):
             support_multi_env=True,
             supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete, spaces.MultiBinary),
         )
-        role = env.task.spec.role
-        self.labels: Labels = (
-            AssignmentLabels(teacher, env)
-            if role == "coordinator"
-            else (GoalLabels if role == "executor" else TurnLabels)(teacher, env, temperature)
-        )
+        self.labels = LABELS[env.task.spec.role](teacher, env, temperature)
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)
         self.num_updates = max(1, round(n_epochs * env.num_envs / self.batch_size))  # after each step
@@ -498,7 +446,6 @@ class RecurrentImitation(Imitation):
     """
 
     policy: RecurrentPolicy
-    labels: TurnLabels
 
     def __init__(
         self,

@@ -56,21 +56,8 @@ from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
 """Options that specify where a training runs: the configuration of the run does not hold them."""
 
-LIMITS = {
-    "minutes",
-    "total_steps",
-    "executor_minutes",
-    "coordinator_minutes",
-    "executor_steps",
-    "coordinator_steps",
-    "save_every",
-    "curve_points",
-    "episodes",
-    "device",
-    "num_env_runners",
-    "num_learners",
-    *NOT_OF_A_RUN,
-}
+LIMITS = {*["minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps"]}
+LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners"], *NOT_OF_A_RUN}
 """Options that may change when a run is resumed."""
 
 

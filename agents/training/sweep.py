@@ -1,4 +1,4 @@
-"""Trainings of one job with several seeds and values of its options: ordinary runs in one directory."""
+"""Several trainings: seeds and values of options, side by side in one directory, and the two levels of HiT-MAC."""
 
 from __future__ import annotations
 
@@ -172,6 +172,23 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
     if not stopped:
         _report(group, scenario, options.run_dir)
     return stopped
+
+
+def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
+    """Train both levels of HiT-MAC, each with its own run; return whether the user stopped a training."""
+    assert options.run_dir is not None
+    executor, coordinator = levels(options, options.run_dir, scenario)
+    used = (options.run_dir / "coordinator").exists()
+    for level in (executor, coordinator):
+        print(f"{level.job}:")
+        if used and level is executor:
+            print("the coordinator uses it, so it stays as it is")
+            continue
+        exists = (options.run_dir / level.job).exists()
+        level, scenario, _ = prepare(dataclasses.replace(level, resume=exists), None, scenario)
+        if train_one(level, scenario):
+            return True
+    return False
 
 
 def _report(group: Sequence[tuple[str, Job]], scenario: Scenario, run_dir: Path) -> None:
