@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,16 +18,16 @@ from hitmac.agents.evaluate.episodes import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
 from hitmac.agents.policy import Memoryless, Policy, networks_of
 from hitmac.agents.registry import Agent, load_agent
+from hitmac.envs.files import check_ending
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import Count
 from hitmac.perception import AgentTargetEncoder, Weights, plots
-from hitmac.signals import end_on_signal
 
 
 class AttentionWatch:
-    """Context in which the decisions of a policy leave what its networks attended to.
+    """Context that records the attention of a policy's networks in its decisions.
 
     Every policy can be watched whose ``predict`` calls an :class:`~hitmac.perception.AgentTargetEncoder` that attends:
     the learned ones, the levels of a hierarchy, your own. Decisions stay the same, bit for bit::
@@ -204,7 +203,7 @@ class Options:
     """
 
     agent: str = "pretrained:flat"
-    """Agent, as agents.evaluate takes it. It may stand first, without the name of the option."""
+    """Agent, as hitmac evaluate takes it. It may stand first, without the name of the option."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
@@ -263,13 +262,9 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and not given[0].startswith("-"):
-        given.insert(0, "--agent")
-    options = parse(Options, PROGRAM, given)
-    with end_on_signal(PROGRAM), stop_on_bad_input(PROGRAM):
-        if options.to.suffix.lower() not in (".png", ".gif"):
-            raise ValueError(f"--to is {str(options.to)!r}; its name must end in .png or .gif")
+    options = parse(Options, PROGRAM, arguments, first="--agent")
+    with stop_on_bad_input(PROGRAM):
+        check_ending("--to", options.to, ".png", ".gif")
         scenario, sub_steps = fitted(load_scenario(options.scenario), options.at)
         agent = load_agent(options.agent, scenario)
         found = moments(agent, scenario, options.seed, sub_steps, options.level, _SIZE)
@@ -281,7 +276,3 @@ def main(arguments: Sequence[str] | None = None) -> None:
             (last,) = deque(found, maxlen=1)
             plots.save(plots.lines(*last[:3], extent=extent, picture=last.picture), options.to)
         print(options.to)
-
-
-if __name__ == "__main__":
-    main()

@@ -31,6 +31,7 @@ def parse(
     arguments: Sequence[str] | None = None,
     default: Options | None = None,
     description: str | None = None,
+    first: str = "",
 ) -> Options:
     """Parse the options of the command line; an invalid option ends the program with a one-line message.
 
@@ -40,21 +41,32 @@ def parse(
         arguments: arguments of the command line; None: those of the process.
         default: defaults of the options; None: those of the dataclass.
         description: text of the help above the options; None: the docstring of the dataclass.
+        first: option whose value may stand first, without the name of the option.
     """
-    errors = io.StringIO()
-    config: Any = (tyro.conf.FlagCreatePairsOff,)
-    helped = _with_help(options)
-    more: Any = {"description": description or options.__doc__}
-    if default is not None:
-        more["default"] = helped(**_values(default))
-    given = sys.argv[1:] if arguments is None else arguments
-    for name in _lists(options):  # as where the files that *.csv stands for are not there
-        for option, value in pairwise((*given, "--")):
-            if option == name and value.startswith("--"):
-                _refuse(program, f"{name} is given without a value (see --help)")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if first and given and not given[0].startswith("-"):
+        given.insert(0, first)
+    kind: Any = options
+    texts, types = help_texts(kind), field_types(kind)
+    values = {
+        field.name: getattr(options if default is None else default, field.name) for field in dataclasses.fields(kind)
+    }
+    names = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
+    for option, value in pairwise((*given, "--")):  # as where *.csv stands for no file
+        if isinstance(names.get(option), tuple) and value.startswith("--"):
+            _refuse(program, f"{option} is given without a value (see --help)")
+    fields = [  # with help that tells what each allows
+        (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
+        for name, value in values.items()
+    ]
+    helped = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
+    errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
+    parsed: Any
     try:
         with contextlib.redirect_stderr(errors):
-            return options(**_values(tyro.cli(helped, prog=program, args=arguments, config=config, **more)))
+            parsed = tyro.cli(
+                helped, prog=program, args=given, config=config, description=description or options.__doc__
+            )
     except SystemExit as end:
         if not end.code:
             raise
@@ -62,36 +74,16 @@ def parse(
         # box characters gets dashes.
         text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
-        known = [f"--{name.replace('_', '-')}" for name in _values(options)]
         if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
-            reason += did_you_mean(wrong[0], known)
+            reason += did_you_mean(wrong[0], names)
         _refuse(program, f"{reason} (see --help)")
+    return options(**{name: getattr(parsed, name) for name in values})
 
 
 def _refuse(program: str, reason: object) -> NoReturn:
     """End the program with the reason in one line and exit status 2."""
     print(f"{program}: error: {reason}", file=sys.stderr)
     sys.exit(2)
-
-
-def _lists(options: Any) -> list[str]:
-    """Return the options that take several values."""
-    return [f"--{name.replace('_', '-')}" for name, value in _values(options).items() if isinstance(value, tuple)]
-
-
-def _values(options: Any) -> dict[str, Any]:
-    """Return the values of a dataclass's fields, or of a class their defaults."""
-    return {field.name: getattr(options, field.name) for field in dataclasses.fields(options)}
-
-
-def _with_help(options: Any) -> Any:
-    """Return a dataclass with the same fields, whose help tells what each allows."""
-    texts, types = help_texts(options), field_types(options)
-    fields = [
-        (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=default))
-        for name, default in _values(options).items()
-    ]
-    return dataclasses.make_dataclass(options.__name__, fields, frozen=True)
 
 
 @contextlib.contextmanager

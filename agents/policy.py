@@ -1,23 +1,18 @@
-"""Protocol of all agents, learned or scripted: Stable-Baselines3's ``predict``, batched."""
+"""Protocol of all agents, learned or scripted: Stable-Baselines3's ``predict``, batched; their observations."""
 
 from __future__ import annotations
 
 import hashlib
-import importlib
-import importlib.util
-import inspect
-import os
-import re
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import nn
 
+from hitmac.envs.deployment import check_nearness
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features, flatten_sensors, unflatten_sensors
-from hitmac.envs.scenario import MOST, Scenario
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import as_array, shortly
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
@@ -127,7 +122,7 @@ class Completed:
 
 
 class Memoryless:
-    """Policy that knows no more than what is seen now: to it, a target that no sensor sees is not there.
+    """Policy that observes only the targets that some sensor sees now; all others are masked.
 
     It is a baseline for scenarios with partial knowledge. With full knowledge it changes nothing.
 
@@ -181,9 +176,6 @@ class ReleasedPolicy:
         with torch.no_grad():
             logits, _ = self.net(torch.as_tensor(observation["pairs"], device=next(self.net.parameters()).device))
         return logits.argmax(-1).cpu().numpy(), None
-
-
-AnyState = TypeVar("AnyState", bound=tuple)
 
 
 Size = tuple[int | None, ...]
@@ -249,10 +241,9 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
 
 
 def check_finite(name: str, numbers: np.ndarray) -> None:
-    """Raise ValueError unless all numbers are finite, and of a magnitude whose square is."""
-    if numbers.size and not np.abs(numbers).max().item() <= MOST:
-        wrong = numbers[~(np.abs(numbers) <= np.float64(MOST))]
-        raise ValueError(f"{name} holds {wrong.flat[0]}; every number must be finite and at most {MOST:g} in magnitude")
+    """Raise ValueError unless all numbers are finite."""
+    if not (finite := np.isfinite(numbers)).all():
+        raise ValueError(f"{name} holds {numbers[~finite].flat[0]}; every number must be finite")
 
 
 def check_length(state: Any, length: int) -> None:
@@ -262,7 +253,7 @@ def check_length(state: Any, length: int) -> None:
         raise ValueError(f"state is {given}; it must be the {length} arrays of the last call")
 
 
-def copied_state(state: tuple[Any, ...], fresh: AnyState) -> AnyState:
+def copied_state(state: tuple[Any, ...], fresh: Any) -> Any:
     """Return a copy of a policy's state.
 
     Args:
@@ -317,37 +308,29 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
     return starts
 
 
-_IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+NEARNESS = {"nearest": int, "radius": float, "neighbours": int}
+"""Options of :class:`hitmac.envs.observation.Observer` that show the nearest targets only, with their types."""
+
+LARGE = 2**14
+"""Pairs of a scene from which on agents that can be shown the nearest targets only, are."""
 
 
-def is_import(name: str) -> bool:
-    """Return True if `name` has the form ``my_module:MyPolicy``."""
-    return _IMPORT.fullmatch(name) is not None
+def is_large(scenario: Scenario) -> bool:
+    """Return True if the scenario has :data:`LARGE` pairs or more."""
+    return scenario.num_sensors * scenario.num_targets >= LARGE
 
 
-def import_policy(name: str, scenario: Scenario) -> Policy:
-    """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
+def farthest_reach(scenario: Scenario) -> float:
+    """Return the largest sensing range, in the scenario's units."""
+    return float(scenario.of_each_sensor("sensing_range").max())
 
-    A class or function is called with the scenario if it takes one (a parameter of that name, or the only parameter
-    without a default), else without arguments. An object with ``predict`` is used as it is.
 
-    Raises:
-        ValueError: no such module or class, more than one parameter without a default, or no ``predict``.
-    """
-    found = _IMPORT.fullmatch(name)
-    if found is None:
-        raise ValueError(f"{name!r} is not a policy to import; it must have the form my_module:MyPolicy")
-    module = _module(found[1], name)
-    if not hasattr(module, found[2]):
-        raise ValueError(f"{name}: the module {found[1]} has no {found[2]}")
-    policy: Any = getattr(module, found[2])
-    if inspect.isclass(policy) or not hasattr(policy, "predict"):
-        if not callable(policy):
-            raise ValueError(f"{name} is {policy!r}; it must be a class or an object with predict()")
-        policy = policy(**_arguments(policy, name, scenario))
-    if not callable(getattr(policy, "predict", None)):
-        raise ValueError(f"{name} is {policy!r}, which has no predict()")
-    return policy
+def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options out of :data:`NEARNESS` that are not None; raise ValueError if one is not allowed."""
+    if unknown := set(options) - set(NEARNESS):
+        raise ValueError(f"unknown option {min(unknown)!r}: known are {', '.join(NEARNESS)}")
+    given = dict(zip(NEARNESS, check_nearness(*(options.get(name) for name in NEARNESS)), strict=True))
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
@@ -380,26 +363,3 @@ def networks_of(policy: Any, depth: int = 5) -> list[nn.Module]:
         return [policy]
     parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
     return [network for part in parts if part is not None for network in networks_of(part, depth - 1)]
-
-
-def _module(module: str, name: str) -> Any:
-    if not {"", os.getcwd()} & set(sys.path):
-        sys.path.append(os.getcwd())
-    try:
-        if importlib.util.find_spec(module) is None:
-            raise ModuleNotFoundError(name=module)
-        return importlib.import_module(module)
-    except ModuleNotFoundError as error:
-        if error.name is None or not (module == error.name or module.startswith(f"{error.name}.")):
-            raise  # the module exists, and one that it imports does not
-        raise ValueError(f"{name}: there is no module {module} here, and none is installed") from None
-
-
-def _arguments(policy: Any, name: str, scenario: Scenario) -> dict[str, Scenario]:
-    """Return the keyword arguments for a class or function: the scenario if it takes one, else none."""
-    parameters = inspect.signature(policy).parameters
-    several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-    needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
-    if len(needed) > 1:
-        raise ValueError(f"{name} requires {', '.join(needed)}; it may require only the scenario")
-    return dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario)

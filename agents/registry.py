@@ -1,11 +1,15 @@
-"""Registry of agents: scripted agents, training runs, coordinators with executors, and custom policies, by name."""
+"""Registry of agents: the grammar of their names, and the agents that names stand for."""
 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import inspect
+import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_type_hints
@@ -25,20 +29,22 @@ from hitmac.agents.learned.checkpoint import (
     EXECUTOR,
     PolicyConfig,
     adapt_policy,
+    checked_device,
     checkpoint_folder,
     executor_folder,
     load_policy,
+    trainings_in,
+    variations_in,
 )
-from hitmac.agents.nearness import OPTIONS, split_options
 from hitmac.agents.policy import (
+    NEARNESS,
     Completed,
     Memoryless,
     Policy,
     ReleasedPolicy,
+    checked_nearness,
     declared,
     has_learned,
-    import_policy,
-    is_import,
 )
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.observation import PAPER_FEATURES
@@ -47,23 +53,114 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import convert, did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
+SCRIPTED: dict[str, type[RulePolicy]] = {
+    "random": RandomAgent,
+    "still": StillAgent,
+    "nearest": NearestAgent,
+    "greedy": GreedyAgent,
+    "exact": ExactAgent,
+    "planner": PlannerAgent,
+    "planner-fast": FastPlannerAgent,
+    "belief-planner": BeliefPlannerAgent,
+    "belief-planner-fast": FastBeliefPlannerAgent,
+    "belief-planner-fastest": FastestBeliefPlannerAgent,
+}
+"""Agents that decide by rule, by name."""
+
 _WORDS = {"none": None, "true": True, "false": False}
+_MEMORYLESS = "memoryless:"
+_IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
+_OPTIONS = re.compile(r"(?::[^:=]+=[^:=+]*)+$")
+_VALUES = re.compile(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+")
 
 
-def read_options(kind: type, name: str) -> dict[str, Any]:
-    """Return the options in a name such as ``planner:turn_cost=0.5:horizon=30``, with their types.
+@dataclass(frozen=True)
+class AgentName:
+    """Name of an agent, taken apart; :func:`load_agent` lists the forms of a name."""
 
-    Args:
-        kind: class of the agent, whose constructor's parameters are the options, those of its bases included.
-        name: name with options, each ``:OPTION=VALUE``.
+    text: str
+    """The whole name."""
+    kind: str
+    """``"scripted"``, ``"coordinator"`` (a scripted one), ``"run"``, ``"released"`` or ``"custom"``."""
+    source: str
+    """Scripted agent or coordinator, directory of a run, file of the released coordinator, or ``MODULE:CLASS``."""
+    executor: str = ""
+    """Executor of a coordinator; "": its own."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Arguments of a scripted agent's constructor."""
+    nearness: Mapping[str, Any] = field(default_factory=dict)
+    """Options of the observation, :data:`hitmac.agents.policy.NEARNESS`."""
+    memoryless: bool = False
+
+
+def parse_name(name: str | Path) -> AgentName:
+    """Take the name of an agent apart; a ``Path`` is always the directory of a run.
 
     Raises:
-        ValueError: no such option, one given twice, or one without a value.
-        TypeError: a value of another type.
+        ValueError: an unknown name (the message lists the known), or an option that is unknown, has no value, is given
+            twice or out of its range.
+        TypeError: an option of another type.
     """
-    known = _options_of(kind)
+    text, nearness = str(name), {}
+    if isinstance(name, Path):
+        return AgentName(text, "run", text)
+    memoryless, plain = text.startswith(_MEMORYLESS), text.removeprefix(_MEMORYLESS)
+    if not Path(text).is_dir():
+        parts = plain.split(":")
+        shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
+        nearness = checked_nearness(_options(text, shown, NEARNESS))
+        plain = ":".join(part for part in parts if part not in shown)
+    kind, source, executor, options = _form(plain)
+    return AgentName(text, kind, source, executor, options, nearness, memoryless)
+
+
+def _form(name: str) -> tuple[str, str, str, dict[str, Any]]:
+    """Return kind, source, executor and options of a name without ``memoryless:`` and options of the observation."""
+    first, _, rest = name.partition(":")
+    if first in SCRIPTED and (name == first or "=" in rest):
+        return "scripted", first, "", _options(name, name.split(":")[1:], _options_of(SCRIPTED[first]))
+    if first in COORDINATORS:
+        return "coordinator", first, rest, {}
+    if Path(name).is_dir():
+        return "run", name, "", {}
+    if name.startswith(PREFIX):
+        return "run", str(pretrained_folder(rest)), "", {}
+    if first == "released":
+        files = _halves(rest)
+        if found := [two for two in files if _is_net(two[0]) and _is_net(two[1])] or files[: len(files) == 1]:
+            return "released", *found[0], {}
+    runs = [two for two in _halves(name) if Path(two[0]).is_dir()]
+    if found := [two for two in runs if _is_executor(two[1])]:
+        return "run", *found[0], {}
+    if _IMPORT.fullmatch(name):
+        if not _is_executor(rest):
+            return "custom", name, "", {}
+    elif runs and name.count(":") == 1:  # an error will name the executor
+        return "run", *runs[0], {}
+    known = (*SCRIPTED, *COORDINATORS)
+    raise ValueError(
+        f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
+        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
+    )
+
+
+def _halves(name: str) -> list[tuple[str, str]]:
+    """Return the two parts of a name, for each of its colons."""
+    return [(name[:place], name[place + 1 :]) for place, letter in enumerate(name) if letter == ":"]
+
+
+def _is_executor(name: str) -> bool:
+    return name in EXECUTORS or Path(name).is_dir()
+
+
+def _is_net(name: str) -> bool:
+    return name in COORDINATORS or Path(name).is_file()
+
+
+def _options(name: str, given: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options `given` in a name, each ``OPTION=VALUE``, with the types that are known of them."""
     options: dict[str, Any] = {}
-    for part in name.split(":")[1:]:
+    for part in given:
         option, equals, text = part.partition("=")
         if option not in known:
             raise ValueError(
@@ -71,7 +168,8 @@ def read_options(kind: type, name: str) -> dict[str, Any]:
             )
         if not (equals and text) or option in options:
             raise ValueError(f"{option} in {name} is given {'twice' if option in options else 'without a value'}")
-        options[option] = convert(option, known[option], _value(text))
+        number = number_of(text)
+        options[option] = convert(option, known[option], _WORDS.get(text, text) if number is None else number)
     return options
 
 
@@ -88,12 +186,6 @@ def _options_of(kind: type) -> dict[str, Any]:
     return own | (_options_of(kind.__mro__[1]) if handed_on else {})
 
 
-def _value(text: str) -> Any:
-    """Return the number, true, false or none that a text is, or the text."""
-    number = number_of(text)
-    return _WORDS.get(text, text) if number is None else number
-
-
 def number_of(text: str) -> int | float | None:
     """Return the number that a text is; None if it is none."""
     for kind in (int, float):
@@ -102,52 +194,52 @@ def number_of(text: str) -> int | float | None:
     return None
 
 
-def with_options(names: Iterable[str]) -> re.Pattern[str]:
-    """Return the pattern of one of the names with options, at the end of an agent's name or before a ``+``.
-
-    Options of the observation, such as ``nearest=16``, may follow any name.
-    """
-    scripted, shown = "|".join(map(re.escape, names)), "|".join(OPTIONS)
-    own = rf"(?:memoryless:)?(?:{scripted})(?::\w+=[^:=+]+)+"
-    return re.compile(rf"(?:^|(?<=[=+]))(?:{own}|[^=+]+?(?::(?:{shown})=[^:=+]+)+)(?=$|\+)")
-
-
-def each_value(name: str) -> list[str]:
-    """Return a name for each value of an option with several, as in ``planner:turn_cost=0.1/0.5``."""
-    found = re.search(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+", name)
-    if found is None:
-        return [name]
-    return [name[: found.start()] + value + name[found.end() :] for value in found[0].split("/")]
-
-
-def split_group(name: str, optional: re.Pattern[str]) -> tuple[str, str]:
-    """Split ``NAME=MEMBERS`` at the last ``=`` that belongs to no option; without one, the name is empty."""
-    hidden = optional.sub(lambda found: "." * len(found[0]), name)
-    place = hidden.rfind("=")
-    return name[: max(place, 0)], name[place + 1 :]
-
-
-def family_of(name: str) -> tuple[str, str]:
-    """Return the family of an agent's name and its options, which follow the first colon; "" without options."""
-    found = re.search(r"(?::[^:=]+=[^:=]*)+$", name)
+def split_options(name: str) -> tuple[str, str]:
+    """Return an agent's name without the options at its end, its family, and the options; "" without any."""
+    found = _OPTIONS.search(name)
     return (name[: found.start()], found[0][1:]) if found else (name, "")
 
 
-def halves(text: str, is_left: Callable[[str], bool], is_right: Callable[[str], bool]) -> tuple[str, str] | None:
-    """Split `text` at a ':' into two names, each of which may contain further ':'.
+def parse_names(names: str) -> list[tuple[str, list[str]]]:
+    """Return the comma-separated agents `names`: the name of each group, "" for a single agent, and its members.
 
-    If only the left name is known, split at the only ':', so that an error can name the right one.
+    ============================== ===========================================================================
+    ``planner:turn_cost=0.1/0.5``  an agent for each value of an option
+    ``runs/x``                     a directory of several seeds: the group of its runs; one of several variations:
+                                   a group for each
+    ``NAME=runs/a+runs/b``         a group: trainings of one agent
+    ============================== ===========================================================================
     """
-    both = [(text[:place], text[place + 1 :]) for place, letter in enumerate(text) if letter == ":"]
-    left = [two for two in both if is_left(two[0])]
-    unknown = None if is_import(text) or not left else only_two(text)
-    return next((two for two in left if is_right(two[1])), unknown)
+    groups: list[tuple[str, list[str]]] = []
+    for several in filter(None, names.split(",")):
+        first = several.partition("+")[0]
+        family, options = split_options(first)
+        scripted = family.rpartition("=")[2].removeprefix(_MEMORYLESS) in SCRIPTED
+        if not scripted and not any(one.partition("=")[0] in NEARNESS for one in options.split(":")):
+            family, options = first, ""  # the last = is that of a group
+        place = family.rfind("=")
+        if place >= 0:
+            members = several[place + 1 :].split("+")
+            groups.append((several[:place], [run for one in members for run in each_training(one)]))
+            continue
+        if "+" in several:
+            raise ValueError(f"{several!r} joins several trainings without a name; write NAME={several}")
+        values = _VALUES.search(several) if options else None
+        before, after = (several[: values.start()], several[values.end() :]) if values else ("", "")
+        each = [before + one + after for one in values[0].split("/")] if values else map(str, variations_in(several))
+        for name in [*each] or [several]:
+            runs = each_training(name)
+            groups.append((name if runs != [name] else "", runs))
+    return groups
 
 
-def only_two(text: str) -> tuple[str, str] | None:
-    """Split `text` at its only ':'; None if it has none or several."""
-    left, _, right = text.partition(":")
-    return (left, right) if text.count(":") == 1 else None
+def each_training(name: str) -> list[str]:
+    """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
+    left, colon, right = name.partition(":")
+    for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
+        if folder and (runs := trainings_in(folder)):
+            return [f"{before}{run}{after}" for run in runs]
+    return [name]
 
 
 Seeds = tuple[tuple[int, int], ...]
@@ -174,21 +266,6 @@ class Agent(NamedTuple):
     nearest targets; none: it is shown all."""
 
 
-SCRIPTED: dict[str, type[RulePolicy]] = {
-    "random": RandomAgent,
-    "still": StillAgent,
-    "nearest": NearestAgent,
-    "greedy": GreedyAgent,
-    "exact": ExactAgent,
-    "planner": PlannerAgent,
-    "planner-fast": FastPlannerAgent,
-    "belief-planner": BeliefPlannerAgent,
-    "belief-planner-fast": FastBeliefPlannerAgent,
-    "belief-planner-fastest": FastestBeliefPlannerAgent,
-}
-"""Agents that decide by rule, by name."""
-
-
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
     """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
     if not is_among(name, SCRIPTED):
@@ -209,7 +286,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``pretrained:flat``            a trained policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
-    ``my_module:MyPolicy``         a custom policy, see :func:`hitmac.agents.policy.import_policy`
+    ``my_module:MyPolicy``         a custom policy, see :func:`import_policy`
     ``memoryless:planner``         any of these, to which targets that are not seen now are not there
     ``planner:nearest=16``         an agent that turns all sensors, shown the 16 nearest targets of each; also
                                    ``radius=40``, their farthest distance, and ``neighbours=8``
@@ -231,14 +308,10 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     """
     scenario = load_scenario(scenario)
     if isinstance(agent, str | Path):
-        with_executor = None if executor is None else load_executor(executor, scenario)
-        if isinstance(agent, Path) or Path(agent).is_dir():
-            return _named(agent, scenario, with_executor, {})
-        plain, nearness = split_options(agent)
-        found = _named(plain, scenario, with_executor, nearness)._replace(name=agent)
-        if nearness and not found.nearness:
-            raise ValueError(f"{agent} is given {', '.join(nearness)}; agents with a coordinator are shown all targets")
-        return found
+        name = parse_name(agent)
+        if executor is not None and (name.kind not in ("coordinator", "run") or name.executor):
+            raise ValueError(f"executor is given with {name.text}, which takes none")
+        return _named(name, scenario, name.executor or None if executor is None else executor)
     if executor is not None:
         raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
     if isinstance(agent, Agent):
@@ -273,7 +346,7 @@ def load_run(
     policy, config = load_policy(path, scenario, **nearness)
     own = checkpoint_folder(path) / EXECUTOR
     if executor is None and config.role == "coordinator" and own.is_dir():
-        executor = load_executor_run(own, scenario)
+        executor = load_executor(own, scenario)
     return as_agent(policy, config, scenario, name=name, executor=executor)
 
 
@@ -327,16 +400,18 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
         TypeError: `executor` is none of these.
     """
     scenario = load_scenario(scenario)
-    if isinstance(executor, Path):
-        return load_executor_run(executor, scenario)
+    if isinstance(executor, str) and executor in EXECUTORS:
+        rule = scripted_level(EXECUTORS[executor], scenario)
+        return LevelPolicy(rule, rule.features), ()
+    if isinstance(executor, str) and executor.startswith(PREFIX):
+        executor = pretrained_folder(executor.removeprefix(PREFIX))
+    if isinstance(executor, Path) or (isinstance(executor, str) and Path(executor).is_dir()):
+        policy, config = load_policy(executor_folder(executor), scenario)
+        if config.role != "executor":
+            raise ValueError(f"{executor} was trained for {config.task}; expected an executor")
+        return as_level(policy, config, scenario), (config.training_seeds,)
     if isinstance(executor, str):
-        if executor in EXECUTORS:
-            return LevelPolicy(scripted_level(EXECUTORS[executor], scenario), EXECUTORS[executor].features), ()
-        if Path(executor).is_dir():
-            return load_executor_run(executor, scenario)
-        if executor.startswith(PREFIX):
-            return load_executor_run(pretrained_folder(executor.removeprefix(PREFIX)), scenario)
-        if not is_import(executor):
+        if not _IMPORT.fullmatch(executor):
             raise ValueError(
                 f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
                 "and folders of checkpoints or runs, or MODULE:CLASS"
@@ -349,62 +424,46 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
     return LevelPolicy.of(executor), ()
 
 
-def load_executor_run(path: str | Path, scenario: Scenario | str | Path) -> Executor:
-    """Load the executor, and its training seeds, from a run or checkpoint of an executor or a coordinator.
-
-    Args:
-        path: directory of any name.
-        scenario: the scenario to play.
-
-    Raises:
-        FileNotFoundError: the directory holds no checkpoint.
-        ValueError: a damaged checkpoint, or a checkpoint of another task.
-    """
-    scenario = load_scenario(scenario)
-    policy, config = load_policy(executor_folder(path), scenario)
-    if config.role != "executor":
-        raise ValueError(f"{path} was trained for {config.task}; expected an executor")
-    return as_level(policy, config, scenario), (config.training_seeds,)
-
-
-def _named(name: str | Path, scenario: Scenario, executor: Executor | None, nearness: dict[str, Any]) -> Agent:
-    """Load the agent of a name or directory."""
-    if isinstance(name, Path):
-        return load_run(name, scenario, executor=executor, **nearness)
-    first, _, rest = name.partition(":")
-    if first == "memoryless":
-        agent = _named(rest, scenario, executor, nearness)
+def _named(name: AgentName, scenario: Scenario, executor: Any) -> Agent:
+    """Load the agent of a name, with an executor in place of its own unless it is None."""
+    turns = None if executor is None or name.kind == "released" else load_executor(executor, scenario)
+    if name.kind == "scripted":
+        scripted = scripted_agent(name.source, scenario, **name.options)
+        agent = Agent(name.text, scripted, scripted.features, nearness=scripted.shown(dict(name.nearness)))
+    elif name.kind == "coordinator":
+        agent = _assigned(name.text, scenario, name.source, turns or load_executor("scripted", scenario))
+    elif name.kind == "run":
+        agent = load_run(name.source, scenario, name=name.text, executor=turns, **name.nearness)
+    elif name.kind == "released":
+        agent = _released(name.text, scenario, name.source, name.executor)
+    else:
+        agent = _custom(name.text, import_policy(name.source, scenario))._replace(nearness=name.nearness)
+    if name.nearness and not agent.nearness:
+        given = ", ".join(name.nearness)
+        raise ValueError(f"{name.text} is given {given}; agents with a coordinator are shown all targets")
+    if name.memoryless:
         policy = Memoryless(agent.policy, agent.features)
-        return agent._replace(name=name, policy=policy, features=policy.features)
-    if first in SCRIPTED and executor is None and (name == first or "=" in rest):
-        scripted = scripted_agent(first, scenario, **read_options(SCRIPTED[first], name))
-        return Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
-    if first in COORDINATORS and not (rest and executor):
-        return _assigned(name, scenario, first, executor or load_executor(rest or "scripted", scenario))
-    if Path(name).is_dir():
-        return load_run(name, scenario, executor=executor, **nearness)
-    if executor is None:
-        if name.startswith(PREFIX):
-            return load_run(pretrained_folder(rest), scenario, name=name, **nearness)
-        if first == "released" and (files := halves(rest, _is_net, _is_net) or only_two(rest)):
-            return _released(name, scenario, *files)
-        if two := halves(name, lambda half: Path(half).is_dir(), _is_executor):
-            return load_run(two[0], scenario, name=name, executor=load_executor(two[1], scenario))
-        if is_import(name) and not _is_executor(rest):
-            return _custom(name, import_policy(name, scenario))._replace(nearness=nearness)
-    known = (*SCRIPTED, *COORDINATORS)
-    raise ValueError(
-        f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
-        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and memoryless:NAME"
-    )
+        agent = agent._replace(policy=policy, features=policy.features)
+    return agent
 
 
-def _is_executor(name: str) -> bool:
-    return name in EXECUTORS or Path(name).is_dir()
+def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
+    """Load the comma-separated agents `names`, see :func:`parse_names`, networks on a device.
 
-
-def _is_net(name: str) -> bool:
-    return name in COORDINATORS or Path(name).is_file()
+    The agents of a group have the group's name.
+    """
+    agents, given = [], set()
+    for group, runs in parse_names(names):
+        for run in runs:
+            if (group or run, run) in given:
+                raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
+            given.add((group or run, run))
+            with checked_device(device):
+                agent = load_agent(run, scenario)
+            agents.append(agent._replace(name=group, run=run) if group else agent)
+    if not agents:
+        raise ValueError(f"agents is {names!r}; give one or more")
+    return agents
 
 
 def _custom(name: str, policy: Any) -> Agent:
@@ -439,3 +498,40 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
     if not isinstance(assigns, ReleasedCoordinator):
         raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
     return _hierarchy(name, scenario, (LevelPolicy(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)
+
+
+def import_policy(name: str, scenario: Scenario) -> Policy:
+    """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
+
+    A class or function is called with the scenario if it takes one (a parameter of that name, or the only parameter
+    without a default), else without arguments. An object with ``predict`` is used as it is.
+
+    Raises:
+        ValueError: no such module or class, more than one parameter without a default, or no ``predict``.
+    """
+    found = _IMPORT.fullmatch(name)
+    if found is None:
+        raise ValueError(f"{name!r} is not a policy to import; it must have the form my_module:MyPolicy")
+    if not {"", os.getcwd()} & set(sys.path):
+        sys.path.append(os.getcwd())
+    try:
+        module = importlib.import_module(found[1])
+    except ModuleNotFoundError as error:
+        if error.name is None or not (found[1] == error.name or found[1].startswith(f"{error.name}.")):
+            raise  # the module exists, and one that it imports does not
+        raise ValueError(f"{name}: there is no module {found[1]} here, and none is installed") from None
+    if not hasattr(module, found[2]):
+        raise ValueError(f"{name}: the module {found[1]} has no {found[2]}")
+    policy: Any = getattr(module, found[2])
+    if inspect.isclass(policy) or not hasattr(policy, "predict"):
+        if not callable(policy):
+            raise ValueError(f"{name} is {policy!r}; it must be a class or an object with predict()")
+        parameters = inspect.signature(policy).parameters
+        several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
+        needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
+        if len(needed) > 1:
+            raise ValueError(f"{name} requires {', '.join(needed)}; it may require only the scenario")
+        policy = policy(**dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario))
+    if not callable(getattr(policy, "predict", None)):
+        raise ValueError(f"{name} is {policy!r}, which has no predict()")
+    return policy

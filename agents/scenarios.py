@@ -1,33 +1,62 @@
-"""Command line ``python -m envs``: list the scenarios and environments, or show, film or draw one scenario."""
+"""Command line ``hitmac scenarios``: list the scenarios and environments, or show, film or draw one scenario."""
 
 from __future__ import annotations
 
-import argparse
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
 
 import gymnasium
 import numpy as np
 
-from hitmac.agents.command_line import program_name
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.registry import load_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture, check_display, check_film, save_pictures, save_png
-from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import checked_seed
-from hitmac.envs.validation import whole_number
-from hitmac.signals import end_on_signal
+from hitmac.envs.validation import Range, did_you_mean, whole_number
 
-_STEPS_SHOWN = 200
+PROGRAM = "hitmac scenarios"
 _MOST_STEPS = 100_000
 
 
-def _program() -> str:
-    return program_name("python -m envs")
+@dataclass(frozen=True)
+class Options:
+    """List the scenarios, or show one: hitmac scenarios football-4 --film out.gif."""
+
+    scenario: str = ""
+    """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run. It may stand first,
+    without the name of the option; empty: list the presets."""
+    task: str = "Coverage"
+    """Task of the environment."""
+    agent: str = "random"
+    """Agent that acts: random, still, or an agent of hitmac evaluate, such as pretrained:flat."""
+    film: Path | None = None
+    """File for a film, .gif or .mp4."""
+    picture: Path | None = None
+    """File for a picture of the last step, .png."""
+    steps: Annotated[int, Range(1, _MOST_STEPS)] = 200
+    """Number of steps."""
+    size: int = 480
+    """Longer side of film and picture, pixels."""
+    seed: int = 0
+    """Seed of the scene and of the random agent."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the command line."""
+    options = parse(Options, PROGRAM, arguments, first="--scenario")
+    if not (options.scenario or options.film or options.picture):
+        print(_listing())
+        return
+    with stop_on_bad_input(PROGRAM):
+        _show(options)
 
 
 def _listing() -> str:
-    lines = ["environments (specified in the docstrings of envs.tasks)"]
+    lines = ["environments (specified in the docstrings of hitmac.envs.tasks)"]
     specs = [task.spec for task in TASKS.values()]
     lines += [f"  {spec.id:<19} {spec.episode_steps:>4} steps; {spec.summary}" for spec in specs]
     lines += ["", "scenarios (each also with sizes: hit-mac-6x9)"]
@@ -45,76 +74,40 @@ def _listing() -> str:
         arena = f"{width:g} across" if width == height else f"{width:g} x {height:g}"
         about = f"walk: {scene.walk}; sensors {placement}{''.join(f'; {note}' for note in notes)}"
         lines.append(f"  {name:<17} {sizes:>9}  arena {arena:>11}; {about}")
-    lines += ["", f"{_program()} NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
+    lines += ["", f"{PROGRAM} NAME [--film out.gif] [--picture out.png]   show, film or draw a scenario"]
     return "\n".join(lines)
 
 
-def _agent(options: argparse.Namespace, scenario: Scenario) -> Any:
-    """Return the agent of a name that only the package of agents knows; None for `random` and `still`."""
-    if options.agent in ("random", "still"):
-        return None
-    if options.task != "Coverage":
-        raise ValueError(f"--agent {options.agent} plays Coverage only; --task is {options.task}")
-    return load_agent(options.agent, scenario)
-
-
-def main(arguments: list[str] | None = None) -> None:
-    """Run the command line."""
-    parser = argparse.ArgumentParser(prog=_program(), description="List the scenarios, or show one.")
-    parser.add_argument(
-        "scenario",
-        nargs="?",
-        help="preset, also with sizes, YAML file, or directory of a run; omit to list the presets",
-    )
-    parser.add_argument("--task", choices=sorted(TASKS), default="Coverage", help="task of the environment (Coverage)")
-    parser.add_argument(
-        "--agent",
-        default="random",
-        help="agent that acts: random, still, or an agent of agents.evaluate, such as pretrained:flat (random)",
-    )
-    parser.add_argument("--film", metavar="OUT.gif", help="write a film, GIF or MP4")
-    parser.add_argument("--picture", metavar="OUT.png", help="write a picture of the last step")
-    parser.add_argument(
-        "--steps", type=int, default=_STEPS_SHOWN, help=f"number of steps, 1 to {_MOST_STEPS} ({_STEPS_SHOWN})"
-    )
-    parser.add_argument("--size", type=int, default=480, help="longer side of film and picture, pixels (480)")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the scene and of the random agent (0)")
-    options = parser.parse_args(arguments)
-    if options.scenario is None and not (options.film or options.picture):
-        print(_listing())
-        return
-    with end_on_signal(parser.prog):
-        try:
-            _show(options)
-        except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
-            parser.exit(2, f"{parser.prog}: error: {error}\n")
-
-
-def _show(options: argparse.Namespace) -> None:
+def _show(options: Options) -> None:
+    """Play an episode in a window, or into a film and a picture."""
     if options.film:
         check_film("--film", options.film)
     if options.picture:
         check_ending("--picture", options.picture, ".png")
-    scenario = load_scenario(options.scenario or "hit-mac")
+    if options.task not in TASKS:
+        raise ValueError(
+            f"--task is {options.task!r}{did_you_mean(options.task, TASKS)}; it must be one of {', '.join(TASKS)}"
+        )
     whole_number("--steps", options.steps, 1, _MOST_STEPS)
     checked_seed(options.seed, "--seed")
-    files = bool(options.film or options.picture)
-    agent = _agent(options, scenario)
+    scenario = load_scenario(options.scenario or "hit-mac")
+    agent = None if options.agent in ("random", "still") else load_agent(options.agent, scenario)
+    if agent and options.task != "Coverage":
+        raise ValueError(f"--agent {options.agent} plays Coverage only; --task is {options.task}")
+    picture = Picture(scenario, options.size) if options.film or options.picture else None
+    if picture is None:
+        check_display()
     env = gymnasium.make(
         TASKS[options.task].spec.id,
         scenario=scenario,
         **({} if agent is None else {"features": agent.features}),
         max_episode_steps=options.steps,
-        render_mode=None if files else "human",
+        render_mode="human" if picture is None else None,
     )
-    if not files:
-        check_display()
     env.action_space.seed(options.seed)
     observation, _ = env.reset(seed=options.seed)
-    state = None
     task = env.unwrapped.task  # type: ignore[attr-defined]
-    picture = Picture(scenario, options.size) if files else None
-    frames: list[np.ndarray] = []
+    state, frames = None, []
     for step in range(options.steps):
         if agent is None:
             action = env.action_space.sample()
@@ -133,7 +126,3 @@ def _show(options: argparse.Namespace) -> None:
     if picture and options.picture:
         save_png(options.picture, picture.of_task(task, 0))
         print(options.picture)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""Command line ``hitmac watch``: agents play an episode, shown on a page or in a window."""
+"""Command line ``hitmac watch``: agents play an episode, shown on a page in the browser."""
 
 from __future__ import annotations
 
@@ -14,16 +14,12 @@ from typing import Annotated
 import tyro
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.evaluate.compare import named_agents
-from hitmac.agents.registry import Agent
+from hitmac.agents.registry import named_agents
 from hitmac.agents.replay.page import save_replay
-from hitmac.agents.replay.window import Player, pygame_with_display
 from hitmac.envs.files import check_ending
 from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, over
-from hitmac.signals import Interrupted, end_on_signal
 
 PROGRAM = "hitmac watch"
 
@@ -32,20 +28,18 @@ PROGRAM = "hitmac watch"
 class Options:
     """Watch agents play the same episode, side by side: hitmac watch planner pretrained:flat.
 
-    The episodes are written as a page, one HTML file that needs nothing else, and shown in the browser. With --window
-    one agent plays episode after episode in a window: space pauses, the right arrow goes on by a sub-step while paused,
-    n begins the next episode, q and Esc quit.
+    The episodes are written as a page, one HTML file that needs nothing else, and shown in the browser.
     """
 
     agents: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])] = ("pretrained:flat",)
-    """Agents, as agents.evaluate takes them: planner, pretrained:NAME, the directory of a run. They may stand first,
+    """Agents, as hitmac evaluate takes them: planner, pretrained:NAME, the directory of a run. They may stand first,
     without the name of the option."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
-    """Seed of the episode; in a window, of the first: the k-th has seed + k."""
+    """Seed of the episode."""
     sub_steps: Count = SUB_STEPS
-    """Length of an episode, sub-steps."""
+    """Length of the episode, sub-steps."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks, in place of the scenario's own; each episode follows one of them."""
     device: str = "cpu"
@@ -54,66 +48,29 @@ class Options:
     """File of the page."""
     open: bool = True
     """Show the page in the browser, if there is a display; --no-open does not."""
-    window: bool = False
-    """Show a window instead of a page."""
     sub_steps_per_second: Annotated[float, over(0)] = 20.0
-    """Speed; on the page, at first."""
+    """Speed at first."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    if given and not given[0].startswith("-"):
-        given.insert(0, "--agents")
-    options = parse(Options, PROGRAM, given)
-    with end_on_signal(PROGRAM):
-        watch(options)
-
-
-def watch(options: Options) -> None:
-    """Write and show a page, or show a window."""
+    options = parse(Options, PROGRAM, arguments, first="--agents")
     with stop_on_bad_input(PROGRAM):
         if not 0 < options.sub_steps_per_second < math.inf:
             raise ValueError(f"--sub-steps-per-second is {options.sub_steps_per_second}; it must be a number, over 0")
         check_ending("--to", options.to, ".html")
-        pygame = pygame_with_display(options.scenario) if options.window else None
         scenario = load_scenario(options.scenario)
         if options.tracks:
             scenario = scenario.replace(tracks=options.tracks)
-        agents = _each_by_its_name(named_agents(",".join(options.agents), scenario, options.device))
-        if options.window and len(agents) > 1:
-            raise ValueError(f"--window shows one agent; there are {len(agents)}")
-        if pygame is None:
-            _show_page(agents, scenario, options)
-            return
-    try:
-        Player(agents[0], scenario, options.seed, options.sub_steps, options.sub_steps_per_second).run()
-    except Interrupted:
-        raise
-    except KeyboardInterrupt:  # quits the window
-        pass
-    finally:
-        pygame.quit()
-
-
-def _each_by_its_name(agents: Sequence[Agent]) -> list[Agent]:
-    """Return the agents, several trainings of one by the names of their runs."""
-    names = [agent.name for agent in agents]
-    return [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
-
-
-def _show_page(agents: Sequence[Agent], scenario: Scenario, options: Options) -> None:
-    """Write the page, and show it where there is a display."""
-    save_replay(
-        options.to, agents, scenario, seed=options.seed, sub_steps=options.sub_steps,
-        speed=options.sub_steps_per_second,
-    )  # fmt: skip
+        agents = named_agents(",".join(options.agents), scenario, options.device)
+        names = [agent.name for agent in agents]  # several trainings of one agent have the names of their runs
+        agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
+        save_replay(
+            options.to, agents, scenario, seed=options.seed, sub_steps=options.sub_steps,
+            speed=options.sub_steps_per_second,
+        )  # fmt: skip
     print(f"{options.to}: {', '.join(agent.name for agent in agents)}; {options.to.stat().st_size / 1000:.0f} kB")
     # Without a display a browser of the terminal would take the terminal over.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if options.open and seen:
         webbrowser.open(options.to.resolve().as_uri())
-
-
-if __name__ == "__main__":
-    main()

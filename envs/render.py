@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from hitmac.envs.tasks import Task
 
+_LANCZOS = 1  # PIL.Image.Resampling.LANCZOS
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
 _BACKGROUND = (250, 250, 247)
 _FRAME = (120, 120, 120)
@@ -87,7 +88,9 @@ class Picture:
         edges = -0.5 * width, 0.5 * width, -0.5 * height, 0.5 * height + self._band
         self.extent = tuple(_SMOOTH * edge / self._scale for edge in edges)
         inside = [math.ceil(side * _SMOOTH - 2 * self._margin) for side in (width, height)]
-        self._background = _read_background(scenario.background, inside) if scenario.background else None
+        self._background = (
+            read_background(scenario.background).resize(inside, _LANCZOS) if scenario.background else None
+        )
         self._walls = scenario.all_walls
         sides = self._walls[len(scenario.walls) :].reshape(-1, 4, 4)  # of each block: south, east, north, west
         self._blocks = np.stack((sides[:, 0, :2], sides[:, 1, 2:]), 1)  # lower left and upper right corners
@@ -213,13 +216,15 @@ class Picture:
             draw.polygon([tuple(corner) for corner in corners], fill=_VIEW, outline=_VIEW_EDGE)
 
 
-def _read_background(path: str, size: list[int]) -> Image:
-    """Return the picture in a file, stretched to a width and a height, with its transparency."""
-    from PIL import Image, UnidentifiedImageError
-
+def read_background(path: str) -> Image:
+    """Return the picture in a file, with its transparency; requires the extra ``render``."""
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
     try:
         with Image.open(regular_file(path)) as picture:
-            return picture.convert("RGBA").resize(size, Image.Resampling.LANCZOS)
+            return picture.convert("RGBA")
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:

@@ -7,9 +7,8 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.planner import FastPlannerAgent
 from hitmac.agents.evaluate.command import main
-from hitmac.agents.evaluate.compare import named_agents
-from hitmac.agents.evaluate.figures import Value, colours_of, family_lines, short_names
-from hitmac.agents.registry import family_of
+from hitmac.agents.evaluate.figures import colours_of
+from hitmac.agents.registry import named_agents, split_options
 from hitmac.envs import load_scenario
 
 HIT_MAC = load_scenario("hit-mac")
@@ -63,19 +62,9 @@ def test_the_same_options_twice_are_refused():
         named_agents("planner:horizon=4/4", HIT_MAC)
 
 
-def points(**places):
-    return {name: (Value(x, x, x), Value(y, y, y)) for name, (x, y) in places.items()}
-
-
 def test_families_by_hand():
-    assert family_of("planner:turn_cost=0.5:horizon=3") == ("planner", "turn_cost=0.5:horizon=3")
-    assert family_of("assign-all:runs/x") == ("assign-all:runs/x", "")
-    places = {"p:c=1": (0.1, 0.7), "still": (0.0, 0.3), "p:c=0": (0.3, 0.8), "p": (0.2, 0.75), "q:c=1": (0.5, 0.5)}
-    lines = family_lines(points(**places))
-    assert {name: line.tolist() for name, line in lines.items()} == {"p:c=1": [[0.1, 0.7], [0.2, 0.75], [0.3, 0.8]]}
-    results = {name: {"coverage": {"mean": y}} for name, (_, y) in places.items()}
-    shown = short_names(results | {"p:c=2:d=3": {"coverage": {"mean": 0.1}}, "p:c=9": {}})
-    assert list(shown.values()) == ["1", "still", "p:c=0", "p", "q:c=1", "c=2:d=3", "9"]
+    assert split_options("planner:turn_cost=0.5:horizon=3") == ("planner", "turn_cost=0.5:horizon=3")
+    assert split_options("assign-all:runs/x") == ("assign-all:runs/x", "")
     colours = colours_of({"planner": {}, "planner:turn_cost=1": {}, "q:c=1": {}, "r": {}, "q:c=2": {}})
     assert colours["planner"] == colours["planner:turn_cost=1"]
     assert colours["q:c=1"] == colours["q:c=2"] != colours["r"]

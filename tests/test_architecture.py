@@ -40,7 +40,7 @@ ROOMS = {
         {"allocation"}, {"simulator"}, {"observation"}, {"tasks"}, {"render"}, {"wrappers"}, {"__init__"},
     ],
     "agents": [
-        {"policy", "nearness", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
+        {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
         {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"watch", "scenarios"}, {"training"},
         {"reproduce"}, {"__init__"},
     ],

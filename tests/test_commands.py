@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from hitmac.__main__ import COMMANDS
-from hitmac.agents.evaluate.compare import named_agents
+from hitmac.agents.registry import named_agents
 from hitmac.envs import load_scenario
 from tests.documents import PAGES, ROOT, Shell, inline_commands, steps
 

@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
-from matplotlib.text import Text
 
-import agents.evaluate.figures
 from hitmac.agents import load_agent
-from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto, spread
+from hitmac.agents.evaluate import figures
+from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import save_film, save_films
 from hitmac.agents.training.curve import save_curve
 from hitmac.agents.training.resume import Progress
@@ -93,7 +92,7 @@ def test_a_picture_is_what_its_name_says(figure, path, tmp_path, monkeypatch):
 def drawn(monkeypatch):
     """Draws, and gives the figure instead of writing it."""
     kept = []
-    monkeypatch.setattr(agents.evaluate.figures, "write_figure", lambda path, figure: kept.append(figure))
+    monkeypatch.setattr(figures, "write_figure", lambda path, figure: kept.append(figure))
 
     def draw(function, *arguments):
         function("unused.png", *arguments)
@@ -105,6 +104,12 @@ def drawn(monkeypatch):
 
 def texts(axis):
     return {text.get_text(): text for text in axis.texts}
+
+
+def legend(axis):
+    """What the legend of a plot names, by name, the highest first."""
+    shown = axis.get_legend()
+    return dict(zip((text.get_text() for text in shown.get_texts()), shown.get_lines(), strict=True))
 
 
 def colour(artist):
@@ -189,9 +194,9 @@ def test_an_agent_has_one_colour(drawn):
     agents_only = [name for name in FEW if name != "free turning"]
     assert len({of_bars[name] for name in agents_only}) == len(agents_only)
     for name in agents_only:
-        assert of_bars[name] == colour(texts(pareto)[name]) == colour(texts(lines)[name]) == of_maps[name]
+        assert of_bars[name] == colour(legend(pareto)[name]) == colour(legend(lines)[name]) == of_maps[name]
     fewer = drawn(save_over_time, evaluation({"greedy": (0.7, 0.1), "new": (0.8, 0.2)}), 1010).axes[0]
-    assert colour(texts(fewer)["greedy"]) == of_bars["greedy"]
+    assert colour(legend(fewer)["greedy"]) == of_bars["greedy"]
 
 
 def test_bars_are_sorted_and_say_their_values(drawn):
@@ -217,8 +222,8 @@ def test_bars_are_sorted_and_say_their_values(drawn):
 
 def test_the_pareto_front_by_hand():
     points = {"a": (0.2, 0.8), "b": (0.1, 0.5), "c": (0.3, 0.8), "d": (0.2, 0.7), "e": (0.5, 0.9), "f": (0.1, 0.5)}
-    assert agents.evaluate.figures._front(points) == ["b", "f", "a", "e"]
-    assert agents.evaluate.figures._front({}) == []
+    assert figures._front(points) == ["b", "f", "a", "e"]
+    assert figures._front({}) == []
 
 
 def test_the_pareto_figure(drawn):
@@ -245,38 +250,21 @@ def test_the_pareto_figure(drawn):
     assert [pytest.approx([0.234, 0.815]), pytest.approx([0.234, 0.835])] in crosses
 
 
-CROWD = {f"run-{k}": (0.8 + 0.004 * k, 0.22 + 0.005 * (k % 3)) for k in range(7)}
-
-
-@pytest.mark.parametrize("places", [PLACES, CROWD | {"random": (0.33, 0.67), "free turning": (0.88, None)}])
-def test_names_do_not_overlap(places, drawn):
-    shown = evaluation(places)
+def test_every_agent_is_in_the_legend_and_a_family_once(drawn):
+    shown = evaluation()
     for figure in (drawn(save_pareto, shown), drawn(save_over_time, shown, 1010)):
-        axis = figure.axes[0]
-        assert len(axis.texts) == len(places)
-        boxes = [Text.get_window_extent(text) for text in axis.texts]  # without the line to an end
-        for one, other in combinations(boxes, 2):
-            across = min(one.x1, other.x1) - max(one.x0, other.x0)
-            down = min(one.y1, other.y1) - max(one.y0, other.y0)
-            assert min(across, down) < 2.5
-        for box in boxes:
-            assert figure.bbox.x0 <= box.x0
-            assert box.x1 <= figure.bbox.x1
-    axis = drawn(save_pareto, shown).axes[0]
-    for name, text in texts(axis).items():
-        if name in places:
-            x, y = axis.transData.transform(places[name][::-1])
-            box = text.get_window_extent()
-            assert not (box.x0 < x < box.x1 and box.y0 < y < box.y1)
-            assert max(box.x0 - x, x - box.x1, box.y0 - y, y - box.y1) < 40  # and it stays near its point
-
-
-def test_labels_are_moved_apart_as_little_as_possible():
-    assert spread(np.array([0.0, 5, 10]), 2).tolist() == [0, 5, 10]
-    assert spread(np.array([1.0, 1]), 2).tolist() == [0, 2]
-    assert spread(np.array([6.0, 0, 6, 6, 20]), 2).tolist() == [4, 0, 6, 8, 20]
-    assert spread(np.array([3.0, 0, 1.5]), 2).tolist() == [3.5, -0.5, 1.5]
-    assert spread(np.zeros(0), 2).tolist() == []
+        (axis,) = figure.axes
+        names = [name if name != "free turning" else "free turning (upper bound)" for name in PLACES]
+        assert sorted(legend(axis)) == sorted(names)
+        box = axis.get_legend().get_window_extent()
+        assert box.x0 >= axis.bbox.x1
+        assert box.x1 <= figure.bbox.x1
+    places = {"p:c=1": (0.7, 0.1), "p:c=0:d=2": (0.8, 0.3), "p:c=2": (0.75, 0.2), "q:c=1": (0.5, 0.5)}
+    axis = drawn(save_pareto, evaluation(places)).axes[0]
+    assert list(legend(axis)) == ["p", "q:c=1"]
+    assert list(texts(axis)) == ["1", "c=0:d=2", "2"]
+    (line,) = (line for line in axis.lines if line.get_label() == "p")
+    assert line.get_xydata().tolist() == [[0.1, 0.7], [0.2, 0.75], [0.3, 0.8]]
 
 
 def test_the_course_of_an_episode(drawn):
@@ -286,7 +274,7 @@ def test_the_course_of_an_episode(drawn):
     axis = drawn(save_over_time, shown, 1000).axes[0]
     assert axis.lines[0].get_xydata().tolist() == [[125, 0.25], [375, 0.5], [625, 0.75], [875, 0.5]]
     assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
-    assert list(texts(axis)) == ["a", "free (upper bound)"]
+    assert list(legend(axis)) == ["free (upper bound)", "a"]
     assert axis.get_xlim() == (0, 1000)
     for result in shown["agents"].values():
         result["over_time"] = [None]

@@ -11,7 +11,7 @@ from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.learned.policy import CRITICS
-from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_executor_run, load_run
+from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_run
 from hitmac.agents.training.config import JOBS, ExecutorOptions, Options
 from hitmac.agents.training.defaults import check, check_on
 from hitmac.agents.training.learner import build
@@ -42,7 +42,7 @@ def train(options: Options, scenario, folder):
 def use(job, folder, scenario):
     """The checkpoint plays on the scene."""
     if job == "executor":
-        level, _ = load_executor_run(folder, scenario)
+        level, _ = load_executor(folder, scenario)
         results = evaluate_executors({"trained": level}, scenario, episodes=2, max_episode_steps=4, progress=False)
         assert 0 <= results["agents"]["trained"]["rotation"]["mean"] <= 1
         agent = load_agent("assign-in-range", scenario, executor=folder)
@@ -98,7 +98,7 @@ def test_every_agent_without_learning_on_every_preset(preset, executors):
     results = evaluate(agents, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
     assert set(results) == {agent.name for agent in agents}
     levels = {name: load_executor(name, scenario)[0] for name in EXECUTORS}
-    levels |= {name: load_executor_run(path, scenario)[0] for name, path in executors.items() if name != "scripted"}
+    levels |= {name: load_executor(path, scenario)[0] for name, path in executors.items() if name != "scripted"}
     of_executors = evaluate_executors(levels, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
     assert of_executors["still"]["rotation"]["mean"] == 0
     assert all(-1.1 <= result["reward"]["mean"] <= 1 for result in of_executors.values())

@@ -12,13 +12,12 @@ from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
 from hitmac.agents.attention import AttentionWatch, attention_of
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.evaluate.compare import named_agents
 from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.learned.policy import SensorCategorical
-from hitmac.agents.registry import SCRIPTED, as_agent, family_of, load_agent
+from hitmac.agents.registry import SCRIPTED, as_agent, load_agent, named_agents, split_options
 from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
 from hitmac.agents.training.defaults import check
 from hitmac.agents.training.imitation import select
@@ -135,7 +134,7 @@ def test_agents_that_need_all_targets_refuse_lists(name):
     [
         ("assign-all:nearest=3", "given nearest; agents with a coordinator are shown all targets"),
         ("pretrained:flat:nearest=0", "nearest is 0; it must be a whole number, 1 or more"),
-        ("planner:nearest=x", "nearest in planner:nearest=x is 'x'; it must be a number"),
+        ("planner:nearest=x", "nearest is 'x'; it must be a whole number"),
         ("planner:nearest=1:nearest=2", "nearest in .* is given twice"),
         ("planner:radius=3", "radius is 3.0; it needs nearest"),
     ],
@@ -152,9 +151,9 @@ def test_names_with_lists():
     ]  # fmt: skip
     assert dict(agents[-1].nearness) == {"nearest": 4, "radius": 900.0}
     assert agents[-1].policy.turn_cost == 0.5
-    assert family_of("pretrained:any-size:nearest=2") == ("pretrained:any-size", "nearest=2")
-    assert family_of("planner:turn_cost=0.5:nearest=4") == ("planner", "turn_cost=0.5:nearest=4")
-    assert family_of("pretrained:flat") == ("pretrained:flat", "")
+    assert split_options("pretrained:any-size:nearest=2") == ("pretrained:any-size", "nearest=2")
+    assert split_options("planner:turn_cost=0.5:nearest=4") == ("planner", "turn_cost=0.5:nearest=4")
+    assert split_options("pretrained:flat") == ("pretrained:flat", "")
 
 
 def config(**options):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.bounds import free_turning_bound, reach_bound, references_of
+from hitmac.agents.evaluate.bounds import bounds_of, free_turning_bound, reach_bound
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from tests.scenes import scenarios
@@ -55,10 +55,10 @@ def test_no_agent_covers_more(scenario, seed):
 
 def test_a_court_has_this_bound_and_a_scene_without_rails_the_others():
     court = load_scenario("volleyball-4")
-    assert references_of(court) == ("within reach",)
+    assert bounds_of(court) == ("within reach",)
     found = evaluate("still", court, episodes=2, max_episode_steps=30, references=True, progress=False)["agents"]
     assert found["within reach"]["reference"] == "upper bound"
     assert found["within reach"]["coverage"]["mean"] > found["still"]["coverage"]["mean"]
     for bound, scenario in ((reach_bound, "hit-mac"), (free_turning_bound, court)):
-        with pytest.raises(ValueError, match="rails, so it has no such reference"):
+        with pytest.raises(ValueError, match="rails, so it has no such bound"):
             bound(scenario, [0], 5)

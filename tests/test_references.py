@@ -11,7 +11,7 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.evaluate import bounds as covering
 from hitmac.agents.evaluate import bounds as references
-from hitmac.agents.evaluate.bounds import REFERENCES, clairvoyant_estimate, free_turning_bound, references_of
+from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, clairvoyant_estimate, free_turning_bound
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.simulator import Simulator
@@ -389,16 +389,16 @@ def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
         assert found.sub_step_coverage.mean() == pytest.approx(found.coverage.mean())
 
 
-@pytest.mark.parametrize("name", references_of(ONE))
+@pytest.mark.parametrize("name", bounds_of(ONE))
 def test_an_episode_is_the_same_in_any_company(name, monkeypatch):
-    together = REFERENCES[name]("random", [3, 4, 5, 6, 7], 30)
+    together = BOUNDS[name][1]("random", [3, 4, 5, 6, 7], 30)
     monkeypatch.setattr(references, "_EPISODES_AT_ONCE", 2)
     progress = []
-    parts = REFERENCES[name]("random", [3, 4, 5, 6, 7], 30, progress.append)
+    parts = BOUNDS[name][1]("random", [3, 4, 5, 6, 7], 30, progress.append)
     assert progress == [2, 2, 1]
     for one, other in zip(together, parts, strict=True):
         np.testing.assert_array_equal(one, other)
-    alone = REFERENCES[name]("random", [5], 30)
+    alone = BOUNDS[name][1]("random", [5], 30)
     assert alone.coverage[0] == together.coverage[2]
     np.testing.assert_array_equal(alone.rotation, together.rotation[2:3])
 
@@ -433,7 +433,7 @@ def test_different_headings(turn, count):
     assert references._different_headings(turn, 100) == count
 
 
-@pytest.mark.parametrize("name", references_of(ONE))
+@pytest.mark.parametrize("name", bounds_of(ONE))
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -448,7 +448,7 @@ def test_different_headings(turn, count):
 )
 def test_what_has_no_reference(name, arguments, says):
     with pytest.raises(ValueError, match=says):
-        REFERENCES[name](*arguments)
+        BOUNDS[name][1](*arguments)
 
 
 def test_bad_options():

@@ -13,7 +13,7 @@ from hitmac.agents import PolicyConfig, save_policy, scripted_agent
 from hitmac.agents.command_line import _command, _commit, provenance
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.checkpoint import build_policy, copy_executor
-from hitmac.agents.registry import load_agent, load_executor, load_executor_run, load_run
+from hitmac.agents.registry import load_agent, load_executor, load_run
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
 from hitmac.envs.kernels.threads import cores
 from hitmac.envs.tasks import CoverageTask
@@ -75,11 +75,11 @@ def test_a_path_is_a_path_whatever_its_name(name, tmp_path, monkeypatch):
         assert load_executor(path, HIT_MAC)[1] == agent.training_seeds
         filmed = load_agent("assign-in-range", HIT_MAC, executor=path)
         assert (filmed.name, filmed.trained, filmed.training_seeds) == ("assign-in-range", True, agent.training_seeds)
-    assert load_executor_run(name, HIT_MAC)[1] == agent.training_seeds
+    assert load_executor(Path(name), HIT_MAC)[1] == agent.training_seeds
     os.chdir("../coordinators")
     whole = load_agent(Path(name), HIT_MAC)
     assert len(whole.training_seeds) == 2
-    assert load_executor_run(Path(name), HIT_MAC)[0].padding == "masked"
+    assert load_executor(Path(name), HIT_MAC)[0].padding == "masked"
     for other in ("scripted", f"../executors/{name}", f"{tmp_path}/executors/{name}"):
         assert len(load_agent(f"./{name}:{other}", HIT_MAC).training_seeds) == (1 if other == "scripted" else 2)
         assert load_agent(f"assign-all:{other}", HIT_MAC).trained == (other != "scripted")

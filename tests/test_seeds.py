@@ -12,7 +12,7 @@ import safetensors.numpy
 from hitmac import train
 from hitmac.agents import load_agent
 from hitmac.agents.evaluate.command import main as evaluate_main
-from hitmac.agents.evaluate.compare import named_agents
+from hitmac.agents.registry import named_agents
 from hitmac.agents.training import report
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions
 from hitmac.agents.training.sweep import is_finished, trainings

@@ -6,8 +6,7 @@ import matplotlib.image
 import pytest
 
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.command import main
-from hitmac.agents.evaluate.figures import varied
+from hitmac.agents.evaluate.command import main, varied
 from hitmac.envs import load_scenario
 
 HIT_MAC = load_scenario("hit-mac")

@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from hitmac import train
-from hitmac.agents.evaluate.compare import named_agents
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
+from hitmac.agents.registry import named_agents
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions
 from hitmac.agents.training.defaults import levels
 from hitmac.agents.training.sweep import last_line, trainings, variations, with_seed_range

@@ -12,8 +12,7 @@ from hitmac.agents.baselines.forecast import Motion, Sampling, Walk
 from hitmac.agents.baselines.planner_kernels import Near, plan, plan_beliefs
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Search
-from hitmac.agents.nearness import farthest_reach
-from hitmac.agents.policy import checked_lists, checked_observation, checked_starts
+from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, farthest_reach
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.rails import limits_of, make_rails

@@ -10,8 +10,16 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.nearness import farthest_reach, is_large, refuse_lists
-from hitmac.agents.policy import Size, check_parts, check_size, checked_lists, checked_observation, completed
+from hitmac.agents.policy import (
+    Size,
+    check_parts,
+    check_size,
+    checked_lists,
+    checked_observation,
+    completed,
+    farthest_reach,
+    is_large,
+)
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.presets import load_scenario
@@ -112,8 +120,11 @@ class RulePolicy:
         Raises ``ValueError`` if the policy needs the observations of all targets, or the observation is none.
         """
         check_parts(observation)
-        if self.near() is None:
-            refuse_lists(observation, type(self).__name__)
+        if "targets" in observation and self.near() is None:
+            raise ValueError(
+                f"the observation lists the nearest targets of each sensor; {type(self).__name__} needs those of all "
+                "targets, without the option nearest"
+            )
         if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:
             return {}  # a list of all targets has each in its place
         return {"targets": checked_lists(observation["targets"], observation["mask"], self.scenario.num_targets)}

@@ -1,6 +1,6 @@
-"""References for the highest possible coverage: solutions that know more than an agent may.
+"""Bounds of the highest possible coverage: solutions that are given more than an agent may have.
 
-An agent misses targets for two reasons: it does not know where they will go, and its sensors turn slowly. Free turning
+An agent misses targets for two reasons: it is not told where they will go, and its sensors turn slowly. Free turning
 removes both limits, and is an upper bound. The clairvoyant removes only the first limit. Its optimum would be a tighter
 upper bound; the clairvoyant estimate is a lower estimate of that optimum. On rails the bound is another one: sensors
 turn and move as they can, but each for every target alone.
@@ -242,8 +242,8 @@ _TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decid
 _PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
 
 
-class Reference(NamedTuple):
-    """Coverage and rotation of a reference in E episodes of T sub-steps."""
+class Bound(NamedTuple):
+    """Coverage and rotation of a bound in E episodes of T sub-steps."""
 
     coverage: np.ndarray  # (E,) share of the present targets that are covered, mean over the sub-steps
     rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN if undefined
@@ -266,7 +266,7 @@ class _Record(NamedTuple):
 
 def free_turning_bound(
     scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
-) -> Reference:
+) -> Bound:
     """Compute the highest coverage of sensors that turn to any heading at once, an upper bound at every sub-step.
 
     The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
@@ -299,7 +299,7 @@ def free_turning_bound(
 
 def reach_bound(
     scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
-) -> Reference:
+) -> Bound:
     """Compute an upper bound of the coverage of sensors on rails: the share of targets that any of them can reach.
 
     A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
@@ -345,7 +345,7 @@ def clairvoyant_estimate(
     restarts: int = 8,
     seed: int = 0,
     turn_cost: float = 0.0,
-) -> Reference:
+) -> Bound:
     """Compute a lower estimate of the highest coverage of sensors that know the whole future and turn as usual.
 
     Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
@@ -377,20 +377,19 @@ def clairvoyant_estimate(
     return _solved(solve, scenario, seeds, sub_steps, progress)
 
 
-REFERENCES: dict[str, Callable[..., Reference]] = {
-    "free turning": free_turning_bound,
-    "clairvoyant": clairvoyant_estimate,
-    "within reach": reach_bound,
+BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
+    "free turning": ("upper bound", free_turning_bound),
+    "clairvoyant": ("lower estimate", clairvoyant_estimate),
+    "within reach": ("upper bound", reach_bound),
 }
-"""References by name, functions of the scenario, the seeds, the sub-steps and a progress callback."""
+"""Bounds by name: their kinds, and functions of the scenario, the seeds, the sub-steps and a progress callback.
 
-KINDS = {"free turning": "upper bound", "clairvoyant": "lower estimate", "within reach": "upper bound"}
-"""Kinds of the references: no agent covers more than an upper bound in any episode; a lower estimate of the clairvoyant
-optimum can be reached, and in rare episodes an agent may cover more."""
+No agent covers more than an upper bound in any episode. A lower estimate of the clairvoyant optimum can be reached, and
+in rare episodes an agent may cover more."""
 
 
-def references_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the references of a scenario, with rails or without."""
+def bounds_of(scenario: Scenario) -> tuple[str, ...]:
+    """Return the names of the bounds of a scenario, with rails or without."""
     return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
 
 
@@ -401,15 +400,15 @@ def _solved(
     sub_steps: int,
     progress: Progress | None,
     on_rails: bool = False,
-) -> Reference:
+) -> Bound:
     """Call `solve` for a few episodes at a time; it returns coverage (E, T) and rotation (E,)."""
     sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
     if bool(scenario.rails) != on_rails:
         how = "the sensors move on rails" if scenario.rails else "there are no rails"
-        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such reference")
+        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such bound")
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
-        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no references")
+        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
     if not seeds:
         raise ValueError("seeds is empty; give one for every episode")
     at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
@@ -421,7 +420,7 @@ def _solved(
         if progress is not None:
             progress(len(some))
     coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Reference(coverage.mean(-1), rotation, coverage.mean(0))
+    return Bound(coverage.mean(-1), rotation, coverage.mean(0))
 
 
 def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:

@@ -1,7 +1,9 @@
-"""Command line ``python -m agents.evaluate``: compare agents on the same new episodes."""
+"""Command line ``hitmac evaluate``: compare agents on the same new episodes."""
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,27 +12,22 @@ from typing import Annotated, Any
 import tyro
 
 from hitmac.agents.baselines.levels import COORDINATORS
-from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
-from hitmac.agents.evaluate.compare import (
-    evaluate,
-    name_and_size,
-    named_agents,
-    save_evaluation,
-    save_pictures,
-    scenarios,
-)
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.evaluate.compare import evaluate, save_evaluation, save_pictures
 from hitmac.agents.evaluate.episodes import fitted
-from hitmac.agents.evaluate.figures import save_pareto, save_sweeps, varied
+from hitmac.agents.evaluate.figures import save_pareto, save_sweeps
 from hitmac.agents.evaluate.film import save_films
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
-from hitmac.agents.registry import SCRIPTED
+from hitmac.agents.registry import SCRIPTED, named_agents, number_of
 from hitmac.envs.files import check_ending
-from hitmac.envs.presets import with_settings
+from hitmac.envs.presets import load_scenario, with_settings
 from hitmac.envs.render import check_film
+from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import SUB_STEPS
-from hitmac.envs.validation import Count
-from hitmac.signals import end_on_signal
+from hitmac.envs.validation import Count, did_you_mean
+
+PROGRAM = "hitmac evaluate"
 
 
 @dataclass(frozen=True)
@@ -81,30 +78,13 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = program_name("python -m agents.evaluate")
     names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
-    options = parse(Options, program, arguments, description=f"{Options.__doc__}\n\n{names}")
-    with end_on_signal(program), stop_on_bad_input(program):
-        scenes = scenarios(options.scenario, options.sizes)
-        if options.set:
-            scenes = [with_settings(scenario, options.set) for scenario in scenes]
-        if options.tracks:
-            scenes = [scenario.replace(tracks=options.tracks) for scenario in scenes]
-        if options.film:
-            check_film("film", options.film)
-        if options.front:
-            check_ending("front", options.front, ".png")
-        if options.curves:
-            check_ending("curves", options.curves, ".png")
-        for option in ("front", "vary"):
-            if getattr(options, option) and len(scenes) > 1:
-                raise ValueError(f"--{option} takes a single scenario; there are {len(scenes)}")
+    options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}")
+    with stop_on_bad_input(PROGRAM):
+        scenes = scenarios(options)
+        check_files(options, len(scenes))
         sweeps = dict(varied(scenes[0], text) for text in options.vary)
-        if options.vary and (options.front or options.pictures):
-            raise ValueError("--vary draws --curves only; leave out --front and --pictures")
-        if options.curves and not sweeps:
-            raise ValueError("--curves needs --vary")
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
         teams = [named_agents(options.agents, scenario, options.device) for scenario in scenes]
@@ -135,17 +115,83 @@ def main(arguments: Sequence[str] | None = None) -> None:
             save_pareto(options.front, evaluations[0])
             print(f"coverage against rotation: {options.front}")
         if options.pictures:
-            of_scene: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
-            lengths: dict[str, int] = {}
-            for scenario, evaluation in zip(scenes, evaluations, strict=True):
-                name, n, m = name_and_size(scenario)
-                of_scene.setdefault(name, {})[n, m] = evaluation
-                lengths[name] = fitted(scenario, options.max_episode_steps)[1]
-            for name, by_size in of_scene.items():
-                folder = options.pictures / name if len(of_scene) > 1 else options.pictures
-                save_pictures(folder, by_size, lengths[name])
+            save_all_pictures(options, list(zip(scenes, evaluations, strict=True)))
             print(f"tables and pictures: {options.pictures}/")
 
 
-if __name__ == "__main__":
-    main()
+def scenarios(options: Options) -> list[Scenario]:
+    """Load the comma-separated scenarios, each in all sizes, or without any in its own size."""
+    scenes = []
+    for name in options.scenario.split(","):
+        scenario = load_scenario(name)
+        for size in options.sizes.split(",") if options.sizes else ():
+            if not re.fullmatch(r"\d+x\d+", size):
+                raise ValueError(f"sizes has {size!r}; it must have the form 4x5: sensors x targets")
+            n, m = map(int, size.split("x"))
+            scenes.append(scenario.replace(name=f"{scenario.name}-{size}", num_sensors=n, num_targets=m))
+        scenes += [] if options.sizes else [scenario]
+    given = [_name_and_size(scenario) for scenario in scenes]
+    if twice := next((one for one in given if given.count(one) > 1), None):
+        raise ValueError(
+            "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
+        )
+    if options.set:
+        scenes = [with_settings(scenario, options.set) for scenario in scenes]
+    return [scenario.replace(tracks=options.tracks) for scenario in scenes] if options.tracks else scenes
+
+
+def check_files(options: Options, number: int) -> None:
+    """Raise ValueError if an option for a file or figure does not fit the others, or the number of scenarios."""
+    if options.film:
+        check_film("film", options.film)
+    for option in ("front", "curves"):
+        if getattr(options, option):
+            check_ending(option, getattr(options, option), ".png")
+    for option in ("front", "vary"):
+        if getattr(options, option) and number > 1:
+            raise ValueError(f"--{option} takes a single scenario; there are {number}")
+    if options.vary and (options.front or options.pictures):
+        raise ValueError("--vary draws --curves only; leave out --front and --pictures")
+    if options.curves and not options.vary:
+        raise ValueError("--curves needs --vary")
+
+
+def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
+    """Return the parameter that `text` varies, such as ``missed_detections=0/0.1/0.3``, and the scenario of each value.
+
+    Raises:
+        ValueError: `text` has another form, names no parameter that is a number, or has a value that the scenario
+            cannot have or has twice.
+        TypeError: a value of another type.
+    """
+    name, _, values = text.partition("=")
+    plain = [one for one, value in dataclasses.asdict(scenario).items() if type(value) in (int, float)]
+    if name not in plain:
+        raise ValueError(f"--vary has {name!r}{did_you_mean(name, plain)}: it must be one of {', '.join(plain)}")
+    texts = values.split("/")
+    numbers = [number for one in texts if (number := number_of(one)) is not None]
+    if len(set(numbers)) != len(texts):
+        raise ValueError(f"--vary is {text!r}; it must have the form {name}=V1/V2/V3, with different numbers")
+    return name, {
+        one: scenario.replace(name=f"{scenario.name}, {name} {one}", **{name: one}) for one in sorted(numbers)
+    }
+
+
+def save_all_pictures(options: Options, evaluated: Sequence[tuple[Scenario, dict[str, Any]]]) -> None:
+    """Write tables and figures, of several scenarios in a folder each; the sizes of a scenario together."""
+    by_name: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
+    lengths = {}
+    for scenario, evaluation in evaluated:
+        name, n, m = _name_and_size(scenario)
+        by_name.setdefault(name, {})[n, m] = evaluation
+        lengths[name] = fitted(scenario, options.max_episode_steps)[1]
+    for name, by_size in by_name.items():
+        assert options.pictures is not None
+        folder = options.pictures / name if len(by_name) > 1 else options.pictures
+        save_pictures(folder, by_size, lengths[name])
+
+
+def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:
+    """Return a scenario's name without its size, as a valid folder name, then n and m."""
+    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
+    return name or "scene", scenario.num_sensors, scenario.num_targets

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import json
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,16 +12,15 @@ import numpy as np
 from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
-from hitmac.agents.evaluate.bounds import KINDS, REFERENCES, references_of
-from hitmac.agents.evaluate.episodes import Record, fitted, parts, play
+from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of
+from hitmac.agents.evaluate.episodes import fitted, parts, play
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.evaluate.statistics import probability_of_improvement, summary
 from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.hierarchy import LevelPolicy
-from hitmac.agents.learned.checkpoint import checked_device, trainings_in, variations_in
 from hitmac.agents.policy import Policy, digest, has_learned
-from hitmac.agents.registry import SCRIPTED, Agent, each_value, load_agent, load_executor, split_group, with_options
+from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.observation import flatten_sensors, unflatten_sensors
 from hitmac.envs.presets import load_scenario
@@ -31,115 +28,12 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
 
-
-def scenarios(names: str, sizes: str) -> list[Scenario]:
-    """Load the comma-separated scenarios `names`, each in all `sizes`, or without any in its own size."""
-    chosen = []
-    for name in names.split(","):
-        scenario = load_scenario(name)
-        for size in sizes.split(",") if sizes else [""]:
-            numbers = size.split("x")
-            if size and (len(numbers) != 2 or not all(number.isdecimal() for number in numbers)):
-                raise ValueError(f"sizes has {size!r}; it must have the form 4x5: sensors x targets")
-            chosen.append(
-                scenario.replace(
-                    name=f"{scenario.name}-{size}", num_sensors=int(numbers[0]), num_targets=int(numbers[1])
-                )
-                if size
-                else scenario
-            )
-    given = [name_and_size(scenario) for scenario in chosen]
-    if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError(
-            "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
-        )
-    return chosen
-
-
-def name_and_size(scenario: Scenario) -> tuple[str, int, int]:
-    """Return a scenario's name without its size, as a valid folder name, then n and m."""
-    name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
-    return name or "scene", scenario.num_sensors, scenario.num_targets
-
-
-def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
-    """Load the comma-separated agents `names`, networks on a device; the agents of a group have the group's name."""
-    agents, given, optional = [], set(), with_options(SCRIPTED)
-    for name in (one for several in filter(None, names.split(",")) for one in _each(several, optional)):
-        group, members = split_group(name, optional)
-        joined = members.split("+")
-        if len(joined) > 1 and not group:
-            raise ValueError(f"{name!r} joins several trainings without a name; write NAME={name}")
-        runs = [run for one in joined for run in each_training(one)]
-        group = group or (name if runs != joined else "")
-        for run in runs:
-            if (group or run, run) in given:
-                raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
-            given.add((group or run, run))
-            with checked_device(device):
-                agent = load_agent(run, scenario)
-            agents.append(agent._replace(name=group, run=run) if group else agent)
-    if not agents:
-        raise ValueError(f"agents is {names!r}; give one or more")
-    return agents
-
-
-def _each(name: str, optional: re.Pattern[str]) -> list[str]:
-    """Return the name of an agent for each value of an option with several values, or for each variation of a group."""
-    if optional.fullmatch(name):
-        return each_value(name)
-    return [str(path) for path in variations_in(name)] or [name]
-
-
-def each_training(name: str) -> list[str]:
-    """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
-    left, colon, right = name.partition(":")
-    for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
-        if folder and (runs := trainings_in(folder)):
-            return [f"{before}{run}{after}" for run in runs]
-    return [name]
-
-
-def check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
-    """Raise ValueError if evaluation seeds overlap with training seeds, given as pairs of first and last seed."""
-    for first, last in trained_on:
-        if first <= seeds[-1] and seeds[0] <= last:
-            raise ValueError(
-                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
-                "trained on; choose others"
-            )
-
-
-def check_runs(group: Sequence[Agent]) -> None:
-    """Raise ValueError if agents of one name are not different trainings."""
-    if len(group) == 1:
-        return
-    name = group[0].name
-    if untrained := [agent for agent in group if not was_trained(agent)]:
-        raise ValueError(
-            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so they are not "
-            "trainings of one agent; leave out duplicates, or give each its own name"
-        )
-    seen: dict[str, Agent] = {}
-    for agent in group:
-        same = seen.setdefault(digest(agent.policy), agent)
-        if same is not agent:
-            which = f"{same.run or name} and {agent.run or name}"
-            raise ValueError(f"two trainings of {name}, {which}, are the same run; leave one out")
-
-
-def was_trained(agent: Agent) -> bool:
-    """Return True if an agent was trained."""
-    return agent.trained or bool(agent.training_seeds)
-
-
-def trainings(number: int) -> dict[str, Any]:
-    """Return the number of trainings of a result, and the source of variation of its intervals."""
-    return {"trainings": number, "interval": "episodes and trainings" if number > 1 else "episodes"}
-
-
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
+EXECUTOR_METRICS = ("reward", "rotation", "coverage")
 SCENES_AT_ONCE = 256
+
+Executing = LevelPolicy | Policy | str | Path
+"""Argument of :func:`hitmac.agents.load_executor`."""
 
 
 def evaluate(
@@ -174,7 +68,7 @@ def evaluate(
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
         max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows, and the shortest of
             its recorded tracks.
-        references: also evaluate those of :func:`hitmac.agents.evaluate.bounds.references_of`.
+        references: also compute the bounds of the coverage, those of :func:`hitmac.agents.evaluate.bounds.bounds_of`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
@@ -191,12 +85,12 @@ def evaluate(
         - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
         - ``"improvement"``: probability that the first agent covers more, with its interval; None for the first agent.
 
-        The result of a reference also holds ``"reference"``, its kind. ``"provenance"`` is that of
+        The result of a bound also holds ``"reference"``, its kind. ``"provenance"`` is that of
         :func:`hitmac.agents.command_line.provenance`. Except for it and the time, equal arguments give equal results.
 
     Raises:
         ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
-            name that were not trained, or a scenario that has no references.
+            name that were not trained, or a scenario that has no bounds.
         TypeError: an entry of `agents` is not an agent.
     """
     episodes = positive("episodes", episodes)
@@ -204,124 +98,51 @@ def evaluate(
     seeds = range(seed, seed + episodes)
     if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
         agents = [agents]
-    loaded = [load_agent(agent, scenario) for agent in agents]
-    if not loaded:
-        raise ValueError("agents is empty; give one or more")
-    for agent in loaded:
-        check_seeds(agent.name, agent.training_seeds, seeds)
     groups: dict[str, list[Agent]] = {}
-    for agent in loaded:
+    for agent in [load_agent(agent, scenario) for agent in agents]:
+        _check_seeds(agent.name, agent.training_seeds, seeds)
         groups.setdefault(agent.name, []).append(agent)
+    if not groups:
+        raise ValueError("agents is empty; give one or more")
     for group in groups.values():
-        check_runs(group)
+        _check_runs(group)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
-    total = len(loaded) * max_episode_steps * len(batches)
-    with evaluation_bar(total, " sub-steps", progress) as bar:
+    total = sum(map(len, groups.values())) * max_episode_steps * len(batches)
+    with _bar(total, " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
-            records = [
+            runs = [
                 [play(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
                 for agent in group
             ]
-            results[name] = _result(records, max_episode_steps, group)
-            scores[name] = np.stack([np.concatenate([record.metrics["coverage"] for record in run]) for run in records])
+            values = {
+                metric: np.stack([np.concatenate([record.metrics[metric] for record in run]) for run in runs])
+                for metric in METRICS
+            }  # (S, E)
+            every = [record for run in runs for record in run]
+            seconds, scores[name] = sum(record.seconds for record in every), values["coverage"]
+            results[name] = _result(values, sum(map(_was_trained, group))) | {
+                "inference_ms": 1000 * seconds / (scores[name].size * max_episode_steps),
+                "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
+                "runs": [agent.run for agent in group if agent.run],
+            }
     first = next(iter(groups))
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
-    for name in references_of(scenario) if references else ():
-        results[name] = _reference(name, scenario, seeds, max_episode_steps, progress)
-    return evaluation_of(scenario, seeds, results)
-
-
-def evaluation_of(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an evaluation: its scenario, seeds and provenance, with the results of the agents by name."""
-    return {
-        "scenario": scenario.name,
-        "episodes": len(seeds),
-        "seeds": [seeds[0], seeds[-1]],
-        "provenance": provenance(),
-        "agents": results,
-    }
-
-
-def evaluation_bar(total: int, unit: str, progress: bool) -> tqdm:
-    """Return the progress bar of an evaluation."""
-    interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
-    return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
-
-
-def _result(records: Sequence[Sequence[Record]], max_episode_steps: int, group: Sequence[Agent]) -> dict[str, Any]:
-    """Return the result of an agent from its batches of episodes, those of every run."""
-    result: dict[str, Any] = {}
-    per_episode = {}
-    for metric in METRICS:
-        values = np.stack([np.concatenate([record.metrics[metric] for record in run]) for run in records])  # (S, E)
-        result[metric] = summary(values)
-        per_episode[metric] = [None if np.isnan(value) else value for value in values.ravel().tolist()]
-    every = list(itertools.chain(*records))
-    episodes = sum(len(record.metrics["coverage"]) for record in every)
-    return result | {
-        "inference_ms": 1000 * sum(record.seconds for record in every) / (episodes * max_episode_steps),
-        "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
-        **trainings(sum(map(was_trained, group))),
-        "runs": [agent.run for agent in group if agent.run],
-        "per_episode": per_episode,
-    }
-
-
-def _reference(name: str, scenario: Scenario, seeds: range, max_episode_steps: int, progress: bool) -> dict[str, Any]:
-    """Compute a reference; return its result."""
-    with evaluation_bar(len(seeds), " episodes", progress) as bar:
-        bar.set_description(f"reference: {name}", refresh=False)
-        found = REFERENCES[name](scenario, seeds, max_episode_steps, bar.update)
-    metrics = {"coverage": found.coverage, "rotation": found.rotation}
-    part, lengths = parts(max_episode_steps)
-    over_time = np.bincount(part, found.sub_step_coverage) / lengths
-    return {
-        **{metric: summary(values[None]) for metric, values in metrics.items()},
-        "reference": KINDS[name],
-        "over_time": over_time.tolist(),
-        **trainings(0),
-        "runs": [],
-        "per_episode": {
-            metric: [None if np.isnan(value) else value for value in values.tolist()]
-            for metric, values in metrics.items()
-        },
-    }
-
-
-def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-    """Write one or several evaluations as JSON, whole or not at all."""
-    write_text(path, json.dumps(evaluation, indent=1) + "\n")
-
-
-def save_pictures(
-    folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int, note: str = ""
-) -> None:
-    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
-
-    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
-    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
-    the last paragraph of ``evaluation.md``.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    first = next(iter(evaluations.values()))
-    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
-    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
-    save_bars(folder / "bars.png", first)
-    save_pareto(folder / "pareto.png", first)
-    save_over_time(folder / "over_time.png", first, sub_steps)
-    if len(evaluations) > 1:
-        save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))
-
-
-Executing = LevelPolicy | Policy | str | Path
-"""Argument of :func:`hitmac.agents.load_executor`."""
-
-EXECUTOR_METRICS = ("reward", "rotation", "coverage")
+    for name in bounds_of(scenario) if references else ():
+        with _bar(episodes, " episodes", progress) as bar:
+            bar.set_description(f"bound: {name}", refresh=False)
+            kind, compute = BOUNDS[name]
+            bound = compute(scenario, seeds, max_episode_steps, bar.update)
+        part, lengths = parts(max_episode_steps)
+        results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}, 0) | {
+            "reference": kind,
+            "over_time": (np.bincount(part, bound.sub_step_coverage) / lengths).tolist(),
+            "runs": [],
+        }
+    return _evaluation(scenario, seeds, results)
 
 
 def evaluate_executors(
@@ -362,25 +183,20 @@ def evaluate_executors(
     if scenario.tracks:
         scenario, max_episode_steps = fitted(scenario, max_episode_steps)
     seeds = range(seed, seed + episodes)
-    check_seeds("an executor", tuple(training_seeds), seeds)
+    _check_seeds("an executor", training_seeds, seeds)
     groups = {name: [load_executor(one, scenario) for one in several] for name, several in _by_name(executors).items()}
     for name, group in groups.items():
         for _, trained_on in group:
-            check_seeds(name, trained_on, seeds)
+            _check_seeds(name, trained_on, seeds)
     results: dict[str, Any] = {}
-    with evaluation_bar(sum(map(len, groups.values())) * max_episode_steps, " steps", progress) as bar:
+    with _bar(sum(map(len, groups.values())) * max_episode_steps, " steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
-            scores = np.stack(
-                [_play(level, scenario, seeds, max_episode_steps, goals_every, bar) for level, _ in group], 1
-            )  # (metrics, S, E)
-            of_metric = dict(zip(EXECUTOR_METRICS, scores, strict=True))
-            results[name] = {metric: summary(values) for metric, values in of_metric.items()}
-            results[name]["per_episode"] = {metric: values.ravel().tolist() for metric, values in of_metric.items()}
-            results[name] |= trainings(
-                sum(bool(trained_on) or has_learned(level.policy) for level, trained_on in group)
-            )
-    return evaluation_of(scenario, seeds, results)
+            scores = [_play(level, scenario, seeds, max_episode_steps, goals_every, bar) for level, _ in group]
+            values = dict(zip(EXECUTOR_METRICS, np.stack(scores, 1), strict=True))  # (S, E)
+            trained = sum(bool(trained_on) or has_learned(level.policy) for level, trained_on in group)
+            results[name] = _result(values, trained)
+    return _evaluation(scenario, seeds, results)
 
 
 def _play(
@@ -412,8 +228,8 @@ def _by_name(
     if isinstance(executors, Mapping):
         named = {name: one if isinstance(one, list) else [one] for name, one in executors.items()}
     else:
-        alone = isinstance(executors, str | Path) or hasattr(executors, "predict")
-        several: Any = [executors] if alone else executors
+        single = isinstance(executors, str | Path) or hasattr(executors, "predict")
+        several: Any = [executors] if single else executors
         for one in several:
             policy = one.policy if isinstance(one, LevelPolicy) else one
             name = str(one) if isinstance(one, str | Path) else type(policy).__name__
@@ -423,3 +239,86 @@ def _by_name(
     if not named or not all(named.values()):
         raise ValueError("executors is empty; give one or more")
     return named
+
+
+def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
+    """Raise ValueError if evaluation seeds overlap with training seeds, given as pairs of first and last seed."""
+    for first, last in trained_on:
+        if first <= seeds[-1] and seeds[0] <= last:
+            raise ValueError(
+                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
+                "trained on; choose others"
+            )
+
+
+def _check_runs(group: Sequence[Agent]) -> None:
+    """Raise ValueError if agents of one name are not different trainings."""
+    if len(group) == 1:
+        return
+    name = group[0].name
+    if untrained := [agent for agent in group if not _was_trained(agent)]:
+        raise ValueError(
+            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so they are not "
+            "trainings of one agent; leave out duplicates, or give each its own name"
+        )
+    seen: dict[str, Agent] = {}
+    for agent in group:
+        same = seen.setdefault(digest(agent.policy), agent)
+        if same is not agent:
+            which = f"{same.run or name} and {agent.run or name}"
+            raise ValueError(f"two trainings of {name}, {which}, are the same run; leave one out")
+
+
+def _was_trained(agent: Agent) -> bool:
+    return agent.trained or bool(agent.training_seeds)
+
+
+def _result(values: Mapping[str, np.ndarray], trained: int) -> dict[str, Any]:
+    """Return the result of an agent with the values (S, E) of every metric, of which `trained` runs are trainings."""
+    every = {metric: of_one.ravel().tolist() for metric, of_one in values.items()}
+    return {metric: summary(of_one) for metric, of_one in values.items()} | {
+        "trainings": trained,
+        "interval": "episodes and trainings" if trained > 1 else "episodes",
+        "per_episode": {metric: [None if np.isnan(x) else x for x in of_one] for metric, of_one in every.items()},
+    }
+
+
+def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "scenario": scenario.name,
+        "episodes": len(seeds),
+        "seeds": [seeds[0], seeds[-1]],
+        "provenance": provenance(),
+        "agents": results,
+    }
+
+
+def _bar(total: int, unit: str, progress: bool) -> tqdm:
+    interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
+    return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+
+
+def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Write one or several evaluations as JSON, whole or not at all."""
+    write_text(path, json.dumps(evaluation, indent=1) + "\n")
+
+
+def save_pictures(
+    folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int, note: str = ""
+) -> None:
+    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
+
+    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
+    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
+    the last paragraph of ``evaluation.md``.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    first = next(iter(evaluations.values()))
+    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
+    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
+    save_bars(folder / "bars.png", first)
+    save_pareto(folder / "pareto.png", first)
+    save_over_time(folder / "over_time.png", first, sub_steps)
+    if len(evaluations) > 1:
+        save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))

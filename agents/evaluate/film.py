@@ -84,19 +84,17 @@ def save_films(
         The files.
     """
     path = Path(path)
-    plays: list[tuple[Scenario, Agent]] = []
+    several = len({agent.name for _, agents in teams for agent in agents}) > 1
+    films: dict[Path, tuple[Scenario, Agent]] = {}
     for scenario, agents in teams:
-        first: dict[str, Agent] = {}
-        for agent in agents:
-            first.setdefault(agent.name, agent)
-        plays += [(scenario, agent) for agent in first.values()]
-    files = []
-    for scenario, agent in plays:
-        names = [agent.name] * (len({agent.name for _, agent in plays}) > 1) + [scenario.name] * (len(teams) > 1)
-        added = "".join(f"-{re.sub(r'[^A-Za-z0-9.=]+', '-', name).strip('-')}" for name in names)
-        files.append(path.with_name(f"{path.stem}{added}{path.suffix}"))
-    if twice := next((file for file in files if files.count(file) > 1), None):
-        raise ValueError(f"two films would be {twice}; give the agents and scenarios other names")
-    for file, (scenario, agent) in zip(files, plays, strict=True):
+        first = {agent.name: agent for agent in reversed(agents)}
+        for name in dict.fromkeys(agent.name for agent in agents):
+            names = [name] * several + [scenario.name] * (len(teams) > 1)
+            added = "".join(f"-{re.sub(r'[^A-Za-z0-9.=]+', '-', one).strip('-')}" for one in names)
+            file = path.with_name(f"{path.stem}{added}{path.suffix}")
+            if file in films:
+                raise ValueError(f"two films would be {file}; give the agents and scenarios other names")
+            films[file] = scenario, first[name]
+    for file, (scenario, agent) in films.items():
         save_film(file, agent, scenario, seed=seed, sub_steps=sub_steps)
-    return files
+    return list(films)

@@ -20,8 +20,7 @@ from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.export.networks import Part, parts_of
 from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.policy import Policy
-from hitmac.agents.pretrained import PREFIX, pretrained_folder
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent, load_agent, parse_name
 from hitmac.envs import deployment
 from hitmac.envs.files import check_ending, parse_json, read_text, working_folder
 from hitmac.envs.presets import load_scenario
@@ -127,12 +126,8 @@ def _own_scenario(agent: Any) -> str | Path:
     """Return the folder of the training that an agent's name holds; ``"hit-mac"`` for an agent without one."""
     if not isinstance(agent, str | Path):
         return "hit-mac"
-    parts = str(agent).split(":")
-    if str(agent).startswith(PREFIX):
-        return pretrained_folder(parts[1])
-    names = [":".join(parts[:end]) for end in range(len(parts), 0, -1)]
-    names += [":".join(parts[begin:]) for begin in range(1, len(parts))]
-    return next((name for name in names if name and Path(name).is_dir()), "hit-mac")
+    name = parse_name(agent)
+    return next((place for place in (name.source, name.executor) if place and Path(place).is_dir()), "hit-mac")
 
 
 def _digest(path: Path) -> str:

@@ -22,8 +22,7 @@ from torch import nn
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
-from hitmac.agents.nearness import checked, farthest_reach, is_large, rescaled
-from hitmac.agents.policy import Completed, PerSensor, Policy
+from hitmac.agents.policy import Completed, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import parse_json, read_text, whole_file, write_text
 from hitmac.envs.observation import goals_space
@@ -81,7 +80,7 @@ class PolicyConfig:
             raise ValueError(f"policy is {self.policy!r}; it may hold {', '.join(allowed)}")
         object.__setattr__(self, "options", {**known, **self.options})
         object.__setattr__(self, "policy", {"encoder_config": encoder} | POLICY_DEFAULTS | rest)
-        object.__setattr__(self, "nearness", checked(self.nearness))
+        object.__setattr__(self, "nearness", checked_nearness(self.nearness))
         check_choice("memory", self.policy["memory"], MEMORIES)
         if self.policy["memory"] == "recurrent" and self.features != RECURRENT_FEATURES:
             raise ValueError(
@@ -111,7 +110,8 @@ class PolicyConfig:
         They are those of `nearness`, if given, else those of its training. A policy that was trained on all targets is
         shown the nearest 8 within two sensing ranges if the scenario is large.
         """
-        nearness = nearness or rescaled(self.nearness, self.scenario, scenario)
+        if not nearness and "radius" in (nearness := dict(self.nearness)):  # as far by the feature `distance`
+            nearness["radius"] *= scenario.distance_scale / self.scenario.distance_scale
         if not nearness and is_large(scenario) and not self._needs_all:
             nearness = {"nearest": NEAREST, "radius": REACHES * farthest_reach(scenario)}
         return dataclasses.replace(self, nearness=dict(nearness))

@@ -1,4 +1,4 @@
-"""Replay: episodes of agents to look at, as a page that needs nothing else, and in a window."""
+"""Replay: episodes of agents to look at, on a page that needs nothing else."""
 
 from hitmac.agents.replay.page import save_replay
 from hitmac.agents.replay.record import record

@@ -15,8 +15,9 @@ from hitmac.agents.evaluate.episodes import fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record
-from hitmac.envs.files import check_ending, regular_file, write_text
+from hitmac.envs.files import check_ending, write_text
 from hitmac.envs.presets import load_scenario
+from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS
@@ -61,6 +62,7 @@ def save_replay(
 def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0) -> str:
     """Return the page of episodes of one scenario and seed, records of :func:`hitmac.agents.replay.record.record`."""
     half_width, half_height = scenario.extent
+    pan = [limits if limits[1] - limits[0] < 360.0 else None for limits in scenario.pan_limits]
     data = {
         "scenario": scenario.name,
         "seed": seed,
@@ -69,7 +71,7 @@ def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], s
         "halfHeight": half_height,
         "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
-        "panLimits": _pan_limits(scenario),
+        "panLimits": pan * scenario.num_sensors if len(pan) == 1 else pan,  # None without limits
         "background": _picture(scenario.background) if scenario.background else "",
         "episodes": episodes,
     }
@@ -84,25 +86,9 @@ def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], s
     )
 
 
-def _pan_limits(scenario: Scenario) -> list[tuple[float, float] | None]:
-    """Return the pan limits of every sensor, None where it has none; [] if no sensor has any."""
-    own = [pan if pan[1] - pan[0] < 360.0 else None for pan in scenario.pan_limits]
-    return own * scenario.num_sensors if len(own) == 1 else own
-
-
 def _picture(path: str) -> str:
     """Return a picture as a data URI, made smaller if it is large."""
-    try:
-        from PIL import Image
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
-    try:
-        with Image.open(regular_file(path)) as picture:
-            shown = picture.convert("RGBA")
-    except FileNotFoundError:
-        raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
-    except (OSError, ValueError) as error:
-        raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
+    shown = read_background(path)
     shown.thumbnail((_BACKGROUND, _BACKGROUND))
     written = io.BytesIO()
     shown.save(written, format="PNG", optimize=True)

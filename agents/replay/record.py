@@ -12,7 +12,7 @@ from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.baselines.planner import BeliefPlannerState
 from hitmac.agents.evaluate.episodes import Episodes
 from hitmac.agents.learned.policy import one_thread_each
-from hitmac.agents.nearness import is_large
+from hitmac.agents.policy import is_large
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.motion import X, Y

@@ -6,8 +6,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.nearness import is_large
-from hitmac.agents.policy import checked_lists, checked_observation, checked_starts
+from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, is_large
 from hitmac.agents.tracking.motion import ROWS, Rules, moves_at, walk_model
 from hitmac.agents.tracking.particles import COUNT, COURSE, Belief, advance, look_in_vain, pin, scatter, scatter_all
 from hitmac.agents.tracking.sight import (

@@ -13,7 +13,7 @@ from hitmac.agents.baselines.levels import AssignPlanned
 from hitmac.agents.baselines.planner import PlanningPolicy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
-from hitmac.agents.nearness import OPTIONS, checked
+from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.registry import SCRIPTED
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, PADDINGS
 from hitmac.envs.scenario import KNOWLEDGE
@@ -206,7 +206,7 @@ class Options(EncoderConfig, RunOptions):
     @property
     def nearness(self) -> dict[str, Any]:
         """Options of the environments for the nearest targets that the policy is shown; {}: all."""
-        return checked({name: getattr(self, name, None) for name in OPTIONS})
+        return checked_nearness({name: getattr(self, name, None) for name in NEARNESS})
 
     def rates(self, done: float) -> tuple[float, float]:
         """Return the learning rate and the weight of the entropy bonus when this share of the training is done."""
