@@ -234,7 +234,8 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
         raise ValueError(
             f"targets are {targets.dtype} of shape {targets.shape}; they must be whole numbers, of shape {mask.shape}"
         )
-    check_range("targets", targets, -1, num_targets - 1)
+    if targets.size and not (targets.min() >= -1 and targets.max() < num_targets):
+        raise ValueError(f"targets hold {targets.min()} to {targets.max()}; they must be from -1 to {num_targets - 1}")
     if (targets[mask != 0] < 0).any():
         raise ValueError("targets hold -1 where the mask is 1; -1 is for an empty place")
     return targets.astype(np.int32, copy=False)
@@ -244,56 +245,6 @@ def check_finite(name: str, numbers: np.ndarray) -> None:
     """Raise ValueError unless all numbers are finite."""
     if not (finite := np.isfinite(numbers)).all():
         raise ValueError(f"{name} holds {numbers[~finite].flat[0]}; every number must be finite")
-
-
-def check_length(state: Any, length: int) -> None:
-    """Raise ValueError unless a policy's state is a tuple or a list of this length."""
-    if not isinstance(state, tuple | list) or len(state) != length:
-        given = f"a {type(state).__name__} of {len(state)}" if isinstance(state, tuple | list) else shortly(state)
-        raise ValueError(f"state is {given}; it must be the {length} arrays of the last call")
-
-
-def copied_state(state: tuple[Any, ...], fresh: Any) -> Any:
-    """Return a copy of a policy's state.
-
-    Args:
-        state: as given back by the caller.
-        fresh: the state before the first call, of the same kind and shapes.
-
-    Raises:
-        ValueError: other arrays than those of `fresh`; the message names the first.
-    """
-    names = getattr(fresh, "_fields", range(len(fresh)))
-    check_length(state, len(fresh))
-    for name, array, own in zip(names, state, fresh, strict=True):
-        if not isinstance(array, np.ndarray) or array.shape != own.shape or array.dtype != own.dtype:
-            given = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else type(array).__name__
-            raise ValueError(f"state {name} is {given}; it must be {own.dtype} of shape {own.shape}")
-    copies = [array.copy() for array in state]
-    return type(fresh)(*copies) if hasattr(fresh, "_fields") else type(fresh)(copies)
-
-
-def as_numbers(name: str, value: Any) -> np.ndarray:
-    """Return `value` as an array; raise ValueError, with `name`, unless it holds numbers, of at most 64 bits."""
-    array = as_array(name, value)
-    if array.dtype.kind not in "biuf":
-        raise ValueError(f"{name} is {shortly(value)}; it must be numbers")
-    return array
-
-
-def check_range(name: str, value: Any, low: float, high: float) -> None:
-    """Raise ValueError unless `value`, an array or a number, holds numbers from `low` to `high` only."""
-    numbers = as_numbers(name, value)
-    if numbers.size and not (numbers.min().item() >= low and numbers.max().item() <= high):
-        raise ValueError(f"{name} holds {numbers.min()} to {numbers.max()}; it must be from {low} to {high}")
-
-
-def checked_number(name: str, value: Any, low: float, high: float) -> float:
-    """Return `value` as a float; raise ValueError unless it is one number from `low` to `high`."""
-    if np.ndim(as_numbers(name, value)) != 0:
-        raise ValueError(f"{name} is {shortly(value)}; it must be one number")
-    check_range(name, value, low, high)
-    return float(value)
 
 
 def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, NamedTuple
 import numpy as np
 import tyro
 
-from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.evaluate.statistics import probability_of_improvement
 from hitmac.agents.evaluate.tables import markdown
@@ -89,7 +89,7 @@ class Options:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    program = program_name("hitmac reproduce")
+    program = "hitmac reproduce"
     options = parse(Options, program, arguments)
     with end_on_signal(program, "; the same command continues"), stop_on_bad_input(program):
         for name in options.row:

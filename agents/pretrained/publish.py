@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from hitmac.agents import pretrained as home
-from hitmac.agents.command_line import program_name, stop_on_bad_input
+from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.learned.checkpoint import EXECUTOR, FILES, checkpoint_folder, load_policy, trainings_in
 from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.signals import end_on_signal
@@ -20,7 +20,7 @@ from hitmac.signals import end_on_signal
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     parser = argparse.ArgumentParser(
-        prog=program_name("hitmac pretrained"),
+        prog="hitmac pretrained",
         description="Copy the policy of a run to agents/pretrained/NAME, and write its card from the run's evaluation.",
     )
     parser.add_argument("name", help="name of the policy, as in pretrained:NAME")
