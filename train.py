@@ -16,7 +16,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import importlib.util
 import sys
 
-from hitmac.agents.command_line import parse, program_name, stop_on_bad_input
+from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.training.config import JOBS, HitMacOptions, Job, Options
 from hitmac.agents.training.defaults import given_options
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
@@ -27,7 +27,7 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
 from hitmac.signals import end_on_signal
 
-PROGRAM = program_name("train.py")
+PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
 COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions}
 USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
 

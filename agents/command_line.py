@@ -109,23 +109,24 @@ def provenance() -> dict[str, Any]:
         ``processor``; ``command``, in which a path outside the current directory is reduced to its last name. Nothing
         in it names the host, the user or a directory outside the current one.
     """
+    versions: dict[str, str | None] = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
     commit, modified = _commit(ROOT)
+    cpuinfo = Path("/proc/cpuinfo")
+    named = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else "")
     return {
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in PACKAGES},
+        "versions": versions,
         "commit": commit,
         "modified": modified,
         "threads": {"torch": torch.get_num_threads(), "simulator": cores(), "cores": os.cpu_count()},
         "platform": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
+        "processor": named[1].strip() if named else platform.processor() or platform.machine(),
         "command": _command(sys.orig_argv, Path.cwd()),
     }
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _commit(root: Path) -> tuple[str | None, bool | None]:
@@ -134,32 +135,15 @@ def _commit(root: Path) -> tuple[str | None, bool | None]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
 
     def git(*arguments: str) -> str:
-        return subprocess.run(
-            ["git", "-C", str(root), *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=10,
-        ).stdout.strip()
+        command = ["git", "-C", str(root), *arguments]
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
 
     try:
         if Path(git("rev-parse", "--show-toplevel")).resolve() != root.resolve():
             return None, None
         return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
-    except (OSError, ValueError, subprocess.SubprocessError):
+    except (OSError, subprocess.SubprocessError):
         return None, None
-
-
-def _processor() -> str:
-    """Return the name of the processor, or without one the system's description."""
-    try:
-        text = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        text = ""
-    named = re.search(r"^model name\s*:\s*(.+)$", text, re.MULTILINE)
-    return named[1].strip() if named else platform.processor() or platform.machine()
 
 
 def _command(arguments: list[str], here: Path) -> str:
@@ -172,8 +156,3 @@ def _command(arguments: list[str], here: Path) -> str:
     # An absolute path begins an argument, or follows a separator within one.
     program, *rest = arguments or [""]
     return " ".join([Path(program).name, *(re.sub(r"(?<![^,+=:])[/\\][^,+=:]*", shown, one) for one in rest)])
-
-
-def program_name(otherwise: str) -> str:
-    """Return how the running program was called, in messages: ``hitmac train``, or `otherwise`, as ``train.py``."""
-    return sys.argv[0] if sys.argv and sys.argv[0].startswith("hitmac ") else otherwise

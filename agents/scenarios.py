@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import gymnasium
 import numpy as np
@@ -97,10 +97,11 @@ def _show(options: Options) -> None:
     picture = Picture(scenario, options.size) if options.film or options.picture else None
     if picture is None:
         check_display()
+    observed: dict[str, Any] = {"features": agent.features} if agent else {}
     env = gymnasium.make(
         TASKS[options.task].spec.id,
         scenario=scenario,
-        **({} if agent is None else {"features": agent.features}),
+        **observed,
         max_episode_steps=options.steps,
         render_mode="human" if picture is None else None,
     )

@@ -306,14 +306,7 @@ def reach_bound(
     target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
     is tight where sensors are many and episodes short. Obstacles and failures are left out too. It has no rotation.
 
-    Args:
-        scenario: a scenario with rails; else see :func:`free_turning_bound`.
-        seeds: see :func:`free_turning_bound`.
-        sub_steps: see :func:`free_turning_bound`.
-        progress: see :func:`free_turning_bound`.
-
-    Raises:
-        ValueError: targets that evade, lenses that zoom, or no rails; no seed, or an invalid one; no sub-step.
+    The arguments and errors are those of :func:`free_turning_bound`, for a scenario with rails.
     """
     scenario = load_scenario(scenario)
     names = ("sensing_range", "field_of_view", "turn_angle")
@@ -354,17 +347,9 @@ def clairvoyant_estimate(
     may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
     The computation takes longer where 360 degrees are not a whole number of turns.
 
-    Args:
-        scenario: see :func:`free_turning_bound`.
-        seeds: see :func:`free_turning_bound`.
-        sub_steps: see :func:`free_turning_bound`.
-        progress: see :func:`free_turning_bound`.
-        restarts: number of random starts; 1 or more; default 8. Time and, slowly, coverage grow with it.
-        seed: seed of the random starts, together with that of the episode.
-        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more.
-
-    Raises:
-        ValueError: see :func:`free_turning_bound`; an option out of its range.
+    The arguments and errors are those of :func:`free_turning_bound`; also the number of random starts `restarts`, 1 or
+    more, with which time and, slowly, coverage grow; their `seed`, together with that of the episode; and `turn_cost`,
+    the cost of a sub-step in which all sensors turn, in units of coverage, 0 or more.
     """
     restarts, turn_cost = positive("restarts", restarts), check_cost(turn_cost)
     scenario = load_scenario(scenario)

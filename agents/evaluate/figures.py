@@ -1,9 +1,10 @@
 """Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes, sweeps.
 
-Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, and writes one PNG. A bound
-(an entry with ``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind.
-The label of an agent with one training seed says so, since its intervals are over episodes only. Agents of one family,
-the same agent with different options, share a colour.
+Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, and writes one PNG at `path`; it
+raises ModuleNotFoundError, which names the extra to install, without matplotlib. A bound (an entry with
+``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The label of an
+agent with one training seed says so, since its intervals are over episodes only. Agents of one family, the same agent
+with different options, share a colour.
 """
 
 from __future__ import annotations
@@ -123,13 +124,8 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     The metrics are coverage, decision reward, rotation and least covered; missing ones are left out. Whiskers are 95 %
     intervals. Bounds are hatched.
 
-    Args:
-        path: file of the figure.
-        evaluation: evaluation of one or more agents.
-
     Raises:
         ValueError: the evaluation has none of the metrics.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     panels = [metric for metric in _PANELS if any(_value(result, metric) for result in agents.values())]
@@ -172,13 +168,6 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     rotation, and a difference in one of them. Dominated agents are fainter. A family, the agents of one name with
     several options, is one line, with its options at the points. A result without rotation is a dashed line. A bound is
     a hollow diamond, not part of the front.
-
-    Args:
-        path: file of the figure.
-        evaluation: evaluation of one or more agents.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     text = f"{title(evaluation)}; crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front"
@@ -239,14 +228,10 @@ def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: int) -> None:
     """Draw the coverage over the time of an episode, a line for each agent; bounds are dashed.
 
-    Args:
-        path: file of the figure.
-        evaluation: evaluation of agents with ``over_time``; agents without are left out.
-        sub_steps: length of an episode, sub-steps.
+    Agents without ``over_time`` are left out. An episode has `sub_steps` sub-steps.
 
     Raises:
         ValueError: no agent has ``over_time``.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
@@ -282,7 +267,6 @@ def save_heat_maps(
 
     Raises:
         ValueError: no agent has a decision reward.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     agents = {name: result for evaluation in evaluations.values() for name, result in evaluation["agents"].items()}
     colours = colours_of(agents)
@@ -334,12 +318,7 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
 
     Bands are 95 % intervals. Bounds are dashed.
 
-    Args:
-        path: file of the figure.
-        sweeps: of each parameter the evaluations by value, all of the same agents.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
+    `sweeps` holds of each parameter the evaluations by value, all of the same agents.
     """
     first = next(iter(next(iter(sweeps.values())).values()))
     agents, colours = first["agents"], colours_of(first["agents"])
