@@ -1,6 +1,6 @@
 """Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes, sweeps.
 
-Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, and writes one PNG at `path`; it
+Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, writes one PNG at `path`, and
 raises ModuleNotFoundError, which names the extra to install, without matplotlib. A bound (an entry with
 ``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The label of an
 agent with one training seed says so, since its intervals are over episodes only. Agents of one family, the same agent
