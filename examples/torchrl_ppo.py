@@ -20,7 +20,6 @@ from torchrl.objectives.value import GAE
 from hitmac.agents.evaluate import evaluate, table
 from hitmac.envs.wrappers.torchrl_env import DirectionalSensorTorchRLEnv
 from hitmac.perception import AgentTargetEncoder
-from hitmac.perception.encoder import tensordict_module
 
 NUM_ENVS, ROLLOUT, EPOCHS, BATCH_SIZE, WIDTH = 128, 32, 3, 512, 64
 
@@ -47,7 +46,7 @@ def main(total_steps: int = 80_000):
     turns = TensorDictModule(Turns(), ["sensors", "scene", "mask"], ["logits"])
     actor = ProbabilisticActor(turns, ["logits"], distribution_class=joint, return_log_prob=True)
     critic = ValueOperator(nn.Sequential(nn.Linear(WIDTH, WIDTH), nn.ReLU(), nn.Linear(WIDTH, 1)), in_keys=["scene"])
-    model = ActorValueOperator(tensordict_module(encoder, out_keys=("_", "sensors", "scene")), actor, critic)
+    model = ActorValueOperator(TensorDictModule(encoder, ["pairs", "mask"], ["_", "sensors", "scene"]), actor, critic)
     policy, value = model.get_policy_operator(), model.get_value_operator()
     advantage = GAE(gamma=0.95, lmbda=0.95, value_network=value)
     loss = ClipPPOLoss(policy, value, entropy_coeff=0.003, critic_coeff=0.5, normalize_advantage=True)

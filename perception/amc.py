@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from hitmac.perception.checks import check_choice, check_tokens, check_widths
 from hitmac.perception.fast_paths import prefix_sums
-from hitmac.perception.functional import zero_masked
+from hitmac.perception.functional import xavier_linear, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
 
@@ -64,9 +64,7 @@ class AMCCritic(nn.Module):
         self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
         prefix = CRITICS[kind].prefix
         self.attention = AttentionLayer(feature_dim, weight_dim) if prefix else None
-        self.linear = nn.Linear(feature_dim + weight_dim if prefix else feature_dim, 1)
-        nn.init.xavier_uniform_(self.linear.weight)
-        nn.init.zeros_(self.linear.bias)
+        self.linear = xavier_linear(feature_dim + weight_dim if prefix else feature_dim, 1)
 
     def forward(
         self, z: Tensor, mask: Tensor | None = None, *, return_contributions: bool = False

@@ -22,20 +22,6 @@ def check_widths(**widths: int) -> None:
             raise ValueError(f"{name} is {width!r}; it must be a whole number, 1 or more")
 
 
-def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
-    """Raise ValueError unless `value` is one of `known`; the message names them and the nearest one."""
-    known = tuple(known)
-    if not (isinstance(value, str) and value in known):
-        raise ValueError(f"{name} is {value!r}; it must be {one_of(known, value)}")
-
-
-def one_of(known: Iterable[str], value: Any) -> str:
-    """Return the words for a choice of names, with the one that `value` may have been meant to be."""
-    known = tuple(known)
-    near = get_close_matches(str(value), known, n=1)
-    return f"one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else "")
-
-
 def check_heads(width: int, num_heads: int) -> None:
     """Raise ValueError unless the heads divide the width."""
     check_widths(num_heads=num_heads)
@@ -44,16 +30,26 @@ def check_heads(width: int, num_heads: int) -> None:
 
 
 def check_share(name: str, value: float) -> None:
-    """Raise ValueError unless `value` is a number in [0, 1)."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1:
+    """Raise ValueError unless `value` is in [0, 1)."""
+    if not 0 <= value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a number from 0 to under 1")
 
 
-def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
-    """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor.
+def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
+    """Raise ValueError unless `value` is one of `known`; the message names them and the nearest one."""
+    if value not in list(known):
+        raise ValueError(f"{name} is {value!r}; it must be {one_of(known, value)}")
 
-    Every number other than 0 counts as 1. No value is read, so the function can be compiled, exported and mapped.
-    """
+
+def one_of(known: Iterable[str], value: Any) -> str:
+    """Return the words for a choice of names, with the one that `value` may have been meant to be."""
+    known = list(known)
+    near = get_close_matches(str(value), known, n=1)
+    return f"one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else "")
+
+
+def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
+    """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor."""
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
     return mask if mask.dtype == torch.bool else mask != 0
@@ -70,23 +66,17 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
     mask = as_mask(mask)
     if mask.shape != x.shape[:-1]:
         raise ValueError(f"mask has shape {tuple(mask.shape)}; it must have shape {tuple(x.shape[:-1])}")
-    if mask.device != x.device:
-        raise ValueError(f"mask is on {mask.device}, x on {x.device}; both must be on one device")
     return mask
 
 
-def check_index(name: str, index: Tensor, shape: tuple[int | None, ...]) -> None:
-    """Raise unless an index tensor holds whole numbers and has the shape; None in it stands for any length."""
+def check_index(name: str, index: Tensor, shape: tuple[int | str, ...]) -> None:
+    """Raise unless an index tensor holds whole numbers and has the shape; "any" in it stands for any length."""
     if not isinstance(index, Tensor):
         raise TypeError(f"{name} is a {type(index).__name__}; expected a tensor of whole numbers")
-    if index.is_floating_point() or index.is_complex() or index.dtype == torch.bool:
+    if index.is_floating_point() or index.dtype == torch.bool:
         raise TypeError(f"{name} is {index.dtype}; expected whole numbers, -1 for none")
-    fits = index.ndim == len(shape) and all(
-        size is None or bool(own == size) for own, size in zip(index.shape, shape, strict=True)
-    )
-    if not fits:
-        wanted = ", ".join("any" if size is None else str(size) for size in shape)
-        raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({wanted})")
+    if index.ndim != len(shape) or any(b != "any" and a != b for a, b in zip(index.shape, shape, strict=True)):
+        raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({', '.join(map(str, shape))})")
 
 
 def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> None:
@@ -101,22 +91,21 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> N
         raise ValueError(f"causal attention requires as many keys ({keys}) as queries ({length})")
 
 
-def check_pairs(mask: Tensor, length: int, keys: int, hint: str = "") -> Tensor:
-    """Return a mask from each query to each key, of any dtype, as bool with two axes or more.
+def check_pairs(mask: Tensor, length: int, keys: int, axes: int | None = None) -> Tensor:
+    """Return a mask from each query to each key as bool with two axes or more, and at most `axes`.
 
-    Raises ValueError, with `hint` appended, unless the mask broadcasts to (..., length, keys).
+    Raises ValueError unless it broadcasts to (..., length, keys).
     """
     mask = as_mask(mask)
-    given = tuple(mask.shape)
-    if mask.ndim == 1:
-        mask = mask.unsqueeze(0)
+    wide = mask.unsqueeze(0) if mask.ndim == 1 else mask
     # Compared one by one, since `in` fails for the symbolic sizes of a compiler.
-    fits = mask.ndim > 1 and all(
-        bool(size == whole) or bool(size == 1) for size, whole in zip(mask.shape[-2:], (length, keys), strict=True)
-    )
-    if not fits:
-        raise ValueError(f"mask has shape {given}; it must broadcast to (..., {length}, {keys}){hint}")
-    return mask
+    fits = wide.ndim > 1 and all(a == b or a == 1 for a, b in zip(wide.shape[-2:], (length, keys), strict=True))
+    if not fits or (axes is not None and wide.ndim > axes):
+        raise ValueError(
+            f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}), from each query to "
+            f"each key. A mask of the keys alone, (..., {keys}), is key_mask of MultiHeadAttention"
+        )
+    return wide
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:

@@ -5,20 +5,18 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
-from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, pool, zero_masked
+from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, pool, xavier_linear, zero_masked
 from hitmac.perception.recurrent import RecurrentLayer
 from hitmac.perception.sparse import SparsePairs
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import FourierFeatures
-
-if TYPE_CHECKING:
-    from tensordict.nn import TensorDictModule
 
 
 class AllPairs:
@@ -160,9 +158,9 @@ class FlatEncoder(nn.Module):
         self.num_agents, self.num_targets = num_agents, num_targets
         self.feature_dim, self.weight_dim = feature_dim, weight_dim
         width = num_targets * (feature_dim + 1)
-        self.of_pair = _relu_layers(feature_dim + 1, weight_dim)
-        self.of_agent = _relu_layers(width, weight_dim)
-        self.of_scene = _relu_layers(num_agents * width, weight_dim)
+        self.of_pair = _relu_layers(feature_dim + 1, weight_dim, weight_dim)
+        self.of_agent = _relu_layers(width, weight_dim, weight_dim)
+        self.of_scene = _relu_layers(num_agents * width, weight_dim, weight_dim)
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
         """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; raise ValueError for another n or m."""
@@ -177,24 +175,13 @@ class FlatEncoder(nn.Module):
         of_agent = tokens.flatten(-2)
         return Features(self.of_pair(tokens), self.of_agent(of_agent), self.of_scene(of_agent.flatten(-2)))
 
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"num_agents={self.num_agents}, num_targets={self.num_targets}"
 
-
-def _relu_layers(width: int, hidden: int) -> nn.Sequential:
-    """Build two linear layers, each with a ReLU."""
+def _relu_layers(*widths: int) -> nn.Sequential:
+    """Build linear layers, each with a ReLU, from the first width through the others."""
     layers = nn.Sequential()
-    for inputs in (width, hidden):
-        linear = nn.Linear(inputs, hidden)
-        nn.init.xavier_uniform_(linear.weight)
-        nn.init.zeros_(linear.bias)
-        layers.extend((linear, nn.ReLU()))
+    for inputs, outputs in pairwise(widths):
+        layers.extend((xavier_linear(inputs, outputs), nn.ReLU()))
     return layers
-
-
-OLD_NAMES = {"frequencies": "num_frequencies", "layer": "encoder"}
-"""Earlier names of encoder options, which keyword arguments and files may still use."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -233,30 +220,29 @@ class EncoderConfig:
         """Return for every option that is out of its range the words that say what is allowed."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
-            if not (isinstance(value := getattr(self, name), str) and value in known):
+            if (value := getattr(self, name)) not in list(known):
                 found[name] = f"it must be {one_of(known, value)}"
         for name in ("num_heads", "embed_layers", "num_blocks", "num_frequencies", "weight_dim"):
             if not is_whole(getattr(self, name), least := 0 if name == "num_frequencies" else 1):
                 found[name] = f"it must be a whole number, {least} or more"
         if not isinstance(self.scaled, bool):
             found["scaled"] = "it must be True or False"
-        if not {"weight_dim", "encoder"} & found.keys() and self.encoder == "recurrent" and self.weight_dim % 2:
+        if not found and self.encoder == "recurrent" and self.weight_dim % 2:
             found["weight_dim"] = "it must be even for a recurrent encoder"
-        if not {"weight_dim", "num_heads"} & found.keys() and self.weight_dim % self.num_heads:
+        if not found and self.weight_dim % self.num_heads:
             found["num_heads"] = f"it must be a divisor of the width, {self.weight_dim}"
         return found
 
     def with_options(self, **options: Any) -> EncoderConfig:
-        """Return this configuration with some options changed; also by earlier names.
+        """Return this configuration with some options changed.
 
         Raises:
             TypeError: unknown options.
             ValueError: options out of their range.
         """
-        options = {OLD_NAMES.get(name, name): value for name, value in options.items()}
-        known = [field.name for field in dataclasses.fields(EncoderConfig)]
-        if unknown := [name for name in options if name not in known]:
-            raise TypeError(f"unknown encoder option {unknown[0]!r}; it must be {one_of(known, unknown[0])}")
+        for name in options:
+            if name not in self.__dict__:
+                raise TypeError(f"unknown encoder option {name!r}; it must be {one_of(self.__dict__, name)}")
         return dataclasses.replace(self, **options)
 
 
@@ -272,8 +258,7 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     config = options.pop("encoder_config", None) or EncoderConfig()
     if not isinstance(config, EncoderConfig):
         raise TypeError(f"encoder_config is {config!r}; expected an EncoderConfig")
-    names = {field.name for field in dataclasses.fields(EncoderConfig)} | OLD_NAMES.keys()
-    return config.with_options(**{name: options.pop(name) for name in names & options.keys()})
+    return config.with_options(**{name: options.pop(name) for name in config.__dict__ if name in options})
 
 
 def attention_layer(config: EncoderConfig) -> nn.Module:
@@ -337,12 +322,10 @@ class AgentTargetEncoder(nn.Module):
         check_choice("encoder", config.encoder, LAYERS)
         self.config, self.feature_dim, self.weight_dim = config, feature_dim, config.weight_dim
         self.attend_over, self.pooling = config.attend_over, config.pooling
-        self.embed = nn.Sequential()
-        if config.num_frequencies:
-            self.embed.append(FourierFeatures(config.num_frequencies))
         inputs = feature_dim * (1 + 2 * config.num_frequencies)
-        for width in (inputs, *[config.weight_dim] * (config.embed_layers - 1)):
-            self.embed.extend((_linear(width, config.weight_dim), nn.ReLU()))
+        self.embed = _relu_layers(inputs, *[config.weight_dim] * config.embed_layers)
+        if config.num_frequencies:
+            self.embed.insert(0, FourierFeatures(config.num_frequencies))
         for name in ATTEND_OVER[config.attend_over].layers:
             self.add_module(name, LAYERS[config.encoder](config))
         self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))
@@ -405,10 +388,6 @@ class AgentTargetEncoder(nn.Module):
             features = features._replace(per_target=scenes.pairs(features.per_target) if need_pairs else listed)
         return (features, weights) if need_weights else features
 
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"attend_over={self.attend_over!r}, pooling={self.pooling!r}"
-
 
 class _Block(nn.Module):
     """Block after the first: a feed-forward network for every pair, and the layers of the way of attending."""
@@ -416,20 +395,12 @@ class _Block(nn.Module):
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         width = config.weight_dim
-        self.feed_forward = nn.Sequential(_linear(width, width), nn.ReLU(), _linear(width, width))
+        self.feed_forward = nn.Sequential(xavier_linear(width, width), nn.ReLU(), xavier_linear(width, width))
         self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
 
     def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
         """Return the tokens of the next way of attending, from the features of the pairs and of their agents."""
         return per_target + self.feed_forward(per_target + of_agent)
-
-
-def _linear(inputs: int, outputs: int) -> nn.Linear:
-    """Build a linear map that starts Xavier-uniform, with biases 0."""
-    linear = nn.Linear(inputs, outputs)
-    nn.init.xavier_uniform_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return linear
 
 
 class EncoderKind(NamedTuple):
@@ -453,28 +424,3 @@ def flat_encoder(config: EncoderConfig, num_agents: int, num_targets: int, featu
 
 ENCODERS = {name: EncoderKind(sequence_encoder) for name in LAYERS} | {"mlp": EncoderKind(flat_encoder, any_size=False)}
 """All kinds of encoder."""
-
-
-def tensordict_module(
-    encoder: AgentTargetEncoder,
-    in_keys: tuple[str, ...] = ("pairs", "mask"),
-    out_keys: tuple[str, str, str] = ("per_target", "per_agent", "global_feature"),
-) -> TensorDictModule:
-    """Wrap an encoder as a TensorDict module, for TorchRL.
-
-    Args:
-        encoder: the encoder to wrap.
-        in_keys: keys of the pairs (..., n, m, d), and optionally of the mask, in a TensorDict.
-        out_keys: keys under which the three features are stored.
-
-    Raises:
-        ValueError: other than 1 or 2 `in_keys`, or other than 3 `out_keys`.
-        ModuleNotFoundError: tensordict is missing; the message names the extra to install.
-    """
-    if len(in_keys) not in (1, 2) or len(out_keys) != 3:
-        raise ValueError(f"in_keys are {in_keys} and out_keys {out_keys}; give 1 or 2 in_keys and 3 out_keys")
-    try:
-        from tensordict.nn import TensorDictModule
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("TensorDict modules need tensordict: pip install 'hitmac[tensordict]'") from None
-    return TensorDictModule(encoder, in_keys=list(in_keys), out_keys=list(out_keys))

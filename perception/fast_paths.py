@@ -3,8 +3,8 @@
 - :func:`tanh_maps`: tanh of linear maps, from 65,536 numbers on by way of the sigmoid.
 - :func:`long_attention`: attention without the matrix of its scores.
 - :func:`prefix_sums`: attention within every prefix of a sequence, in one pass.
-- :func:`in_chunks`: many tokens in parts that stay in a core's cache.
 - :func:`group_tokens`: sequences of any lengths in buckets of like length.
+- :func:`attend_in_chunks`: many tokens without gradients, in parts that stay in a core's cache.
 """
 
 from __future__ import annotations
@@ -327,23 +327,6 @@ _CHUNK = 4096
 """Tokens of a chunk, and tokens from which on padding costs more than further buckets."""
 
 
-def in_chunks(function: Callable[..., Tensor], *inputs: Tensor) -> Tensor:
-    """Return ``function(*inputs)`` (T, f), each row of which depends on the same rows of the inputs (T, ...) alone.
-
-    Many tokens without gradients go in chunks: their temporaries stay in a core's cache and need no new memory.
-    """
-    if is_recorded() or torch.is_grad_enabled() or len(inputs[0]) <= _CHUNK or inputs[0].device.type != "cpu":
-        return function(*inputs)
-    outputs = None
-    for first in range(0, len(inputs[0]), _CHUNK):
-        found = function(*(x[first : first + _CHUNK] for x in inputs))
-        if outputs is None:
-            outputs = found.new_empty(len(inputs[0]), *found.shape[1:])
-        outputs[first : first + _CHUNK] = found
-    assert outputs is not None
-    return outputs
-
-
 class Bucket(NamedTuple):
     """Sequences of like length, padded to a common one."""
 
@@ -424,7 +407,7 @@ def as_size(number: Tensor) -> int:
     return found  # type: ignore[return-value]
 
 
-def in_chunks_pays(x: Tensor, width: int) -> bool:
+def chunks_pay(x: Tensor, width: int) -> bool:
     """Return True if :func:`attend_in_chunks` applies to tokens x, and is faster."""
     return (
         not is_recorded()

@@ -164,7 +164,7 @@ def attend(
     if mask is not None:
         mask = check_pairs(mask, query.shape[-2], key.shape[-2])
         seen = mask.any(-2)
-        key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
+        key, value = zero_masked(key, seen), zero_masked(value, seen)
     return attend_finite(
         query, key, value, score=score, mask=mask, causal=causal, dropout=dropout, need_weights=need_weights
     )
@@ -234,18 +234,18 @@ def mask_of_keys(mask: Tensor | None, num_heads: int) -> Tensor | None:
     return mask.unsqueeze(-2) if num_heads == 1 else mask[..., None, None, :]
 
 
+def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+    """Build a linear map that starts Xavier-uniform, with biases 0."""
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    nn.init.xavier_uniform_(linear.weight)
+    if bias:
+        nn.init.zeros_(linear.bias)
+    return linear
+
+
 def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return `x` (..., L, d) with zeros where the bool mask (..., L) is False."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
-
-
-def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """Return `x` (..., L, d) with zeros for numbers that are NaN or too large to be squared in tokens that nobody sees.
-
-    `seen` (..., L) is False there. A larger number would be infinite after the next linear map, or in a score, and
-    infinity times a weight of 0 is NaN.
-    """
-    return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
 
 
 def split_heads(x: Tensor, num_heads: int) -> Tensor:

@@ -8,11 +8,11 @@ from hitmac.perception.checks import as_mask, check_attended, check_heads, check
 from hitmac.perception.functional import (
     Score,
     attend_finite,
-    finite_if_unseen,
     join_heads,
     make_score,
     split_heads,
     weights_by_head,
+    zero_masked,
 )
 
 
@@ -105,8 +105,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. The output of a query
-            without any key is the bias of the output map. Tokens that no query may attend to may be NaN or infinite
-            (in self-attention also as queries): neither the other outputs nor gradients depend on them.
+            without any key is the bias of the output map. Keys and values that no query may attend to may hold
+            anything, NaN too.
 
         Raises:
             ValueError: a width that is not the module's, or a mask whose shape does not fit.
@@ -122,16 +122,10 @@ class MultiHeadAttention(nn.Module):
                     f"{name} has shape {tuple(given.shape)}; it must be (..., length, {linear.in_features})"
                 )
         check_attended(query, key, value, causal)
-        mask = pairwise_mask(query, key, mask, key_mask)
+        mask = _pairwise_mask(query, key, mask, key_mask)
         if mask is not None:
             seen = mask.any(-2)
-            clean = finite_if_unseen(key, seen)
-            # A tensor passed for several inputs stays one tensor.
-            query, value = (
-                clean if query is key else query,
-                clean if value is key else finite_if_unseen(value, seen),
-            )
-            key = clean
+            key, value = zero_masked(key, seen), zero_masked(value, seen)
             mask = mask.unsqueeze(-3) if self.num_heads > 1 else mask
         heads, weights = attend_finite(
             split_heads(self.query(query), self.num_heads),
@@ -147,22 +141,19 @@ class MultiHeadAttention(nn.Module):
         return outputs, None if weights is None else weights_by_head(weights, self.num_heads)
 
 
-def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+def _pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
     """Combine both masks of :meth:`MultiHeadAttention.forward` as bool (..., L or 1, S or 1); None if both are None."""
     length, keys = query.shape[-2], key.shape[-2]
-    lead = max(query.ndim, key.ndim) - 2
+    axes = max(query.ndim, key.ndim)
     if mask is not None:
-        hint = f", from each query to each key. Which keys are there, (..., {keys}), is key_mask"
-        mask = check_pairs(mask, length, keys, hint)
-        if mask.ndim > lead + 2:
-            raise ValueError(f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}){hint}")
-    if key_mask is not None:
-        key_mask = as_mask(key_mask, "key_mask")
-        if not 1 <= key_mask.ndim <= lead + 1 or key_mask.shape[-1] != keys:
-            raise ValueError(
-                f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. From each query to "
-                f"each key, (..., {length}, {keys}), is mask"
-            )
-        key_mask = key_mask.unsqueeze(-2)
-        mask = key_mask if mask is None else mask & key_mask
-    return mask
+        mask = check_pairs(mask, length, keys, axes)
+    if key_mask is None:
+        return mask
+    key_mask = as_mask(key_mask, "key_mask")
+    if not 1 <= key_mask.ndim < axes or key_mask.shape[-1] != keys:
+        raise ValueError(
+            f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. A mask from each query "
+            f"to each key, (..., {length}, {keys}), is mask"
+        )
+    key_mask = key_mask.unsqueeze(-2)
+    return key_mask if mask is None else mask & key_mask

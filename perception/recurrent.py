@@ -17,9 +17,8 @@ from hitmac.perception.functional import FIXED_POOLINGS, pool, zero_masked
 class Recurrence(nn.Module):
     """Stacked bidirectional GRUs or LSTMs, equal to ``nn.GRU`` and ``nn.LSTM`` over the valid tokens.
 
-    A masked token leaves the states of both directions unchanged. The parameters have PyTorch's names, shapes and
-    initialisation, so that the tensors of one load into the other. PyTorch's own modules cannot be mapped or compiled,
-    nor exported for every length.
+    A masked token leaves the states unchanged. The parameters have PyTorch's names, shapes and initialisation.
+    PyTorch's own modules cannot be mapped or compiled, nor exported for every length.
 
     GRU (Cho and others, EMNLP 2014), from the previous state h:
     ``r, z = sigmoid(W_i x + b_i + W_h h + b_h)``, ``n = tanh(W_i x + b_i + r (W_h h + b_h))``,
@@ -58,37 +57,32 @@ class Recurrence(nn.Module):
         if x.shape[1] == 0:  # an extra token, dropped again, keeps all parameters in the graph
             return self(functional.pad(x, (0, 0, 0, 1)))[:, :0]
         x = x.transpose(0, 1)  # (L, N, d)
-        there = None if mask is None else _both_ways(mask.mT.unsqueeze(-1), mask.mT.unsqueeze(-1))  # (L, 2, N, 1)
+        valid = None if mask is None else _both_ways(mask.mT.unsqueeze(-1), mask.mT.unsqueeze(-1))  # (L, 2, N, 1)
         for layer in range(self.num_layers):
-            x = self._layer(x, there, layer)
+            x = self._layer(x, valid, layer)
         return x.transpose(0, 1)
 
-    def _layer(self, x: Tensor, there: Tensor | None, layer: int) -> Tensor:
+    def _layer(self, x: Tensor, valid: Tensor | None, layer: int) -> Tensor:
         """Map x (L, N, d) through one layer to (L, N, 2 H)."""
-
-        def pair(name: str) -> tuple[Tensor, Tensor]:
-            return getattr(self, f"{name}_l{layer}"), getattr(self, f"{name}_l{layer}_reverse")
-
-        both = zip(pair("weight_ih"), pair("bias_ih"), strict=True)
-        inputs = [_both_ways(*(functional.linear(x, weight, bias) for weight, bias in both))]  # (L, 2, N, rows)
-        if there is not None:
-            inputs.append(there)
-        weight, bias = torch.stack(pair("weight_hh")).mT, torch.stack(pair("bias_hh")).unsqueeze(1)
+        ahead, behind = (
+            [getattr(self, f"{name}_l{layer}{direction}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
+            for direction in ("", "_reverse")
+        )
+        inputs = [_both_ways(*(functional.linear(x, w[0], w[2]) for w in (ahead, behind)))]  # (L, 2, N, rows)
+        if valid is not None:
+            inputs.append(valid)
+        weight, bias = torch.stack((ahead[1], behind[1])).mT, torch.stack((ahead[3], behind[3])).unsqueeze(1)
         cell = CELLS[self.cell]
 
         def advance(state: list[Tensor], token: list[Tensor]) -> list[Tensor]:
             new = cell.advance(state, token[0], torch.baddbmm(bias, state[0], weight))
-            if len(token) == 1:
+            if valid is None:
                 return new
             return [torch.where(token[1], after, before) for after, before in zip(new, state, strict=True)]
 
         start = [x.new_zeros(2, x.shape[1], self.hidden_dim) for _ in range(cell.states)]
-        ahead, behind = _states(advance, start, inputs).unbind(1)
-        return torch.cat((ahead, behind.flip(0)), -1)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"{self.input_dim}, {self.hidden_dim}, cell={self.cell!r}, num_layers={self.num_layers}"
+        states = _states(advance, start, inputs)
+        return torch.cat((states[:, 0], states[:, 1].flip(0)), -1)
 
 
 class Cell(NamedTuple):
@@ -132,7 +126,7 @@ def _states(
     advance: Callable[[list[Tensor], list[Tensor]], list[Tensor]], state: list[Tensor], inputs: list[Tensor]
 ) -> Tensor:
     """Return the first part of the state after each token; the first axis of the inputs is that of the tokens."""
-    if _exporting():
+    if getattr(torch.compiler, "is_exporting", bool)():  # PyTorch 2.4 has no such function
         # A loop is exported for one length only. torch.compile still gets the loop, once for each length, since
         # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
         from torch._higher_order_ops import scan
@@ -148,13 +142,6 @@ def _states(
         state = advance(state, list(token))
         states.append(state[0])
     return torch.stack(states)
-
-
-def _exporting() -> bool:
-    return torch.compiler.is_exporting() if hasattr(torch.compiler, "is_exporting") else False
-
-
-_KEPT = 1.0  # start of the bias of the gate that keeps the state, so that it is kept for longer at first
 
 
 class PairMemory(nn.Module):
@@ -190,7 +177,7 @@ class PairMemory(nn.Module):
         for linear in (self.of_input, self.of_state):
             for parameter in linear.parameters():
                 nn.init.uniform_(parameter, -(width**-0.5), width**-0.5)
-        nn.init.constant_(self.of_state.bias[width : 2 * width], _KEPT)
+        nn.init.ones_(self.of_state.bias[width : 2 * width])  # keep the state for longer at first
 
     def forward(
         self, pairs: Tensor, heading: Tensor, state: Tensor | None = None, starts: Tensor | None = None
@@ -225,10 +212,6 @@ class PairMemory(nn.Module):
             (state,) = gru([state], inputs[step], of_state)
             states.append(state)
         return torch.stack(states), _turned(state, cos[-1].unsqueeze(-1), -sin[-1].unsqueeze(-1))
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"width={self.width}"
 
 
 def _turned(state: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -337,7 +320,3 @@ class NoisyLinear(nn.Module):
             return functional.linear(x, self.weight, self.bias)
         weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
         return functional.linear(x, weight, self.bias + self.bias_sigma * self.noise_out)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"in_features={self.in_features}, out_features={self.out_features}"

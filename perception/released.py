@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,8 +16,6 @@ from torch import Tensor, nn
 
 from hitmac.perception.amc import AMCCritic
 from hitmac.perception.tanh_attention import AttentionLayer
-
-Net = TypeVar("Net", bound=nn.Module)
 
 TURNS = 3
 """The executor's actions: stay, left, right."""
@@ -101,88 +99,58 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    if path.suffix == ".safetensors":
-        try:
-            from safetensors.torch import load_file
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("safetensors files need safetensors: pip install safetensors") from None
-        try:
-            content: Any = load_file(path)
-        except Exception as error:  # one of the library's own
-            raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
-    else:
-        try:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-        except Exception as error:  # a damaged or malicious file can raise anything in the unpickler
-            # The library's own message tells how to run the code of the file.
-            raise ValueError(
-                f"{path} cannot be read as tensors only: it is damaged or holds other things ({type(error).__name__})"
-            ) from None
-    if isinstance(content, dict) and isinstance(content.get("model"), dict):
-        content = content["model"]
-    if not isinstance(content, dict) or not all(_is_plain(value) for value in content.values()):
-        raise ValueError(f"{path} does not hold a dictionary of tensors, all of floating-point numbers")
-    build = coordinator_from_tensors if any("Shapley" in name for name in content) else executor_from_tensors
     try:
-        return build(content)
+        if path.suffix == ".safetensors":
+            from safetensors.torch import load_file
+
+            content: Any = load_file(path)
+        else:
+            content = torch.load(path, map_location="cpu", weights_only=True)
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError("safetensors files need safetensors: pip install safetensors") from None
+    except Exception as error:  # a damaged or malicious file can raise anything
+        # The library's own message tells how to run the code of the file.
+        raise ValueError(
+            f"{path} cannot be read as tensors only: it is damaged or holds other things ({type(error).__name__})"
+        ) from None
+    if isinstance(content, dict):
+        content = content.get("model", content)
+    if not isinstance(content, dict) or not all(
+        isinstance(x, Tensor) and x.layout == torch.strided and x.is_floating_point() for x in content.values()
+    ):
+        raise ValueError(f"{path} does not hold a dictionary of tensors, all of floating-point numbers")
+    try:
+        return from_tensors(content)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 
 
-def _is_plain(value: Any) -> bool:
-    """Return whether a value is a tensor of floating-point numbers, neither sparse nor quantised."""
-    return isinstance(value, Tensor) and value.layout == torch.strided and value.is_floating_point()
-
-
-def coordinator_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator:
-    """Build the coordinator from tensors under the names that the published program gives them.
+def from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator | ReleasedExecutor:
+    """Build the network of tensors under the names that the published program gives them.
 
     Raises ``ValueError`` that names a tensor that is missing, unknown, of another shape or not finite.
     """
-    found = _renamed(tensors, _COORDINATOR)
-    first = _first(found, "encoder.0.weight")
-    return _filled(ReleasedCoordinator(first.shape[1], first.shape[0]), found)
-
-
-def executor_from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedExecutor:
-    """Build the executor from tensors; see :func:`coordinator_from_tensors`."""
-    found = _renamed(tensors, _EXECUTOR)
-    first = _first(found, "attention.Q.weight")
-    return _filled(ReleasedExecutor(first.shape[1], first.shape[0]), found)
-
-
-def _renamed(tensors: Mapping[str, Tensor | np.ndarray], names: Mapping[str, str]) -> dict[str, tuple[str, Tensor]]:
-    """Map each of our names to the program's name and the tensor."""
+    coordinator = any("Shapley" in name for name in tensors)
     found = {}
     for name, value in tensors.items():
-        for pattern, ours in names.items():
+        for pattern, ours in (_COORDINATOR if coordinator else _EXECUTOR).items():
             if matched := re.fullmatch(rf"{pattern}\.(weight|bias)", name):
-                tensor = value if isinstance(value, Tensor) else torch.as_tensor(np.asarray(value))
-                found[f"{matched.expand(ours)}.{matched.groups()[-1]}"] = (name, tensor)
+                found[f"{matched.expand(ours)}.{matched.groups()[-1]}"] = name, torch.as_tensor(value)
                 break
         else:
             raise ValueError(f"the tensor {name} belongs to no part of the network")
-    return found
-
-
-def _first(found: Mapping[str, tuple[str, Tensor]], name: str) -> Tensor:
-    """Return the tensor whose shape determines the widths of the network."""
-    if name not in found:
-        raise ValueError(f"the tensor for {name} is missing")
-    if found[name][1].ndim != 2:
-        raise ValueError(f"{found[name][0]} has shape {tuple(found[name][1].shape)}; it must have two axes")
-    return found[name][1]
-
-
-def _filled(net: Net, found: Mapping[str, tuple[str, Tensor]]) -> Net:
-    own = net.state_dict()
-    for name, tensor in own.items():
+    first = "encoder.0.weight" if coordinator else "attention.Q.weight"  # (weight_dim, feature_dim)
+    _, weight = found.get(first, (first, torch.empty(1, 1)))
+    if weight.ndim != 2:
+        raise ValueError(f"{first} has shape {tuple(weight.shape)}; it must have two axes")
+    net = (ReleasedCoordinator if coordinator else ReleasedExecutor)(weight.shape[1], weight.shape[0])
+    for name, own in net.state_dict().items():
         if name not in found:
             raise ValueError(f"the tensor for {name} is missing")
         theirs, value = found[name]
-        if value.shape != tensor.shape:
-            raise ValueError(f"{theirs} has shape {tuple(value.shape)}; it must be {tuple(tensor.shape)}")
+        if value.shape != own.shape:
+            raise ValueError(f"{theirs} has shape {tuple(value.shape)}; it must be {tuple(own.shape)}")
         if not value.isfinite().all():
             raise ValueError(f"{theirs} holds a number that is not finite")
-        tensor.copy_(value)
+        own.copy_(value)
     return net

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_index
-from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_tokens, in_chunks, is_recorded
+from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_tokens, is_recorded
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -52,9 +52,9 @@ class SparsePairs:
         shape, device = pairs.shape[:-1], pairs.device
         *scenes, n, k = shape
         if targets is not None:
-            check_index("targets", targets, shape)
+            check_index("targets", targets, tuple(shape))
         if neighbours is not None:
-            check_index("neighbours", neighbours, (*scenes, n, None))
+            check_index("neighbours", neighbours, (*scenes, n, "any"))
         self.shape, self.pooling, self.need_weights = shape, pooling, need_weights
         self.neighbours = neighbours
         valid = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
@@ -72,12 +72,12 @@ class SparsePairs:
     def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
         """Apply a layer to each of the pairs (..., n, k, d); return its tokens (T, f)."""
         pairs = zero_masked(pairs, self.mask) if self.every_place else pairs
-        return in_chunks(layer, pairs.reshape(-1, pairs.shape[-1]).index_select(0, self.places))
+        return layer(pairs.reshape(-1, pairs.shape[-1]).index_select(0, self.places))
 
     def embed_features(self, layer: nn.Module, found: Features) -> Tensor:
         """Apply a layer to the features of each token and of its agent; return its tokens."""
         per_agent = found.per_agent.reshape(-1, found.per_agent.shape[-1])
-        return in_chunks(lambda z, agent: layer(z, per_agent.index_select(0, agent)), found.per_target, self.agent)
+        return layer(found.per_target, per_agent.index_select(0, self.agent))
 
     def pairs(self, tokens: Tensor) -> Tensor:
         """Return the pairs (..., n, k, f) of tokens (T, f), zero where a pair is not valid."""

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import Groups, attend_in_chunks, in_chunks_pays, is_long, tanh_maps
+from hitmac.perception.fast_paths import Groups, attend_in_chunks, chunks_pay, is_long, tanh_maps
 from hitmac.perception.functional import (
     FIXED_POOLINGS,
     POOLINGS,
@@ -120,7 +120,7 @@ class AttentionLayer(nn.Module):
         Returns:
             ``z`` (T, weight_dim), and the weights (G, num_heads, c, c) or None.
         """
-        if self.num_heads == 1 and not need_weights and not self.dropout and in_chunks_pays(x, self.weight_dim):
+        if self.num_heads == 1 and not need_weights and not self.dropout and chunks_pay(x, self.weight_dim):
             scale = self.weight_dim**-0.5 if self.scaled else 1.0
             return self._finish(attend_in_chunks(x, groups, (self.Q, self.K, self.V), scale), x), None
         projected, outputs, weights = self.project(x), [x.new_empty(0, self.weight_dim)], None
@@ -182,7 +182,3 @@ class AttentionLayer(nn.Module):
     def _finish(self, z: Tensor, x: Tensor) -> Tensor:
         z = z + x if self.residual else z
         return z if self.norm is None else self.norm(z)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"pooling={self.pooling!r}, num_heads={self.num_heads}"

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_share, check_widths
-from hitmac.perception.functional import Score, finite_if_unseen
-from hitmac.perception.multi_head import MultiHeadAttention, pairwise_mask
+from hitmac.perception.functional import Score
+from hitmac.perception.multi_head import MultiHeadAttention
 
 
 class TokenEmbedding(nn.Module):
@@ -127,15 +127,11 @@ class EncoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Map x (..., L, embed_dim) to the same shape; also return the weights (..., num_heads, L, L) or None.
 
-        For the masks see :meth:`hitmac.perception.MultiHeadAttention.forward`. Tokens that no query may attend to may
-        be NaN or infinite.
+        For the masks see :meth:`hitmac.perception.MultiHeadAttention.forward`.
         """
         first, second = self.norms
-        mask = pairwise_mask(x, x, mask, key_mask)
-        if mask is not None:
-            x = finite_if_unseen(x, mask.any(-2))
         attended, weights = self.attention(
-            first(x) if self.norm_first else x, mask=mask, causal=causal, need_weights=need_weights
+            first(x) if self.norm_first else x, mask=mask, key_mask=key_mask, causal=causal, need_weights=need_weights
         )
         x = x + self.dropout(attended)
         x = x if self.norm_first else first(x)
@@ -165,7 +161,3 @@ class FourierFeatures(nn.Module):
         multiples = math.pi * torch.arange(1, self.num_frequencies + 1, dtype=wide, device=x.device)
         angles = (x.to(wide).unsqueeze(-1) * multiples).flatten(-2)  # (..., d * K)
         return torch.cat((x, angles.sin().to(x.dtype), angles.cos().to(x.dtype)), -1)
-
-    def extra_repr(self) -> str:
-        """Return the text that ``print`` shows."""
-        return f"num_frequencies={self.num_frequencies}"

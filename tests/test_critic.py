@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.perception import AMCCritic, AttentionLayer, NoisyLinear, RecurrentLayer
-from hitmac.perception.released import coordinator_from_tensors, executor_from_tensors, load_released
+from hitmac.perception.released import from_tensors, load_released
 
 LEADS = [(), (2,), (3, 2)]
 
@@ -152,7 +152,7 @@ def test_noise_can_be_drawn_and_removed():
 
 def test_the_released_coordinator(recording):
     record = recording("hitmac_coordinator_net.npz")
-    net = coordinator_from_tensors({k.removeprefix("weight/"): v for k, v in record.items() if k.startswith("weight/")})
+    net = from_tensors({k.removeprefix("weight/"): v for k, v in record.items() if k.startswith("weight/")})
     observation = torch.from_numpy(record["obs"])
     with torch.no_grad():
         logits, value = net(observation)
@@ -189,18 +189,18 @@ def test_released_nets_by_their_equations(tmp_path):
     layer.load_state_dict({k.removeprefix("attention."): v for k, v in tensors.items() if k.startswith("attention.")})
     x = torch.randn(3, 2, 5, 4)
     total = layer(x)[1]
-    logits, value = executor_from_tensors(tensors)(x)
+    logits, value = from_tensors(tensors)(x)
     actor, critic = (
         total @ tensors[f"{name}.weight"].T + tensors[f"{name}.bias"]
         for name in ("actor.actor_linear", "critic.critic_linear")
     )
     torch.testing.assert_close(logits, actor.relu())
     torch.testing.assert_close(value, critic.squeeze(-1))
-    logits, value = coordinator_from_tensors(coordinator_tensors())(torch.randn(2, 3, 5, 4))
+    logits, value = from_tensors(coordinator_tensors())(torch.randn(2, 3, 5, 4))
     assert (logits.shape, value.shape) == ((2, 15, 2), (2,))
     for name, content in (("a.pth", tensors), ("b.pth", {"model": tensors})):
         torch.save(content, tmp_path / name)
-        torch.testing.assert_close(load_released(tmp_path / name)(x)[0], executor_from_tensors(tensors)(x)[0])
+        torch.testing.assert_close(load_released(tmp_path / name)(x)[0], from_tensors(tensors)(x)[0])
     safetensors.torch.save_file(coordinator_tensors(), tmp_path / "c.safetensors")
     assert load_released(tmp_path / "c.safetensors")(torch.randn(4, 5, 4))[0].shape == (20, 2)
 
@@ -226,7 +226,7 @@ def test_bad_checkpoints(tmp_path, monkeypatch):
         ({"attention.V.bias": torch.full((8,), torch.nan)}, "attention.V.bias holds a number that is not finite"),
     ):
         with pytest.raises(ValueError, match=says):
-            coordinator_from_tensors({k: v for k, v in (good | change).items() if v is not None})
+            from_tensors({k: v for k, v in (good | change).items() if v is not None})
     with pytest.raises(FileNotFoundError, match="there is no file absent"):
         load_released("absent.pth")
     torch.save({"model": Evil()}, "evil.pth")

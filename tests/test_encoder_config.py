@@ -88,9 +88,6 @@ def test_options_can_be_given_whole_or_one_by_one():
         ),
     ):
         assert made.config == whole
-    assert AgentTargetEncoder(4, 8, frequencies=2, layer="recurrent").config == EncoderConfig(
-        weight_dim=8, num_frequencies=2, encoder="recurrent"
-    )
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,6 @@ from torch.export import Dim, export
 
 import hitmac.perception.fast_paths as fast_paths
 from hitmac.perception import AgentTargetEncoder, AMCCritic, AttentionLayer, pad_scenes, plots, unpad_scenes
-from hitmac.perception.encoder import tensordict_module
 
 OVER = ["agents", "targets", "pairs", "axes"]
 BATCH, AGENTS, TARGETS = Dim("batch", min=1, max=512), Dim("n", min=2, max=64), Dim("m", min=2, max=64)
@@ -140,14 +139,12 @@ def test_functional_transforms(monkeypatch):
 
 def test_tensordict():
     from tensordict import TensorDict
+    from tensordict.nn import TensorDictModule
 
     net, (pairs, mask) = encoder(), scene(3, 4, 5)
-    filled = tensordict_module(net)(TensorDict({"pairs": pairs, "mask": mask}, batch_size=[3]))
+    module = TensorDictModule(net, ["pairs", "mask"], list(FEATURES))
+    filled = module(TensorDict({"pairs": pairs, "mask": mask}, batch_size=[3]))
     close([filled[name] for name in FEATURES], net(pairs, mask))
-    bare = tensordict_module(net, in_keys=("pairs",))(TensorDict({"pairs": pairs}, batch_size=[3]))
-    close([bare[name] for name in FEATURES], net(pairs))
-    with pytest.raises(ValueError, match="give 1 or 2 in_keys and 3 out_keys"):
-        tensordict_module(net, in_keys=())
 
 
 @pytest.mark.parametrize("over", OVER)
@@ -201,18 +198,18 @@ def test_plots(tmp_path):
     picture = np.zeros((20, 20, 3), np.uint8)
     attention = np.array([[0.1, 0.8, 0.1], [0.5, 0.0, 0.5]])
     agents, targets = np.array([[0, 0], [5, 5]]), np.array([[1, 2], [3, 4], [-5, 0]])
-    figure = plots.lines(attention, agents, targets, half_width=10, picture=picture)
+    figure = plots.lines(attention, agents, targets, extent=(-10, 10, -10, 10), picture=picture)
     widths = np.array([line.get_linewidth() for line in figure.axes[0].lines]).reshape(2, 3)
     np.testing.assert_array_equal(widths.argsort(axis=None), attention.argsort(axis=None))
     moving = targets[None] + np.arange(3)[:, None, None]
-    plots.film(tmp_path / "film.gif", attention[None].repeat(3, 0), agents, moving, half_width=10)
+    plots.film(tmp_path / "film.gif", attention[None].repeat(3, 0), agents, moving, extent=(-10, 10, -10, 10))
     with Image.open(tmp_path / "film.gif") as shown:
         assert shown.n_frames == 3
     assert sorted(path.name for path in tmp_path.iterdir()) == ["film.gif", "map.png"]
     np.testing.assert_allclose(plots.received(weights), weights.mean((0, 1)), rtol=1e-6)
     for path in ("film.mp4", "film", "film.png"):
-        with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in one of .gif"):
-            plots.film(path, attention[None], agents, moving, half_width=10)
+        with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in .gif"):
+            plots.film(path, attention[None], agents, moving, extent=(-10, 10, -10, 10))
     for path in ("map", "map.mp4"):
         with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in one of .*\\.png"):
             plots.save(figure, path)
@@ -221,7 +218,7 @@ def test_plots(tmp_path):
     with pytest.raises(ValueError, match=r"weights have shape \(3,\)"):
         plots.heat_map(torch.rand(3))
     with pytest.raises(ValueError, match="they must be"):
-        plots.lines(attention, targets, agents, half_width=10)
+        plots.lines(attention, targets, agents, extent=(-10, 10, -10, 10))
 
 
 def test_the_gallery(tmp_path):

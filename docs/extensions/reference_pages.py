@@ -40,7 +40,7 @@ REFERENCE: dict[str, Groups] = {
 MODULES: dict[str, Groups] = {
     "hitmac.perception": {
         "hitmac.perception.functional": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
-        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending", "AllPairs", "tensordict_module"),
+        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending", "AllPairs"),
         "hitmac.perception.sparse": ("SparsePairs",),
         "hitmac.perception.fast_paths": ("Groups", "Bucket"),
         "hitmac.perception.recurrent": ("Recurrence", "PairMemory"),
