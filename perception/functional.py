@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -67,8 +67,6 @@ class Bilinear(Score):
 
     def as_dot(self, query: Tensor) -> Tensor:
         """Return ``q^T W``."""
-        if query.shape[-1] != self.weight.shape[0]:
-            raise ValueError(f"query has width {query.shape[-1]}; it must be {self.weight.shape[0]}")
         return query @ self.weight
 
 
@@ -99,10 +97,7 @@ class Additive(Score):
             nn.init.xavier_uniform_(parameter)
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores (..., L, S), from an intermediate (..., L, S, h); ValueError if widths mismatch."""
-        for name, given, weight in (("query", query, self.query_weight), ("key", key, self.key_weight)):
-            if given.shape[-1] != weight.shape[-1]:
-                raise ValueError(f"{name} has width {given.shape[-1]}; it must be {weight.shape[-1]}")
+        """Return the scores (..., L, S), from an intermediate (..., L, S, h)."""
         hidden = (query @ self.query_weight.T).unsqueeze(-2) + (key @ self.key_weight.T).unsqueeze(-3)
         return hidden.tanh() @ self.weight
 
@@ -197,6 +192,22 @@ def _dot_attention(
     return attention_weights(query @ key.mT, mask, causal, dropout) @ value
 
 
+def attend_heads(
+    query: Tensor, key: Tensor, value: Tensor, num_heads: int, *, mask: Tensor | None, **options: Any
+) -> tuple[Tensor, Tensor | None]:
+    """Compute :func:`attend_finite` for each head; in inputs and outputs the heads are side by side.
+
+    The weights are (..., num_heads, L, S) or None.
+    """
+    if num_heads == 1:
+        z, weights = attend_finite(query, key, value, mask=mask, **options)
+        return z, None if weights is None else weights.unsqueeze(-3)
+    mask = None if mask is None else mask.unsqueeze(-3)
+    heads = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in (query, key, value))
+    z, weights = attend_finite(*heads, mask=mask, **options)
+    return z.transpose(-2, -3).flatten(-2), weights
+
+
 def attention_weights(scores: Tensor, mask: Tensor | None, causal: bool = False, dropout: float = 0.0) -> Tensor:
     """Return the masked softmax of scores (..., L, S), with dropout.
 
@@ -227,13 +238,6 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def mask_of_keys(mask: Tensor | None, num_heads: int) -> Tensor | None:
-    """Expand a mask (..., L) of tokens into a mask of keys, with axes for the queries and, if several, the heads."""
-    if mask is None:
-        return None
-    return mask.unsqueeze(-2) if num_heads == 1 else mask[..., None, None, :]
-
-
 def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
     """Build a linear map that starts Xavier-uniform, with biases 0."""
     linear = nn.Linear(inputs, outputs, bias=bias)
@@ -246,21 +250,6 @@ def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
 def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     """Return `x` (..., L, d) with zeros where the bool mask (..., L) is False."""
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
-
-
-def split_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Reshape (..., L, d) to (..., num_heads, L, d / num_heads); a single head is left unchanged."""
-    return x if num_heads == 1 else x.unflatten(-1, (num_heads, -1)).transpose(-2, -3)
-
-
-def join_heads(x: Tensor, num_heads: int) -> Tensor:
-    """Invert :func:`split_heads`."""
-    return x if num_heads == 1 else x.transpose(-2, -3).flatten(-2)
-
-
-def weights_by_head(weights: Tensor, num_heads: int) -> Tensor:
-    """Return the weights with an axis for the heads, even for a single head."""
-    return weights.unsqueeze(-3) if num_heads == 1 else weights
 
 
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
@@ -306,14 +295,10 @@ def pool(x: Tensor, mask: Tensor | None, pooling: str) -> Tensor:
     return FIXED_POOLINGS[pooling](x, mask)
 
 
-def count(mask: Tensor) -> Tensor:
-    """Count the ones along the last axis, (..., 1); at least 1, as a divisor."""
-    return mask.sum(-1, keepdim=True).clamp(min=1)
-
-
 def count_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Count the valid tokens of x (..., L, d); at least 1, as a divisor."""
-    return count(x.new_ones(x.shape[-2]) if mask is None else mask)
+    """Count the valid tokens of x (..., L, d), (..., 1); at least 1, as a divisor."""
+    valid = x.new_ones(x.shape[-2]) if mask is None else mask
+    return valid.sum(-1, keepdim=True).clamp(min=1)
 
 
 class Features(NamedTuple):

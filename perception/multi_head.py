@@ -5,15 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from hitmac.perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
-from hitmac.perception.functional import (
-    Score,
-    attend_finite,
-    join_heads,
-    make_score,
-    split_heads,
-    weights_by_head,
-    zero_masked,
-)
+from hitmac.perception.functional import Score, attend_heads, make_score, zero_masked
 
 
 class MultiHeadAttention(nn.Module):
@@ -126,19 +118,18 @@ class MultiHeadAttention(nn.Module):
         if mask is not None:
             seen = mask.any(-2)
             key, value = zero_masked(key, seen), zero_masked(value, seen)
-            mask = mask.unsqueeze(-3) if self.num_heads > 1 else mask
-        heads, weights = attend_finite(
-            split_heads(self.query(query), self.num_heads),
-            split_heads(self.key(key), self.num_heads),
-            split_heads(self.value(value), self.num_heads),
+        heads, weights = attend_heads(
+            self.query(query),
+            self.key(key),
+            self.value(value),
+            self.num_heads,
             score=self.score,
             mask=mask,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,
         )
-        outputs = self.output(join_heads(heads, self.num_heads))
-        return outputs, None if weights is None else weights_by_head(weights, self.num_heads)
+        return self.output(heads), weights
 
 
 def _pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:

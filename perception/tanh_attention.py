@@ -10,13 +10,9 @@ from hitmac.perception.fast_paths import Groups, attend_in_chunks, chunks_pay, i
 from hitmac.perception.functional import (
     FIXED_POOLINGS,
     POOLINGS,
-    attend_finite,
+    attend_heads,
     count_tokens,
-    join_heads,
-    mask_of_keys,
     masked_softmax,
-    split_heads,
-    weights_by_head,
     zero_masked,
 )
 
@@ -155,29 +151,25 @@ class AttentionLayer(nn.Module):
 
         See :meth:`forward`.
         """
-        plain = self.pooling in ("sum", "mean") and not self.residual and self.norm is None
+        plain = self.num_heads == 1 and self.pooling in ("sum", "mean") and not self.residual and self.norm is None
         if not plain or (self.training and self.dropout > 0.0) or is_long(x, x):
             return self(x, mask)[1]
         mask = check_tokens(x, mask, self.feature_dim)
-        query, key, value = (split_heads(each, self.num_heads) for each in self.project(zero_masked(x, mask)))
-        keys = mask_of_keys(mask, self.num_heads)
+        query, key, value = self.project(zero_masked(x, mask))
+        keys = None if mask is None else mask.unsqueeze(-2)
         weights = masked_softmax(query @ key.mT, keys)
         # Pooling the weights before the product equals pooling z: sum_i z_i = (sum_i w_i) v.
         pooled = weights.sum(-2, keepdim=True) if keys is None else keys.to(x.dtype) @ weights
-        total = join_heads(pooled @ value, self.num_heads).squeeze(-2)
+        total = (pooled @ value).squeeze(-2)
         return total if self.pooling == "sum" else total / count_tokens(x, mask)
 
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return ``softmax(q k^T) v`` and the weights, with an axis for the heads, or None."""
-        z, weights = attend_finite(
-            *(split_heads(each, self.num_heads) for each in (query, key, value)),
-            mask=mask_of_keys(mask, self.num_heads),
-            dropout=self.dropout if self.training else 0.0,
-            need_weights=need_weights,
-        )
-        return join_heads(z, self.num_heads), None if weights is None else weights_by_head(weights, self.num_heads)
+        """Return ``softmax(q k^T) v`` and the weights, with an axis for the heads, or None; mask (..., S) of the keys."""
+        keys = None if mask is None else mask.unsqueeze(-2)
+        dropout = self.dropout if self.training else 0.0
+        return attend_heads(query, key, value, self.num_heads, mask=keys, dropout=dropout, need_weights=need_weights)
 
     def _finish(self, z: Tensor, x: Tensor) -> Tensor:
         z = z + x if self.residual else z
