@@ -166,7 +166,7 @@ class AttentionLayer(nn.Module):
     def _attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return ``softmax(q k^T) v`` and the weights, with an axis for the heads, or None; mask (..., S) of the keys."""
+        """Return ``softmax(q k^T) v`` and the weights, by head, or None, for a mask (..., S) of the keys."""
         keys = None if mask is None else mask.unsqueeze(-2)
         dropout = self.dropout if self.training else 0.0
         return attend_heads(query, key, value, self.num_heads, mask=keys, dropout=dropout, need_weights=need_weights)
