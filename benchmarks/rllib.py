@@ -21,9 +21,8 @@ def rllib(rounds: int = ROUNDS) -> None:
     from hitmac.agents.learned.checkpoint import build_policy
     from hitmac.agents.training.config import CoverageRewardOptions
     from hitmac.agents.training.learner import build, policy_config
-    from hitmac.agents.training.rllib import learner, runner
-    from hitmac.agents.training.rllib.algorithm import ppo_config
-    from hitmac.agents.training.rllib.cluster import connect, without_log
+    from hitmac.agents.training.rllib import ppo, runner
+    from hitmac.agents.training.rllib.cluster import connect
     from hitmac.agents.training.rllib.module import AttentionRLModule
     from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
     from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
@@ -44,11 +43,10 @@ def rllib(rounds: int = ROUNDS) -> None:
     updates["Stable-Baselines3"] = update
     for number in range(3):
         chosen = dataclasses.replace(options, num_env_runners=number)
-        with without_log():
-            algorithm = ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
+        algorithm = ppo.ppo_config(chosen, scenario, build_policy(config, scenario)).build_algo()
         algorithm.begin_scenes(config.training_seeds[0], 0)
         updates[f"RLlib, {number} env runners"] = algorithm.train
-    own = ppo_config(options, scenario, build_policy(config, scenario))
+    own = ppo.ppo_config(options, scenario, build_policy(config, scenario))
     plain = own.copy(copy_frozen=False).environment("hitmac:dsn/Coverage-v0")
     plain.env_config = {"turn_cost": options.turn_cost, "scenario": scenario}
     plain.env_runner_cls, plain.algo_class, plain._learner_connector = SingleAgentEnvRunner, None, None
@@ -57,8 +55,7 @@ def rllib(rounds: int = ROUNDS) -> None:
         rollout_fragment_length=options.rollout_steps,
         gym_env_vectorize_mode=gymnasium.VectorizeMode.VECTOR_ENTRY_POINT,
     ).training(add_default_connectors_to_learner_pipeline=True)
-    with without_log():
-        updates["RLlib with its own env runner"] = PPO(config=plain).train
+    updates["RLlib with its own env runner"] = PPO(config=plain).train
 
     parts: dict[str, float] = defaultdict(float)
     timed(DirectionalSensorVecEnv, "step_wait", "scenes", parts)
@@ -66,9 +63,9 @@ def rllib(rounds: int = ROUNDS) -> None:
     timed(AttentionRLModule, "forward_exploration", "network in the rollout", parts)
     timed(runner.SceneEnvRunner, "sample", "rollout", parts)
     timed(SingleAgentEnvRunner, "sample", "rollout", parts)
-    timed(learner.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
-    timed(learner.AttentionPPOLearner, "_update", "gradient steps", parts)
-    timed(learner.AttentionPPOLearner, "update", "learner", parts)
+    timed(ppo.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
+    timed(ppo.AttentionPPOLearner, "_update", "gradient steps", parts)
+    timed(ppo.AttentionPPOLearner, "update", "learner", parts)
 
     walls, works = defaultdict(list), defaultdict(list)
     shares: dict[str, dict[str, float]] = {}

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,12 +23,11 @@ from stable_baselines3.common.logger import configure
 from hitmac import train
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
-from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer
-from hitmac.agents.training.config import MAX_ENVS, CoverageRewardOptions
+from hitmac.agents.training.config import CoverageRewardOptions
 from hitmac.agents.training.defaults import check
 from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import contents
-from hitmac.agents.training.rllib import algorithm, learner, runner
+from hitmac.agents.training.rllib import ppo, runner
 from hitmac.envs import load_scenario
 
 SMALL = ("--num-envs", "6", "--rollout-steps", "8", "--batch-size", "16", "--weight-dim", "8")
@@ -136,15 +136,15 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
 @pytest.mark.slow
 def test_a_number_that_is_not_finite_ends_the_training(monkeypatch, tmp_path, capsys):
     sample = runner.SceneEnvRunner.sample
-    for place, value, words in (("rewards", np.nan, "the reward of scene 3 holds nan"), ("rewards", 1e30, "loss")):
+    for value, words in ((np.nan, "the reward of scene 3 holds nan"), (1e30, "loss")):
         calls = [0]
 
-        def spoilt(self, *, calls=calls, value=value, place=place, **kwargs):
-            found = sample(self, **kwargs)
+        def spoilt(self, *, calls=calls, value=value, **kwargs):
+            (found,) = sample(self, **kwargs)
             calls[0] += 1
-            if calls[0] == 3:
-                next(one for one in found if one.id_ == "3").rewards.data[2] = value
-            return found
+            if calls[0] == 3:  # step 2 of scene 3
+                found.rewards.data[3 * 8 + 2] = found.extra_model_outputs["value_targets"].data[3 * 8 + 2] = value
+            return [found]
 
         monkeypatch.setattr(runner.SceneEnvRunner, "sample", spoilt)
         folder = tmp_path / words.replace(" ", "-")
@@ -169,78 +169,17 @@ def test_weights_that_are_too_large_end_the_training(monkeypatch, tmp_path, caps
     assert not (tmp_path / "run" / "checkpoint").exists()
 
 
-def test_advantages_are_those_of_the_default_engine():
-    """Rollouts of the default engine's buffer, cut into chunks of episodes, have the same estimates."""
-    steps, rows, draw = 12, 5, np.random.default_rng(0)
-    acts = draw.random((steps + 1, rows)) < 0.8
-    number = [0]
-
-    def acting():
-        number[0] += 1
-        return acts[number[0] - 1]
-
-    space = runner.DirectionalSensorVecEnv("Coverage", 1).observation_space
-    buffer = ActingRolloutBuffer(
-        steps, space, runner.DirectionalSensorVecEnv("Coverage", 1).action_space, gamma=0.9, gae_lambda=0.7,
-        n_envs=rows, acting=acting,
-    )  # fmt: skip
-    ends = draw.random((steps, rows)) < 0.2
-    rewards, values = draw.random((steps, rows)), draw.random((steps + 1, rows))
-    last_values = draw.random((steps, rows))  # of the last observation of an episode
-    buffer.rewards[:] = rewards + 0.9 * ends * last_values  # as Stable-Baselines3 adds what follows a time limit
-    buffer.values[:], buffer.episode_starts[1:] = values[:-1], ends[:-1]
-    buffer.acting[:], buffer._acting_now = acts[:-1], acts[-1]
-    buffer.compute_returns_and_advantage(torch.as_tensor(values[-1]), ends[-1])
-
-    lengths, limits, places, flat = [], [], [], []
-    for row in range(rows):
-        begin = 0
-        for end in [*(np.flatnonzero(ends[:, row]) + 1), steps]:
-            if begin == end:
-                continue
-            limit = bool(ends[end - 1, row])
-            lengths.append(end - begin)
-            limits.append(limit)
-            places += [(step, row) for step in range(begin, end)]
-            flat += [*values[begin:end, row], (last_values[end - 1, row] if limit else values[end, row])]
-            begin = end
-    at = tuple(np.array(places).T)
-    advantages, returns = learner.estimates(
-        np.array(lengths), np.array(limits), rewards[at], np.array(flat), acts[1:][at], gamma=0.9, gae_lambda=0.7
+def test_no_seed_is_used_twice():
+    begun, options = [], SimpleNamespace(num_envs=10)
+    seeds = ppo.ScenePPO.__new__(ppo.ScenePPO)
+    seeds.config = SimpleNamespace(num_env_runners=3, env_config={"options": options})
+    seeds.env_runner_group = SimpleNamespace(
+        foreach_env_runner=lambda begin, **which: begun.append((which["remote_worker_ids"][0], begin.keywords["seed"]))
     )
-    np.testing.assert_allclose(advantages, buffer.advantages[at], atol=1e-6)
-    np.testing.assert_allclose(returns, buffer.returns[at], atol=1e-6)
-
-
-def test_a_rollout_keeps_the_last_observation_of_an_episode_apart():
-    rollout = runner.Rollout(4, 2, 10)
-    for step in range(4):
-        seen = {"pairs": np.array([[step], [10 + step]])}
-        rollout.add(step, seen, {"actions": np.array([step, step]), "rewards": np.zeros(2)}, np.zeros(2))
-        if step == 1:
-            rollout.ends.append((1, 1, {"pairs": np.array([99])}))
-    rollout.add_last({"pairs": np.array([[4], [14]])})
-    chunks = [one.observations.data["pairs"].ravel().tolist() for one in rollout.episodes()]
-    assert chunks == [[10, 11, 99], [0, 1, 2, 3, 4], [12, 13, 14]]
-    assert [one.is_truncated for one in rollout.episodes()] == [True, False, False]
-    assert [one.id_ for one in rollout.episodes()] == ["11", "10", "11"]
-
-
-@pytest.mark.parametrize(("num_envs", "runners"), [(512, 1), (10, 3), (4, 4)])
-def test_env_runners_share_all_scenes_and_no_seed_is_used_twice(num_envs, runners):
-    found = runner.shares(num_envs, runners)
-    assert [scene for first, number in found for scene in range(first, first + number)] == list(range(num_envs))
-    seeds = algorithm.ScenePPO.__new__(algorithm.ScenePPO)
-    seeds.first_seed, seeds.seeds_used = 2**40, 0
-    taken = []
-    for _, number in found:
-        first = seeds._take_seeds(number)
-        taken += range(first, first + number)
-    assert taken == list(range(2**40, 2**40 + num_envs))
-    again = seeds._take_seeds(found[0][1])
-    assert again == 2**40 + num_envs
-    seeds.seeds_used = MAX_ENVS - 1
-    assert seeds._take_seeds(2) == 2**40
+    seeds.begin_scenes(2**40, 0)
+    seeds._begin_in([2])
+    assert begun == [(1, 2**40), (2, 2**40 + 4), (3, 2**40 + 7), (2, 2**40 + 10)]
+    assert seeds.seeds_used == 13
 
 
 def test_a_gradient_step_is_that_of_the_default_engine():
@@ -258,7 +197,7 @@ def test_a_gradient_step_is_that_of_the_default_engine():
     rows = next(iter(buffer.get(32)))
     model.train()
 
-    own = algorithm.ppo_config(options, scenario, build_policy(config, scenario))
+    own = ppo.ppo_config(options, scenario, build_policy(config, scenario))
     spaces = {"default_policy": (venv.observation_space, venv.action_space)}
     own.learner_connector = None
     taught = own.build_learner(spaces=spaces)

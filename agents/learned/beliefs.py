@@ -1,4 +1,4 @@
-"""Policy on beliefs, run on what sensors really see."""
+"""Policies on what the sensors know of the targets: beliefs, or each sensor's own knowledge."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from hitmac.envs.scenario import Scenario
 
 
 class BeliefPolicy:
-    """Policy that observes beliefs, made one that observes the scene: beliefs are its memory.
+    """Policy of a scene's observations, by a policy on beliefs; these are its state.
 
-    With the knowledge ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs, and on those alone.
+    With the knowledge ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs only.
 
     Args:
         policy: policy on the features of :class:`~hitmac.agents.tracking.features.BeliefFeatures`, of turns.
@@ -45,12 +45,12 @@ class BeliefPolicy:
 
 
 class OwnKnowledge:
-    """Recurrent policy for the knowledge ``"neighbours"`` and ``"own"``: every sensor runs it on what it knows itself.
+    """Recurrent policy for the knowledge ``"neighbours"`` and ``"own"``: every sensor runs it on its own knowledge.
 
-    Each sensor describes the whole scene to itself: the targets that it sees now, or is told of at once, as all sensors
-    would see them, whose positions and headings are known to all. It then makes its own turn: nothing that a sensor
-    does depends on what another one knows. Others are taken to see what is in their views, also behind obstacles, and
-    lenses to keep their fields of view.
+    Each sensor has its own description of the whole scene: the targets that it sees now, or whose positions it receives
+    at once, as all sensors would see them; the positions and headings of sensors are known to all. It decides on its
+    own turn only, so that no action depends on another sensor's knowledge. In a description other sensors see what is
+    in their views, also behind obstacles, and lenses keep their fields of view.
 
     Args:
         policy: policy on :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES` of shared knowledge.
@@ -83,7 +83,7 @@ class OwnKnowledge:
         return taken, tuple(array.reshape(b, n, *array.shape[1:]) for array in new)
 
     def describe(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the features (B, n, n, m, d) of all pairs as each sensor, on the second axis, knows them."""
+        """Return the features (B, n, n, m, d) of all pairs in the description of each sensor, on the second axis."""
         scenario = self._scenario
         shown = dict(zip(RECURRENT_FEATURES, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m)
         half_width, half_height = scenario.extent
@@ -92,7 +92,7 @@ class OwnKnowledge:
         east, north = _turned(shown["bearing_cos"], shown["bearing_sin"], cos, sin)
         away = scenario.distance_scale * shown["distance"]
         velocity = _turned(shown["radial_velocity"], shown["tangential_velocity"], east, north)
-        # Axes from here: scene, sensor that knows, sensor that is described, target.
+        # Axes from here: scene, sensor that describes, sensor that is described, target.
         of, by = (slice(None), None), (slice(None), slice(None), None)
         dx = (x + away * east)[by] - x[of]
         dy = (y + away * north)[by] - y[of]

@@ -1,4 +1,4 @@
-"""Attention policy that learns a memory: a recurrent state for every pair, fed with what is seen now."""
+"""Attention policy with a learned memory: a recurrent state of every pair, updated by what is seen now."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _SIN, _COS = RECURRENT_FEATURES.index("heading_sin"), RECURRENT_FEATURES.index("
 class RecurrentExtractor(AttentionExtractor):
     """Encoder on the features of every pair and on a recurrent memory of it.
 
-    The features of a pair that is not seen now are zero, but for those of the sensor, whatever the observation holds,
-    and so is the observation's mask not read: a pair is valid where the sensor works.
+    The features of a pair that is not seen now are set to zero, except those of the sensor. The observation's mask is
+    not read: a pair is valid where the sensor works.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).
@@ -99,9 +99,9 @@ class RecurrentExtractor(AttentionExtractor):
 class RecurrentPolicy(AttentionPolicy):
     """Attention policy that keeps a recurrent state for every pair of a sensor and a target.
 
-    The state is fed with what is seen now, and with nothing that anybody else remembers: see
-    :class:`RecurrentExtractor` and :class:`hitmac.perception.recurrent.PairMemory`. It travels as the state of
-    :meth:`predict`, which must be called at every sub-step. The methods that take no state are for scenes that begin.
+    Its input is what is seen now only: see :class:`RecurrentExtractor` and
+    :class:`hitmac.perception.recurrent.PairMemory`. It is the state of :meth:`predict`, which must be called at every
+    sub-step. The methods without a state are for scenes that begin.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).

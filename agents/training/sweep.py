@@ -160,7 +160,7 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
             runs.append(prepare(one, None, scenario)[0])
     processes, stopped = min(options.processes or available_cores(), len(runs)), False
     if options.ray is not None and runs:
-        from hitmac.agents.training.rllib.tune import train_on_ray
+        from hitmac.agents.training.rllib.cluster import train_on_ray
 
         stopped = train_on_ray(runs, options.run_dir)
     elif processes > 1:

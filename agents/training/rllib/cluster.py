@@ -1,27 +1,27 @@
-"""Connection to a Ray cluster."""
+"""Ray clusters, and the trainings of a group on one, by Ray Tune.
+
+Each training is a trial with one CPU. It works in its run directory, which all machines reach by the same path (a
+shared file system), so that a trial whose machine is lost starts again elsewhere from the last checkpoint.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import logging
 import os
-import re
-import signal
 import socket
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
+
+from hitmac.agents.training.config import Job
+from hitmac.agents.training.sweep import LOG, failure, last_line, start_training
 
 LOCAL = "local"
 """Address of a cluster on this machine that ends with this process."""
 
-_QUIET: dict[str, Any] = {"ignore_reinit_error": True, "log_to_driver": False, "logging_level": logging.ERROR}
-
-_LOCAL_CLUSTER = {
-    "RAY_USAGE_STATS_ENABLED": "0",  # it reports to nobody
-    "RAY_worker_niceness": "0",  # its processes are the training, and give way to no other program
-}
+MAX_FAILURES = 5
+"""Times that a training starts again after its machine or process was lost."""
 
 
 def connect(address: str, option: str = "--ray", **local: Any) -> None:
@@ -38,50 +38,54 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
     """
     if importlib.util.find_spec("ray") is None:
         raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
-    if address == LOCAL:
-        local = {"include_dashboard": False} | local
-        for name, value in _LOCAL_CLUSTER.items():
-            os.environ.setdefault(name, value)
-    else:
-        local = {}
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's processes are the training, not its background
     import ray
 
+    local = {"include_dashboard": False} | local if address == LOCAL else {}
+    host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if found := re.fullmatch(r"(?:\w+://)?\[?([^/\]]+)\]?:(\d{1,5})", address):  # Ray would try for minutes
-            socket.create_connection((found[1], int(found[2])), timeout=10).close()
-        with _own_handler():
-            ray.init(address, **_QUIET, **local)
+        if port.isdigit():  # Ray would try for minutes
+            socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
+        ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError, RuntimeError, OverflowError) as error:
-        raise ConnectionError(
-            f"{option} is {address!r}; no Ray cluster answers there: {error_lines(error)[0]}"
-        ) from None
+        reason = str(error).partition("\n")[0]
+        raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers there: {reason}") from None
 
 
-def error_lines(error: BaseException | None) -> list[str]:
-    """Return the lines of an error of Ray; of a worker's, the last says what it was."""
-    return str(error or "").strip().splitlines() or ["no reason is given"]
+def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
+    """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped.
+
+    Raises:
+        TrainingError: trainings failed, after all others ended.
+    """
+    from ray import tune
+
+    jobs = {str(run.run_dir.resolve()): run.job for run in runs if run.run_dir is not None}
+    tuner = tune.Tuner(
+        tune.with_resources(_trial, {"cpu": 1}),
+        param_space={"run_dir": tune.grid_search(list(jobs)), "jobs": jobs},
+        run_config=tune.RunConfig(
+            name=".ray",
+            storage_path=str(run_dir.resolve()),
+            failure_config=tune.FailureConfig(max_failures=MAX_FAILURES),
+            verbose=1,
+        ),
+    )
+    grid = tuner.fit()
+    results = [grid[number] for number in range(len(grid))]
+    failed = {
+        one.config["run_dir"]: str(one.error).strip().rpartition("\n")[2] for one in results if one.error and one.config
+    }
+    if failed:
+        raise failure(failed, len(runs))
+    return len(results) < len(runs)
 
 
-@contextmanager
-def without_log() -> Iterator[None]:
-    """Keep what Ray's core, which is not Python, writes to the terminal from it; errors are exceptions all the same."""
-    sys.stderr.flush()
-    terminal, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 2)
-    try:
-        yield
-    finally:
-        os.dup2(terminal, 2)
-        os.close(terminal)
-        os.close(nowhere)
-
-
-@contextmanager
-def _own_handler() -> Iterator[None]:
-    """Keep the handler of SIGTERM, which Ray replaces."""
-    before = signal.getsignal(signal.SIGTERM)
-    try:
-        yield
-    finally:
-        if signal.getsignal(signal.SIGTERM) is not before:
-            signal.signal(signal.SIGTERM, before)
+def _trial(config: dict[str, Any]) -> None:
+    """Train a run in a process of its own, which ends with this one."""
+    folder = Path(config["run_dir"])
+    if not (folder / "config.yaml").is_file():
+        raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; all machines must share its disk")
+    if start_training(config["jobs"][str(folder)], folder, 1).wait():
+        raise RuntimeError(last_line(folder / LOG))

@@ -1,4 +1,4 @@
-"""Training by PPO of RLlib: updates, points of the curve and checkpoints, until a limit or a signal."""
+"""Training by PPO of RLlib."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import ray
@@ -34,8 +35,8 @@ from hitmac.agents.training.resume import (
     state_file,
     write_arrays,
 )
-from hitmac.agents.training.rllib.algorithm import ScenePPO, ppo_config
-from hitmac.agents.training.rllib.cluster import LOCAL, connect, error_lines, without_log
+from hitmac.agents.training.rllib.cluster import LOCAL, connect
+from hitmac.agents.training.rllib.ppo import ppo_config
 from hitmac.agents.training.rllib.runner import MEANS
 from hitmac.agents.training.train import NotFiniteError, TrainingClock, TrainingError, check_update
 from hitmac.envs.scenario import Scenario
@@ -59,8 +60,8 @@ class RLlibEngine:
         torch.manual_seed(options.seed)
         self.options, self.progress, self.steps = options, Progress(), 0
         self.entropy: float | None = None
-        self._begun = policy_config(options, scenario)
-        policy = build_policy(self._begun, scenario)
+        self._first_config = policy_config(options, scenario)
+        policy = build_policy(self._first_config, scenario)
         moments, used = Moments(), 0
         if (path := state_file(run_dir)).is_file():
             try:
@@ -72,19 +73,20 @@ class RLlibEngine:
                 raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
         elif options.start is not None:
             take_weights(policy, options.start)
+        weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
+        seed = options.seed + self.steps
         self._logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
         self._answered = time.monotonic()
         _start_ray(options)
         try:
-            for name in ("ray", "ray.rllib"):  # what is lost and started again is told by the bar
+            for name in ("ray", "ray.rllib"):  # an env runner that is lost is a line above the bar
                 logging.getLogger(name).setLevel(logging.CRITICAL)
-            with without_log():
-                algorithm = ppo_config(options, scenario, policy).build_algo(use_copy=False)
-            assert isinstance(algorithm, ScenePPO)
-            self.algorithm = algorithm
-            weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
-            algorithm.begin_learning(weights, moments, options.seed + self.steps)
-            algorithm.begin_scenes(self._begun.training_seeds[0], used)
+            self.algorithm: Any = ppo_config(options, scenario, policy).build_algo(use_copy=False)
+            self._learners, runners = self.algorithm.learner_group, self.algorithm.env_runner_group
+            self._learners.foreach_learner(lambda learner: learner.begin(weights, moments, seed))
+            runners.sync_weights(from_worker_or_learner_group=self._learners, inference_only=True)
+            self.algorithm.begin_scenes(self._first_config.training_seeds[0], used)
+            self._policy: AttentionPolicy = runners.local_env_runner.module.policy
         except BaseException:
             self.close()
             raise
@@ -92,22 +94,22 @@ class RLlibEngine:
     @property
     def policies(self) -> tuple[AttentionPolicy, ...]:
         """The policy, with the weights of the last update."""
-        return (self.algorithm.policy,)
+        return (self._policy,)
 
     @property
     def config(self) -> PolicyConfig:
         """Metadata of a checkpoint, with the training seeds used so far."""
-        first = self._begun.training_seeds[0]
-        return replace(self._begun, training_seeds=(first, first + self.algorithm.seeds_used - 1))
+        first = self._first_config.training_seeds[0]
+        return replace(self._first_config, training_seeds=(first, first + self.algorithm.seeds_used - 1))
 
     def save(self, run_dir: Path) -> None:
         """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
-        save_policy(run_dir / "checkpoint", self.algorithm.policy, self.config)
+        save_policy(run_dir / "checkpoint", self._policy, self.config)
         if not self.steps:
             return
-        with _one_line():
-            moments = self.algorithm.moments()
-        arrays = learned_arrays(self.algorithm.policy, moments) | progress_arrays(self.progress, self.steps)
+        with _one_line():  # the moments of all learners are equal
+            moments = self._learners.foreach_learner(lambda learner: learner.moments()).result_or_errors[0].get()
+        arrays = learned_arrays(self._policy, moments) | progress_arrays(self.progress, self.steps)
         write_arrays(state_file(run_dir), arrays | {"seeds/used": np.array([self.algorithm.seeds_used])})
 
     def close(self) -> None:
@@ -125,11 +127,8 @@ class RLlibEngine:
         """
         rate, entropy = self.options.rates(clock.fraction)
         with _one_line():
-            self.algorithm.set_rates(rate, entropy)
-            try:
-                result = self.algorithm.train()
-            except NotFiniteError as error:
-                raise NotFiniteError(str(getattr(error, "cause", error))) from None
+            self._learners.foreach_learner(lambda learner: learner.set_rates(rate, entropy))
+            result = self.algorithm.train()
         for number in self.algorithm.lost:
             clock.write(f"env runner {number} was lost and started again")
         self.algorithm.lost.clear()
@@ -137,25 +136,20 @@ class RLlibEngine:
         steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
         if not steps:
             if time.monotonic() - self._answered > PATIENCE:
-                raise TrainingError(
-                    f"no env runner has answered for {PATIENCE:.0f} seconds; Ray's logs, by default below "
-                    "/tmp/ray/session_latest, say why"
-                )
+                raise TrainingError(f"no env runner has answered for {PATIENCE:.0f} seconds; see Ray's logs")
             return
         self._answered = time.monotonic()
         self.steps += steps
         learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
         logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
-        check_update(self.algorithm.policy, logged)
-        self.entropy = float(learned["entropy"]) / highest_entropy(self.algorithm.policy.action_space)
-        means = [float(rollouts[name]) / steps for name in MEANS]
-        for name, value in zip(MEANS, means, strict=True):
-            self._logger.record(f"rollout/{name}", value)
-        for name, value in logged.items():
-            self._logger.record(f"train/{name}", value)
-        self._logger.record("train/learning_rate", rate)
+        check_update(self._policy, logged)
+        self.entropy = logged["entropy"] / highest_entropy(self._policy.action_space)
+        means = {name: float(rollouts[name]) / steps for name in MEANS}
+        for group, values in (("rollout", means), ("train", logged | {"learning_rate": rate})):
+            for name, value in values.items():
+                self._logger.record(f"{group}/{name}", value)
         self._logger.dump(self.steps)
-        clock.add_point(*means)
+        clock.add_point(*means.values())
 
 
 def _start_ray(options: Options) -> None:
@@ -165,20 +159,22 @@ def _start_ray(options: Options) -> None:
         connect(LOCAL, "--address", num_cpus=max(needed, 1))
         return
     connect(options.address, "--address")
-    there = int(ray.cluster_resources().get("CPU", 0))
-    if needed > there:
+    cpus = int(ray.cluster_resources().get("CPU", 0))
+    if needed > cpus:
         ray.shutdown()
         raise ValueError(
             f"--num-env-runners is {options.num_env_runners} and --num-learners {options.num_learners}; the cluster at "
-            f"{options.address} has {there} CPUs"
+            f"{options.address} has {cpus} CPUs"
         )
 
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn what Ray says of a failure into one line."""
+    """Turn an error of Ray, or of one of its processes, into one line."""
     try:
         yield
+    except NotFiniteError as error:
+        raise NotFiniteError(str(getattr(error, "cause", error))) from None
     except RayError as error:
         cause = error.cause if isinstance(error, RayTaskError) else error
-        raise TrainingError(f"RLlib failed: {error_lines(cause)[-1]}") from error
+        raise TrainingError(f"RLlib failed: {str(cause).strip().splitlines()[-1]}") from error

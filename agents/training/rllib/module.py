@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from gymnasium import spaces
 from torch import Tensor
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Independent
 
 from hitmac.agents.learned.checkpoint import tensors_of
 from hitmac.agents.learned.policy import AttentionPolicy
@@ -32,62 +32,37 @@ class Choices(TorchDistribution):
 
     Attributes:
         num_actions: k.
-        single: the actions are (B,), of a single choice each, in place of (B, c).
+        shape: (c,), that of an action; (): an action is a single choice.
     """
 
     num_actions: int
-    single: bool
-
-    def _get_torch_distribution(self, logits: Tensor) -> Categorical:
-        return Categorical(logits=logits.unflatten(-1, (-1, self.num_actions)), validate_args=False)
-
-    @property
-    def logits(self) -> Tensor:
-        """Logits (B, c, k), normalised."""
-        return self._dist.logits
+    shape: tuple[int, ...]
 
     @classmethod
     def of(cls, space: spaces.Space) -> type[Choices]:
         """Return the class for the actions of a space: MultiDiscrete, Discrete, or MultiBinary, with k = 2."""
-        if isinstance(space, spaces.MultiBinary):
-            k = 2
-        else:
-            k = int(space.n if isinstance(space, spaces.Discrete) else space.nvec[0])  # type: ignore[attr-defined]
-        return type(cls.__name__, (cls,), {"num_actions": k, "single": space.shape == ()})
+        k = 2 if isinstance(space, spaces.MultiBinary) else int(np.max(getattr(space, "nvec", getattr(space, "n", 0))))
+        return type(cls.__name__, (cls,), {"num_actions": k, "shape": space.shape})
 
     @staticmethod
     def required_input_dim(space: spaces.Space, **kwargs: Any) -> int:
         """Return c * k."""
-        return Choices.of(space).num_actions * int(np.prod(space.shape or (1,)))
+        return Choices.of(space).num_actions * int(np.prod(space.shape or ()))
 
-    def sample(self, *, sample_shape: Any = None, **kwargs: Any) -> Any:
-        """Draw actions (B, c)."""
-        drawn = self._dist.sample(sample_shape or ())
-        return drawn.squeeze(-1) if self.single else drawn
-
-    def logp(self, value: Any, **kwargs: Any) -> Tensor:
-        """Return (B,), the log-likelihoods of actions (B, c)."""
-        return self._dist.log_prob(value.reshape(self.logits.shape[:-1])).sum(-1)
-
-    def entropy(self, **kwargs: Any) -> Tensor:
-        """Return (B,)."""
-        return self._dist.entropy().sum(-1)
-
-    def kl(self, other: Any, **kwargs: Any) -> Tensor:
-        """Return (B,), the divergence from another."""
-        return torch.distributions.kl_divergence(self._dist, other._dist).sum(-1)
+    def _get_torch_distribution(self, logits: Tensor) -> Independent:
+        logits = logits.unflatten(-1, (*self.shape, self.num_actions))
+        return Independent(Categorical(logits=logits, validate_args=False), len(self.shape), validate_args=False)
 
     def to_deterministic(self) -> TorchDeterministic:
         """Return the distribution that always takes the most likely actions."""
-        best = self.logits.argmax(-1)
-        return TorchDeterministic(best.squeeze(-1) if self.single else best)
+        return TorchDeterministic(self._dist.base_dist.logits.argmax(-1))
 
 
 class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
     """:class:`~hitmac.agents.learned.policy.AttentionPolicy` for RLlib's algorithms with a value function.
 
-    Observation and action spaces are the policy's. A sensor without any pair stays, and a pair that is not there is not
-    assigned, with likelihood 1. ``model_config`` holds the policy's options, ``encoder_config`` and ``critic``:
+    Observation and action spaces are the policy's. A sensor without any pair stays, and an absent pair is not assigned,
+    with likelihood 1. ``model_config`` holds the policy's options, ``encoder_config`` and ``critic``:
     ``RLModuleSpec(AttentionRLModule, model_config={"encoder_config": EncoderConfig(weight_dim=32)})``.
 
     The module is an agent: ``evaluate(algorithm.get_module())`` compares it.

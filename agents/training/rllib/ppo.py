@@ -1,0 +1,193 @@
+"""PPO of RLlib on the scenes of a training, with the samples, advantages and rates of the default engine."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import tree
+from ray.rllib.algorithms.ppo import PPO, PPOConfig
+from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
+from ray.rllib.connectors.connector_v2 import ConnectorV2
+from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core.columns import Columns
+from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.evaluation.postprocessing import Postprocessing
+from ray.rllib.utils.schedules.scheduler import Scheduler
+from torch import Tensor
+
+from hitmac.agents.learned.checkpoint import checked_device
+from hitmac.agents.learned.difference_rewards import acting_or_all
+from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.training.config import Options
+from hitmac.agents.training.resume import Moments, moments_of, put_moments
+from hitmac.agents.training.rllib.module import AttentionRLModule
+from hitmac.agents.training.rllib.runner import ACTING, ROW, SceneEnvRunner
+from hitmac.agents.training.train import not_finite, not_finite_error
+from hitmac.envs.scenario import Scenario
+
+Weights = dict[str, np.ndarray]
+"""Tensors of a policy by their names in a checkpoint."""
+
+
+class AttentionPPOLearner(PPOTorchLearner):
+    """Learner of RLlib with the policy's own optimiser, and advantages normalised in each minibatch."""
+
+    @property
+    def policy(self) -> AttentionPolicy:
+        """The policy that learns."""
+        module = self.module[DEFAULT_MODULE_ID].unwrapped()
+        assert isinstance(module, AttentionRLModule)
+        return module.policy
+
+    def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
+        """Register the policy's optimiser, whose learning rate :meth:`set_rates` sets."""
+        params = self.get_parameters(self.module[module_id])
+        self.register_optimizer(module_id=module_id, optimizer=self.policy.optimizer, params=params)
+
+    def compute_loss_for_module(self, *, batch: dict[str, Any], fwd_out: dict[str, Any], **kwargs: Any) -> Tensor:
+        """Return the loss of PPO."""
+        advantages = batch[Postprocessing.ADVANTAGES]
+        if len(advantages) > 1:
+            advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
+        # The logits of the rollout would be for a penalty on the divergence, which is not in use.
+        batch = {**batch, Postprocessing.ADVANTAGES: advantages} | {
+            Columns.ACTION_DIST_INPUTS: fwd_out[Columns.ACTION_DIST_INPUTS].detach()
+        }
+        loss: Any = super().compute_loss_for_module(batch=batch, fwd_out=fwd_out, **kwargs)
+        return loss
+
+    def set_rates(self, learning_rate: float, entropy: float) -> None:
+        """Set the learning rate and the weight of the entropy bonus."""
+        for group in self.policy.optimizer.param_groups:
+            group["lr"] = learning_rate
+        schedule = Scheduler(fixed_value_or_schedule=entropy, framework=self.framework)
+        self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = schedule
+
+    def begin(self, weights: Weights, moments: Moments, seed: int) -> None:
+        """Take over the weights of a policy and the moments of its optimiser; `seed` is that of the minibatches."""
+        self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
+        put_moments(self.policy.optimizer, moments)
+        np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
+
+    def moments(self) -> Moments:
+        """Return the moments of the optimiser."""
+        return moments_of(self.policy.optimizer)
+
+
+class TrainBatch(ConnectorV2):
+    """Connector from rollouts to the rows to learn from, in random order: those in which a sensor acts."""
+
+    def __call__(self, *, rl_module: Any, episodes: Any, **kwargs: Any) -> dict[str, Any]:
+        """Return the batch of the one module; raise NotFiniteError for a reward or a feature that is not finite."""
+
+        def joined(part: Callable[[Any], Any]) -> Any:
+            """Return a part of all rollouts, one after the other, or of each of its arrays by name."""
+            parts = [part(rollout) for rollout in rollouts]
+            return tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
+
+        rollouts = sorted(episodes, key=lambda one: one.extra_model_outputs[ROW].data[0])  # in no order of arrival
+        columns = joined(lambda one: {name: column.data for name, column in one.extra_model_outputs.items()})
+        observations = joined(lambda one: {name: array[:-1] for name, array in one.observations.data.items()})
+        row, acting, rewards = columns.pop(ROW), columns.pop(ACTING), joined(lambda one: one.rewards.data)
+        for what, values in (("the reward", rewards), ("the observation", observations["pairs"])):
+            if (place := not_finite(values)) is not None:
+                raise not_finite_error(what, row[place[0]], values, place)
+        columns |= {Columns.ACTIONS: joined(lambda one: one.actions.data), Columns.OBS: observations}
+        chosen = np.random.permutation(np.flatnonzero(acting_or_all(acting)))  # noqa: NPY002 - RLlib's own stream
+        device = next(rl_module[DEFAULT_MODULE_ID].parameters()).device
+        return {
+            DEFAULT_MODULE_ID: tree.map_structure(lambda array: torch.from_numpy(array[chosen]).to(device), columns)
+        }
+
+
+class ScenePPO(PPO):
+    """PPO of RLlib that sets the seeds of each env runner's scenes.
+
+    No seed is used twice: an env runner that is started again gets further ones.
+
+    Attributes:
+        first_seed: first seed of the training.
+        seeds_used: number of seeds used so far.
+        lost: env runners that were started again, by number, since the list was emptied.
+    """
+
+    config: Any
+    first_seed: int = 0
+    seeds_used: int = 0
+    lost: list[int]
+
+    def begin_scenes(self, first_seed: int, seeds_used: int) -> None:
+        """Start new episodes in all scenes, with seeds that follow those used so far."""
+        self.first_seed, self.seeds_used, self.lost = first_seed, seeds_used, []
+        self._begin_in(range(1, self.config.num_env_runners + 1) or [0])
+
+    def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
+        """Take back env runners that were started again, with scenes of further seeds."""
+        restored = super().restore_env_runners(env_runner_group)
+        self.lost += restored
+        self._begin_in(restored)
+        return restored
+
+    def _begin_in(self, runners: Iterable[int]) -> None:
+        """Start new episodes in the scenes of some env runners; 0 is the local one."""
+        share, over = divmod(self.config.env_config["options"].num_envs, max(self.config.num_env_runners, 1))
+        for runner in runners:
+            seed = self.first_seed + self.seeds_used
+            self.seeds_used += share + (0 < runner <= over)
+            self.env_runner_group.foreach_env_runner(
+                functools.partial(SceneEnvRunner.begin, seed=seed),
+                remote_worker_ids=[runner],
+                local_env_runner=not runner,
+            )
+
+
+def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> PPOConfig:
+    """Return the configuration of RLlib for the options of a job, with the meaning that the other engine gives them.
+
+    Args:
+        options: of the job.
+        scenario: the scene.
+        policy: one like that to train.
+    """
+    per_sensor = options.task.spec.role == "executor" or getattr(options, "per_sensor", False)
+    batch = options.rollout_steps * options.num_envs * (scenario.num_sensors if per_sensor else 1)  # of rows
+    parts = max(options.num_learners, 1)
+    gpu = checked_device(options.device).type != "cpu"
+    network = {"encoder_config": options.encoder_config, "critic": options.critic}
+    return (
+        PPOConfig(algo_class=ScenePPO)
+        .environment(
+            observation_space=policy.observation_space,
+            action_space=policy.action_space,
+            env_config={"options": options, "scenario": scenario},
+        )
+        .env_runners(
+            env_runner_cls=SceneEnvRunner,
+            num_env_runners=options.num_env_runners,
+            create_local_env_runner=True,  # whose policy is saved and evaluated
+        )
+        .learners(num_learners=options.num_learners, num_gpus_per_learner=int(gpu))
+        .rl_module(rl_module_spec=RLModuleSpec(AttentionRLModule, model_config=network))
+        .training(
+            learner_class=AttentionPPOLearner,
+            learner_connector=TrainBatch,
+            add_default_connectors_to_learner_pipeline=False,
+            train_batch_size_per_learner=-(-batch // parts),
+            minibatch_size=max(min(options.batch_size, batch) // parts, 1),
+            num_epochs=options.epochs,
+            shuffle_batch_per_epoch=True,
+            clip_param=0.2,
+            vf_clip_param=float("inf"),
+            vf_loss_coeff=0.5,
+            use_kl_loss=False,
+            grad_clip=options.max_grad_norm,
+            grad_clip_by="global_norm",
+        )
+        .fault_tolerance(restart_failed_env_runners=True, delay_between_env_runner_restarts_s=1.0)
+        .debugging(log_level=None)  # the engine sets it
+    )
