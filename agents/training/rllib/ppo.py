@@ -117,6 +117,7 @@ class ScenePPO(PPO):
     """
 
     config: Any
+    env_runner_group: Any
     first_seed: int = 0
     seeds_used: int = 0
     lost: list[int]
@@ -146,8 +147,8 @@ class ScenePPO(PPO):
             )
 
 
-def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> PPOConfig:
-    """Return the configuration of RLlib for the options of a job, with the meaning that the other engine gives them.
+def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
+    """Return the ``PPOConfig`` for the options of a job, with the meaning that the other engine gives them.
 
     Args:
         options: of the job.

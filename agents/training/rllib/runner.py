@@ -53,7 +53,8 @@ class SceneEnvRunner(EnvRunner):
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
         super().__init__(config=config, **kwargs)
         self.spaces = (self.config.observation_space, self.config.action_space)
-        self.module: Any = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True).build()
+        spec: Any = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        self.module = spec.build()
         self._callback: Any = None
         self._weights_seq_no = 0
         if self.num_workers and not self.worker_index:
@@ -105,7 +106,7 @@ class SceneEnvRunner(EnvRunner):
             SingleAgentEpisode(
                 observations=InfiniteLookbackBuffer(observations),
                 infos=InfiniteLookbackBuffer([{}] * (size + 1)),
-                actions=InfiniteLookbackBuffer(buffer.actions.swapaxes(0, 1).reshape(size, *self.spaces[1].shape)),
+                actions=InfiniteLookbackBuffer(buffer.actions.swapaxes(0, 1).reshape(size, *self.model.action_space.shape)),
                 rewards=_numbers(buffer.rewards),
                 extra_model_outputs={name: _numbers(array) for name, array in columns.items()},
                 len_lookback_buffer=0,
