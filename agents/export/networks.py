@@ -18,13 +18,12 @@ from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Completed, Memoryless, PerSensor, ReleasedPolicy
+from hitmac.agents.policy import Completed, Memoryless, PerSensor
 from hitmac.agents.registry import Agent
 from hitmac.envs.observation import place_of_row_id
 from hitmac.envs.scenario import Scenario
 from hitmac.perception import Features
 from hitmac.perception.encoder import FlatEncoder
-from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
 
 class SceneTurns(nn.Module):
@@ -79,17 +78,14 @@ class SensorTurns(nn.Module):
 
     outputs: tuple[str, ...] = ("actions", "logits")
 
-    def __init__(self, policy: AttentionPolicy | ReleasedExecutor, kept: Sequence[int]) -> None:
+    def __init__(self, policy: AttentionPolicy, kept: Sequence[int]) -> None:
         super().__init__()
-        self.released = isinstance(policy, ReleasedExecutor)
-        self.turns = SceneTurns(policy, kept) if isinstance(policy, AttentionPolicy) else policy
+        self.turns = SceneTurns(policy, kept)
 
     def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return the decisions and their logits (B, k, n, 3)."""
-        rows, valid = pairs.flatten(0, 1), mask.flatten(0, 1)  # (B n, m, d), (B n, m)
-        # Logits of rows, (B n, k, 3).
-        of_rows = self.turns(rows)[0].unsqueeze(1) if self.released else self.turns(rows, valid)[1].squeeze(2)
-        logits = of_rows.unflatten(0, mask.shape[:2]).transpose(1, 2)
+        _, of_rows = self.turns(pairs.flatten(0, 1), mask.flatten(0, 1))  # (B n, k, 1, 3)
+        logits = of_rows.squeeze(2).unflatten(0, mask.shape[:2]).transpose(1, 2)
         return logits.argmax(-1), logits
 
 
@@ -103,9 +99,7 @@ class AssignedTurns(SensorTurns):
         row_id: index of the feature to replace by the index of the packed row / m; -1: none.
     """
 
-    def __init__(
-        self, policy: AttentionPolicy | ReleasedExecutor, kept: Sequence[int], padding: str, row_id: int
-    ) -> None:
+    def __init__(self, policy: AttentionPolicy, kept: Sequence[int], padding: str, row_id: int) -> None:
         super().__init__(policy, kept)
         self.padding, self.row_id = padding, row_id
 
@@ -141,20 +135,13 @@ class Assignment(nn.Module):
 
     outputs: tuple[str, ...] = ("assigned", "logits")
 
-    def __init__(self, policy: AttentionPolicy | ReleasedCoordinator) -> None:
+    def __init__(self, policy: AttentionPolicy) -> None:
         super().__init__()
-        self.released = policy if isinstance(policy, ReleasedCoordinator) else None
-        if isinstance(policy, AttentionPolicy):
-            self.extractor, self.head = policy.features_extractor, policy.action_net
+        self.extractor, self.head = policy.features_extractor, policy.action_net
 
     def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Return which targets are assigned to each sensor, (B, n, m) int8, and the logits of that."""
-        if self.released is not None:
-            two = self.released(pairs)[0]  # (B, n m, 2): not assigned, assigned
-            logits = two[..., 1] - two[..., 0]
-        else:
-            logits = self.head(*self.extractor.encode({"pairs": pairs, "mask": mask}))
-        logits = logits.unflatten(-1, mask.shape[1:])
+        logits = self.head(*self.extractor.encode({"pairs": pairs, "mask": mask})).unflatten(-1, mask.shape[1:])
         return (logits > 0.0).to(torch.int8), logits
 
 
@@ -208,36 +195,33 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
     Raises:
         ValueError: the agent, or a level of it, is no network.
     """
-    policy = agent.policy
+    policy: Any = agent.policy
+    inputs: tuple[str, ...] = ("pairs", "mask")
     if isinstance(policy, HierarchicalAgent):
-        inner, kept, decisions = _decisions(policy.executor.policy, scenario)
-        coordinator = _network(f"{agent.name} cannot be exported: of its coordinator, ", policy.coordinator.policy)
-        executor = _network(f"{agent.name} cannot be exported: of its executor, ", inner)
-        turns = AssignedTurns(executor, kept, policy.executor.padding, place_of_row_id(policy.executor.features))
+        coordinator: Any = policy.coordinator
+        executor: Any = policy.executor
+        inner, kept, decisions = _decisions(executor.policy, scenario)
+        for name, level in (("coordinator", coordinator.policy), ("executor", inner)):
+            if not isinstance(level, AttentionPolicy):
+                raise ValueError(f"{agent.name} cannot be exported: of its {name}, {_reason(level)}")
+        turns = AssignedTurns(inner, kept, executor.padding, place_of_row_id(executor.features))
         return (
-            Part("coordinator", Assignment(coordinator), policy.coordinator.features, every=policy.decision),
-            Part("executor", turns, policy.executor.features, ("pairs", "mask", "assigned")),
+            Part("coordinator", Assignment(coordinator.policy), coordinator.features, every=policy.decision),
+            Part("executor", turns, executor.features, (*inputs, "assigned")),
         ), decisions
     inner, kept, decisions = _decisions(policy, scenario)
-    if isinstance(inner, PerSensor) and isinstance(inner.policy, AttentionPolicy):
-        return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions
-    if not isinstance(inner, AttentionPolicy):
+    if isinstance(inner, PerSensor):
+        network: Any = inner.policy
+        part = Part("policy", SensorTurns(network, kept), agent.features)
+    elif isinstance(inner, RecurrentPolicy):
+        width, inputs = inner.features_extractor.memory.width, (*inputs, "state")
+        part = Part("policy", RecurrentTurns(inner, kept), agent.features, inputs, state_width=width)
+    elif isinstance(inner, AttentionPolicy):
+        inputs += ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
+        part = Part("policy", SceneTurns(inner, kept), agent.features, inputs, nearness=agent.nearness)
+    else:
         raise ValueError(f"{agent.name} cannot be exported: {_reason(inner)}")
-    if isinstance(inner, RecurrentPolicy):
-        width, inputs = inner.features_extractor.memory.width, ("pairs", "mask", "state")
-        return (Part("policy", RecurrentTurns(inner, kept), agent.features, inputs, state_width=width),), decisions
-    lists = ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
-    part = Part("policy", SceneTurns(inner, kept), agent.features, ("pairs", "mask", *lists), nearness=agent.nearness)
     return (part,), decisions
-
-
-def _network(message: str, policy: Any) -> Any:
-    """Return the network of a level of a hierarchy, or raise ValueError."""
-    if isinstance(policy, ReleasedPolicy):
-        return policy.net
-    if not isinstance(policy, AttentionPolicy):
-        raise ValueError(message + _reason(policy))
-    return policy
 
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:

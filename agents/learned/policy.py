@@ -29,15 +29,13 @@ LISTS = ("targets", "neighbours")
 class AttentionExtractor(BaseFeaturesExtractor):
     """Encoder as a Stable-Baselines3 features extractor.
 
-    The features of a scene are its global feature and then every sensor's, ``(B, (1 + n) * weight_dim)``; with
-    `per_target` every pair's follow, and then the mask, ``(B, (1 + n + n * m) * weight_dim + n * m)``.
+    The features of a scene are its global feature and then every sensor's, ``(B, (1 + n) * weight_dim)``.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,). Where it
             also has ``targets`` (n, k), pairs and mask are those of the targets listed; ``neighbours`` (n, l) lists the
             sensors near each.
         encoder_config: the encoder's options; None: the defaults.
-        per_target: the features hold every pair's too.
         appended: width of what a subclass appends to a pair's features.
         **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
 
@@ -54,16 +52,14 @@ class AttentionExtractor(BaseFeaturesExtractor):
         observation_space: spaces.Space,
         encoder_config: EncoderConfig | None = None,
         *,
-        per_target: bool = False,
         appended: int = 0,
         **options: Any,
     ) -> None:
         config = (encoder_config or EncoderConfig()).with_options(**options)
         width = config.weight_dim
         n, m, feature_dim = shape_of(observation_space)
-        super().__init__(observation_space, (1 + n) * width + (n * m * (width + 1) if per_target else 0))
-        self.weight_dim, self.per_target = width, per_target
-        self.need_pairs = True
+        super().__init__(observation_space, (1 + n) * width)
+        self.weight_dim, self.need_pairs = width, True
         self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
         if "targets" in observation_space.spaces:  # type: ignore[attr-defined]
             check_lists(config)
@@ -82,13 +78,8 @@ class AttentionExtractor(BaseFeaturesExtractor):
 
     def forward(self, observations: dict[str, Tensor]) -> Tensor:
         """Return the features of every scene, flat."""
-        features, mask = self.encode(observations)
-        parts = [features.global_feature, features.per_agent.flatten(1)]
-        if self.per_target:
-            pairs = features.per_target
-            valid = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)
-            parts += [pairs.flatten(1), valid.flatten(1)]
-        return torch.cat(parts, -1)
+        features, _ = self.encode(observations)
+        return torch.cat((features.global_feature, features.per_agent.flatten(1)), -1)
 
 
 def check_lists(config: EncoderConfig) -> None:
@@ -279,14 +270,14 @@ class SensorCategorical(MultiCategoricalDistribution):
 class AttentionPolicy(ActorCriticPolicy):
     """Actor and critic on the attention encoder.
 
-    The action space says what drives the actions. Turns come from a sensor's feature and the global one, by one head
-    that all sensors share; an assignment comes from a pair's feature, its sensor's and the global one, by one head
-    that all pairs share, independently for every pair (Xu, Zhong, Wang, NeurIPS 2020, section 3.2). The value comes
-    from the global feature, or from all pairs by the paper's AMC critic. All start Xavier-uniform:
-    Stable-Baselines3's orthogonal start, which would overwrite the encoder's, is never applied.
+    The action space determines the head. Turns depend on a sensor's feature and the global one, by one perceptron that
+    all sensors share; an assignment on a pair's feature, its sensor's and the global one, independently for every pair
+    (Xu, Zhong, Wang, NeurIPS 2020, section 3.2). The value depends on the global feature, or on all pairs by the
+    paper's AMC critic. All start Xavier-uniform; Stable-Baselines3's orthogonal start, which would overwrite the
+    encoder's, is never applied.
 
-    In a scene, a sensor without any pair stays and a pair that is not there is never assigned, with certainty: they
-    have likelihood 1 and entropy 0, and count for nothing in the learning.
+    In a scene, a sensor without any pair stays and an absent pair is never assigned, with likelihood 1 and entropy 0:
+    they have no part in the learning.
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,); for
@@ -342,7 +333,7 @@ class AttentionPolicy(ActorCriticPolicy):
         n, m, _ = shape_of(self.observation_space)
         choices = self.num_actions, self.decisions
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
-        # Of a sensor by itself the mask tells its goals, and a sensor without any may still turn.
+        # The mask of a sensor by itself is that of its goals; a sensor without any may still turn.
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
         self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
         # Stable-Baselines3 names these for its own kinds of network.
@@ -368,12 +359,8 @@ class AttentionPolicy(ActorCriticPolicy):
         With difference rewards they are those of the sensors that act, one after the other.
         """
         features, mask = self.encode(obs)
-        distribution = self._distribution(features, mask)
-        values, log_prob, entropy = (
-            self.value_net(features, mask),
-            distribution.log_prob(actions),
-            distribution.entropy(),
-        )
+        values, distribution = self.value_net(features, mask), self._distribution(features, mask)
+        log_prob, entropy = distribution.log_prob(actions), distribution.entropy()
         if self.credit == "team":
             return values, log_prob, entropy
         acting = torch.ones_like(values, dtype=torch.bool) if mask is None else acting_or_all(mask.any(-1))
@@ -391,8 +378,7 @@ class AttentionPolicy(ActorCriticPolicy):
     def predict_values(self, obs: Any) -> Any:
         """Return the values (B, 1); with difference rewards (B, n), as a numpy array.
 
-        Stable-Baselines3 adds what comes after a time limit to the rewards of a scene, and a row of an array takes no
-        tensor.
+        Stable-Baselines3 adds a row of them to a row of rewards, an array, after a time limit.
         """
         values = self.value_net(*self.encode(obs))
         return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values

@@ -106,7 +106,9 @@ class SceneEnvRunner(EnvRunner):
             SingleAgentEpisode(
                 observations=InfiniteLookbackBuffer(observations),
                 infos=InfiniteLookbackBuffer([{}] * (size + 1)),
-                actions=InfiniteLookbackBuffer(buffer.actions.swapaxes(0, 1).reshape(size, *self.model.action_space.shape)),
+                actions=InfiniteLookbackBuffer(
+                    buffer.actions.swapaxes(0, 1).reshape(size, *(self.model.action_space.shape or ()))
+                ),
                 rewards=_numbers(buffer.rewards),
                 extra_model_outputs={name: _numbers(array) for name, array in columns.items()},
                 len_lookback_buffer=0,
