@@ -27,7 +27,7 @@ from hitmac.agents.training.config import Options
 from hitmac.agents.training.resume import Moments, moments_of, put_moments
 from hitmac.agents.training.rllib.module import AttentionRLModule
 from hitmac.agents.training.rllib.runner import ACTING, ROW, SceneEnvRunner
-from hitmac.agents.training.train import not_finite, not_finite_error
+from hitmac.agents.training.train import check_finite
 from hitmac.envs.scenario import Scenario
 
 Weights = dict[str, np.ndarray]
@@ -94,9 +94,8 @@ class TrainBatch(ConnectorV2):
         columns = joined(lambda one: {name: column.data for name, column in one.extra_model_outputs.items()})
         observations = joined(lambda one: {name: array[:-1] for name, array in one.observations.data.items()})
         row, acting, rewards = columns.pop(ROW), columns.pop(ACTING), joined(lambda one: one.rewards.data)
-        for what, values in (("the reward", rewards), ("the observation", observations["pairs"])):
-            if (place := not_finite(values)) is not None:
-                raise not_finite_error(what, row[place[0]], values, place)
+        check_finite("the reward", rewards, row)
+        check_finite("the observation", observations["pairs"], row)
         columns |= {Columns.ACTIONS: joined(lambda one: one.actions.data), Columns.OBS: observations}
         chosen = np.random.permutation(np.flatnonzero(acting_or_all(acting)))  # noqa: NPY002 - RLlib's own stream
         device = next(rl_module[DEFAULT_MODULE_ID].parameters()).device
