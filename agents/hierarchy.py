@@ -11,19 +11,14 @@ import numpy as np
 from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
 from hitmac.agents.policy import Memoryless, Policy, declared, started
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.observation import (
-    PAPER_FEATURES,
-    check_padding,
-    executed,
-    flatten_sensors,
-    mask_unassigned,
-    place_of_row_id,
-)
+from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import checked_seed
-from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION, check_idle
-from hitmac.envs.validation import whole_number
+from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION
+from hitmac.envs.tasks.base import Idle
+from hitmac.envs.tasks.per_sensor import Padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.envs.validation import convert, whole_number
 
 LevelState = tuple[np.ndarray, ...] | None
 
@@ -36,7 +31,7 @@ class LevelPolicy(NamedTuple):
     """Observation features that the policy reads, in order."""
     padding: str = "masked"
     """Layout of the targets assigned to a sensor, for an executor; see
-    :func:`hitmac.envs.observation.mask_unassigned`."""
+    :func:`hitmac.envs.tasks.per_sensor.mask_unassigned`."""
     row_id: bool = True
     """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
     :class:`hitmac.envs.tasks.ExecutorTask`."""
@@ -129,8 +124,8 @@ class HierarchicalAgent:
     ) -> None:
         self.scenario, self.seed = load_scenario(scenario), checked_seed(seed)
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
-        self.decision, self.idle = whole_number("decision", decision, 1, LONGEST_DECISION), check_idle(idle)
-        check_padding(executor.padding)
+        self.decision, self.idle = whole_number("decision", decision, 1, LONGEST_DECISION), convert("idle", Idle, idle)
+        convert("padding", Padding, executor.padding)
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
         self._of_coordinator = [self.features.index(name) for name in coordinator.features]
         self._of_executor = [self.features.index(name) for name in executor.features]

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import math
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 KNOWLEDGE = ("full", "shared", "neighbours", "own")
-"""Ways in which sensors know of the targets, see :attr:`hitmac.envs.Scenario.knowledge`."""
-
-_LARGEST = sys.float_info.max
+"""Kinds of knowledge of the targets, see :attr:`hitmac.envs.Scenario.knowledge`."""
 
 
 def observe(
@@ -45,7 +41,7 @@ def observe(
         features: names out of :data:`FEATURES`, in the order of the last axis.
         sensor_position: (..., n, 2); NaN: the sensor does not work.
         heading: (..., n); NaN: the sensor does not work.
-        target_position: (..., m, 2); NaN: the target is not there, or nobody knows where.
+        target_position: (..., m, 2); NaN: the target is absent, or its position unknown.
         target_before: (..., m, 2), the positions a `time_step` of the site before those. NaN, or None as in a first
             call: the velocity is 0, as in the first observation of an episode.
         age: (..., m), sub-steps since `target_position` was measured, inf: never; None: 0, all are of now.
@@ -59,9 +55,9 @@ def observe(
 
     Returns:
         ``pairs`` (..., n, m, d) float32, and ``mask`` (..., n, m) int8: 1 where the sensor works and the target's
-        position is known. Where the mask is 0, the features are 0, except those of a working sensor alone.
-        With `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an
-        empty one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
+        position is known. Where the mask is 0, the features are 0, except :data:`OF_SENSOR` of a working sensor. With
+        `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an empty
+        one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
     Raises:
         ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing or out of
@@ -73,61 +69,53 @@ def observe(
         raise ValueError(f"unknown feature {', '.join(map(str, unknown))[:200]}: known are {', '.join(FEATURES)}")
     nearest, radius, neighbours = check_nearness(nearest, radius, neighbours)
     pairs = _Pairs(
-        _Site(site), sensor_position, heading, target_position,
-        target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
+        _Site(site), sensor_position, target_position,
+        heading=heading, target_before=target_before, age=age, seen=seen, field_of_view=field_of_view, along=along,
     )  # fmt: skip
     observed = np.zeros((*pairs.mask.shape, len(names)), np.float32)
-    for k, name in enumerate(names):
-        with _needed_by(f"the feature {name}"):
-            values = FEATURES[name](pairs)
-        observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, values, 0.0)
-    if nearest is None:
-        return {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
-    targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
-    observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
-    observed[(targets < 0)[..., None] & [name not in OF_SENSOR for name in names]] = 0.0
-    shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
-    if neighbours is None:
-        return shown
-    with _needed_by("the list of neighbours"):
-        return shown | {"neighbours": pairs.neighbours(neighbours)}
-
-
-@contextmanager
-def _needed_by(what: str) -> Iterator[None]:
-    """Name what needs something that is missing."""
+    shown = {"pairs": observed, "mask": pairs.mask.astype(np.int8)}
+    needs = ""
     try:
-        yield
+        for k, name in enumerate(names):
+            needs = f"the feature {name}"
+            observed[..., k] = np.where(pairs.works if name in OF_SENSOR else pairs.mask, FEATURES[name](pairs), 0.0)
+        if nearest is not None:
+            targets = pairs.nearest(nearest, math.inf if radius is None else radius * radius)
+            observed = np.take_along_axis(observed, np.maximum(targets, 0)[..., None], -2)
+            observed[(targets < 0)[..., None] & [name not in OF_SENSOR for name in names]] = 0.0
+            shown = {"pairs": observed, "mask": (targets >= 0).astype(np.int8), "targets": targets}
+        if neighbours is not None:
+            needs = "the list of neighbours"
+            shown["neighbours"] = pairs.neighbours(neighbours)
     except KeyError as error:
-        raise ValueError(f"{what} needs {error.args[0]}, which is missing") from None
+        raise ValueError(f"{needs} needs {error.args[0]}, which is missing") from None
+    return shown
 
 
 def check_nearness(
     nearest: int | None, radius: float | None, neighbours: int | None
 ) -> tuple[int | None, float | None, int | None]:
     """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
-    numbers = {"nearest": nearest, "neighbours": neighbours}
-    for name, number in numbers.items():
-        whole = isinstance(number, int | np.integer) and not isinstance(number, bool)
-        if number is not None and not (whole and number >= 1):
-            raise ValueError(f"{name} is {repr(number)[:200]}; it must be a whole number, 1 or more")
-    if radius is not None:
-        real = isinstance(radius, int | float | np.integer | np.floating) and not isinstance(radius, bool)
-        if not real or not 0 < radius <= _LARGEST:
-            raise ValueError(f"radius is {repr(radius)[:200]}; it must be a finite number over 0")
-    for name, value in (("radius", radius), ("neighbours", neighbours)):
-        if nearest is None and value is not None:
+    for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
+        if value is None:
+            continue
+        kinds: Any = (int, np.integer)
+        limit = "a whole number, 1 or more"
+        if name == "radius":
+            kinds, limit = (int, float, np.integer, np.floating), "a finite number over 0"
+        if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf:
+            raise ValueError(f"{name} is {repr(value)[:200]}; it must be {limit}")
+        if nearest is None:
             raise ValueError(f"{name} is {value!r}; it needs nearest, the number of targets shown to each sensor")
-    k, most = (None if number is None else int(number) for number in numbers.values())
-    return k, None if radius is None else float(radius), most
+    return nearest, radius, neighbours
 
 
 class Memory:
     """Memory of measured positions, between one sub-step and the next; batched as :func:`observe` is.
 
     Args:
-        knowledge: as of a scenario. ``"full"``: a target without a position is not there. Any other: it is where it was
-            last seen, and all whose memory this is share what they see.
+        knowledge: as of a scenario. ``"full"``: a target without a position is absent. Any other: it is where it was
+            last seen; all sensors share the memory.
 
     Raises:
         ValueError: another knowledge.
@@ -141,7 +129,7 @@ class Memory:
         self._age = np.array(0.0)
 
     def see(self, target_position: Any, left: Any = (False,)) -> dict[str, np.ndarray]:
-        """Take in the positions of a sub-step.
+        """Remember the positions of a sub-step.
 
         Args:
             target_position: (..., m, 2); NaN: not measured.
@@ -159,10 +147,8 @@ class Memory:
         fits = left.shape[-1] in (1, now.shape[-2])
         if self._last.shape not in ((2,), now.shape) or not fits:
             before = f"left {left.shape}" if not fits else f"{self._last.shape} before"
-            raise ValueError(
-                f"target_position has shape {now.shape}, and {before}; every target keeps its row, NaN where it is not "
-                "measured"
-            )
+            rows = "every target keeps its row, NaN where it is not measured"
+            raise ValueError(f"target_position has shape {now.shape}, and {before}; {rows}")
         fresh = np.isfinite(now).all(-1)[..., None]
         kept = ~(fresh | left[..., None]) & self._keeps
         self._position = np.where(kept, self._position, now)
@@ -205,29 +191,20 @@ class _Site(dict):
     def __missing__(self, name: str) -> Any:
         raise KeyError(f"the site's {name}")
 
-    def number(self, name: str, most: float = math.inf) -> Any:
-        """Return a number over 0."""
-        return self.numbers(name, 1, most)
-
-    def numbers(self, name: str, size: int, most: float = math.inf) -> Any:
-        """Return a number over 0, or an array of as many as `size`."""
-        value = self[name]
-        if type(value) in (int, float) and 0 < value <= min(most, _LARGEST):
+    def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
+        """Return a number over 0, or an array of as many as `size`; 0 or more if `missing` may replace it."""
+        value = self[name] if missing is None else self.get(name, missing)
+        if type(value) in (int, float) and (0 < value <= most or value == missing) and value < math.inf:
             return value
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
             raise ValueError(f"the site's {name} has shape {array.shape}; it must be a number, or {size} of them")
-        if not ((array > 0) & (array <= most) & (array < math.inf)).all():
+        enough = array > 0 if missing is None else array >= 0
+        if not (enough & (array <= most) & (array < math.inf)).all():
             limit = "finite" if most == math.inf else f"at most {most:g}"
-            raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be over 0 and {limit}")
+            least = "over 0" if missing is None else "0 or more"
+            raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be {least} and {limit}")
         return array
-
-    def share(self, name: str) -> float:
-        """Return a number that is 0 if it is missing."""
-        value = self.get(name, 0.0)
-        if not isinstance(value, int | float | np.number) or not 0 <= value <= _LARGEST:
-            raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be 0 or more, and finite")
-        return float(value)
 
     def rows(self, name: str, width: int) -> np.ndarray:
         """Return rows of numbers, none if they are missing."""
@@ -236,7 +213,7 @@ class _Site(dict):
 
     @property
     def extent(self) -> np.ndarray:  # half the width, half the height
-        return np.broadcast_to(self.numbers("arena", 2), (2,))
+        return np.broadcast_to(self.number("arena", 2), (2,))
 
     @property
     def walls(self) -> np.ndarray:
@@ -250,11 +227,11 @@ class _Site(dict):
 
     @property
     def top_speed(self) -> float:
-        return float(self.number("max_speed") * (1.0 + self.share("speed_noise")))
+        return float(self.number("max_speed") * (1.0 + self.number("speed_noise", missing=0.0)))
 
     @property
     def pace(self) -> float:  # seconds that a target walks in a sub-step, on average
-        every = 0 if self.get("tracks") else self.share("extra_move_every")
+        every = 0 if self.get("tracks") else self.number("extra_move_every", missing=0)
         return float(self.number("time_step") * (1.0 + (1.0 / every if every else 0.0)))
 
 
@@ -264,42 +241,29 @@ class _Pairs:
     Numbers of a sensor are (..., n, 1), of a target (..., 1, m), of a pair (..., n, m).
     """
 
-    def __init__(
-        self,
-        site: _Site,
-        sensor_position: Any,
-        heading: Any,
-        target_position: Any,
-        *,
-        target_before: Any,
-        age: Any,
-        seen: Any,
-        field_of_view: Any,
-        along: Any,
-    ) -> None:
+    def __init__(self, site: _Site, sensor_position: Any, target_position: Any, **given: Any) -> None:
         sensor = _array("sensor_position", sensor_position, None, 2)
         target = _array("target_position", target_position, None, 2)
         self.site, self.n, self.m, self._sensor = site, sensor.shape[-2], target.shape[-2], sensor
-        others = {
-            "heading": (heading, self.n), "target_before": (target_before, self.m, 2), "age": (age, self.m),
-            "seen": (seen, self.n, self.m), "field_of_view": (field_of_view, self.n), "along": (along, self.n),
+        shapes = {
+            "heading": (self.n,), "target_before": (self.m, 2), "age": (self.m,), "seen": (self.n, self.m),
+            "field_of_view": (self.n,), "along": (self.n,),
         }  # fmt: skip
         leading = {"sensor_position": sensor.shape[:-2], "target_position": target.shape[:-2]}
-        given: dict[str, Any] = dict.fromkeys(others)
-        for name, (values, *shape) in others.items():
-            if values is not None or name == "heading":
-                given[name] = array = _array(name, values, *shape)
+        for name, shape in shapes.items():
+            if given[name] is not None or name == "heading":
+                given[name] = array = _array(name, given[name], *shape)
                 leading[name] = array.shape[: array.ndim - len(shape)]
-        if any(leading.values()):
-            _check_broadcast(leading)
-        heading, age, self._given = given["heading"], given["age"], given
+        try:
+            np.broadcast_shapes(*leading.values())
+        except ValueError:
+            words = ", ".join(f"{name} {shape}" for name, shape in leading.items())
+            raise ValueError(f"the leading axes do not broadcast: {words}") from None
+        heading, age, view, self._given = given["heading"], given["age"], given["field_of_view"], given
         if age is not None and (age < 0.0).any():
             raise ValueError(f"age is {age.min()}; it must be 0 or more")
-        view = given["field_of_view"]
-        if view is not None and ((view <= 0.0) | (view > 360.0)).any():
-            raise ValueError(
-                f"field_of_view is {view[(view <= 0.0) | (view > 360.0)][0]}; it must be over 0, at most 360"
-            )
+        if view is not None and (wrong := (view <= 0.0) | (view > 360.0)).any():
+            raise ValueError(f"field_of_view is {view[wrong][0]}; it must be over 0, at most 360")
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
         age = np.zeros(self.m) if age is None else age
         known = np.isfinite(target).all(-1) & np.isfinite(age)
@@ -318,7 +282,7 @@ class _Pairs:
 
     def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
         """Return a parameter that is one number, or one of each sensor."""
-        return np.broadcast_to(self.site.numbers(name, self.n, most), (self.n,))[:, None]
+        return np.broadcast_to(self.site.number(name, self.n, most), (self.n,))[:, None]
 
     def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return cosine and sine of the angle from the heading to a unit vector."""
@@ -392,7 +356,7 @@ class _Pairs:
 
     def relative(self, speed: np.ndarray) -> np.ndarray:
         """Return a speed / top speed, within the bound of the observation space."""
-        noise = self.site.share("position_noise")
+        noise = self.site.number("position_noise", missing=0.0)
         most = 1.0 + (18.0 * noise / self.site.number("time_step") / self.site.top_speed if noise else 0.0)
         return np.clip(speed * (1.0 / self.site.top_speed), -most, most)
 
@@ -430,15 +394,6 @@ def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
         words = ", ".join("any" if size is None else str(size) for size in shape)
         raise ValueError(f"{name} has shape {array.shape}; it must be (..., {words})")
     return array
-
-
-def _check_broadcast(leading: dict[str, tuple[int, ...]]) -> None:
-    """Raise ValueError unless leading axes broadcast."""
-    try:
-        np.broadcast_shapes(*leading.values())
-    except ValueError:
-        shapes = ", ".join(f"{name} {shape}" for name, shape in leading.items())
-        raise ValueError(f"the leading axes do not broadcast: {shapes}") from None
 
 
 def _lowest(values: np.ndarray, most: int) -> np.ndarray:
@@ -507,7 +462,7 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "rail_sin": lambda of: of.rail[2],
     "rail_cos": lambda of: of.rail[1],
 }
-"""Features by name, those of :mod:`hitmac.envs.kernels.features`, which say what they mean."""
+"""Features by name, those of :mod:`hitmac.envs.kernels.features`, which documents them."""
 
 OF_SENSOR = frozenset(("sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos"))
-"""Features of a sensor alone, which are shown also where the target is not known."""
+"""Features of a sensor only, which are shown also where the target is not known."""

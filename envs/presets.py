@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import math
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from hitmac.envs.files import moved_path, parse_json, parse_yaml, path_from, path_in, read_text
+from hitmac.envs.files import parse_yaml, read_text
 from hitmac.envs.scenario import FILES, Scenario
 from hitmac.envs.validation import did_you_mean, plain
 
@@ -62,7 +63,7 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     """Return the scenario with other parameters, given as texts such as ``knowledge=shared`` with values in YAML.
 
-    Its name tells them.
+    Its name lists them.
 
     Raises:
         ValueError: a text without a name or a value, a parameter given twice, an unknown one, or a value out of range.
@@ -80,22 +81,34 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
     return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
 
 
-def with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
-    """Return a scenario's parameters with the paths of its files as `place` gives them."""
-    paths = {name: plain(whole(name, parameters[name], place)) for name, whole in FILES.items() if name in parameters}
-    return {**parameters, **paths}
-
-
 def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
     """Return a scenario's parameters with paths relative to a folder, so that files are found where all have moved."""
-    return with_paths(scenario.to_dict(), lambda path: path_from(folder, str(path)))
+    folder = Path(folder).absolute()
+
+    def relative(path: Path) -> str:  # unless they have only the root in common
+        return os.path.relpath(path, folder) if path.parts[:2] == folder.parts[:2] else str(path)
+
+    return _with_paths(scenario.to_dict(), relative)
 
 
 def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
-    """Return the scenario of :func:`portable` parameters, which were read from a folder."""
-    if isinstance(parameters, Mapping):
-        parameters = with_paths(parameters, partial(moved_path, folder))
-    return Scenario.from_dict(parameters)
+    """Return the scenario of :func:`portable` parameters, which were read from a folder.
+
+    Where the folder has moved without the files, those at the same place below the current directory are taken.
+    """
+
+    def found(path: Path) -> str:
+        place = os.path.abspath(Path(folder, path))
+        here = os.path.abspath(Path(*(part for part in path.parts if part != "..")))
+        return here if os.path.isfile(here) and not os.path.isfile(place) else place
+
+    return Scenario.from_dict(_with_paths(parameters, found) if isinstance(parameters, Mapping) else parameters)
+
+
+def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
+    """Return a scenario's parameters with the paths of its files as `place` gives them."""
+    paths = {name: plain(whole(name, parameters[name], place)) for name, whole in FILES.items() if name in parameters}
+    return {**parameters, **paths}
 
 
 def _crossings_for(city: Scenario, num_sensors: int) -> dict[str, Any]:
@@ -112,17 +125,16 @@ def _crossings_for(city: Scenario, num_sensors: int) -> dict[str, Any]:
 
 
 def _read(path: Path) -> Scenario:
-    kind, load = ("JSON", parse_json) if path.suffix == ".json" else ("YAML", parse_yaml)
+    kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(read_text(path))
     except (yaml.YAMLError, ValueError) as error:
         raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
-    place = path_in
-    if isinstance(parameters, dict) and "scenario" in parameters:  # the configuration of a run or a checkpoint
-        parameters, place = parameters["scenario"], moved_path
+    if isinstance(parameters, dict):
+        parameters = parameters.get("scenario", parameters)  # of a run or a checkpoint
     if not isinstance(parameters, dict):
         raise ValueError(f"{path} is not a scenario: it must hold a mapping of parameters")
     try:
-        return Scenario.from_dict({"name": path.stem, **with_paths(parameters, partial(place, path.parent))})
+        return from_portable({"name": path.stem, **parameters}, path.parent)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{path}: {error}") from None

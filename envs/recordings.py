@@ -11,25 +11,21 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.files import regular_file
 from hitmac.envs.kernels.state import Recordings
 
 COLUMNS = ("time", "id", "x", "y")
-MOST_ROWS = 5_000_000
-"""Most rows of a file, and most positions after it is resampled."""
-
-MOST_BYTES = 2**30
-"""Largest size of a file, bytes."""
+MOST_POSITIONS = 5_000_000
+"""Most positions of a file after it is resampled."""
 
 GAP = 1.5
-"""A target is not there between two of its rows that are more than GAP times the file's median interval apart."""
+"""A target is absent between two of its rows that are more than GAP times the file's median interval apart."""
 
 
 class Track(NamedTuple):
     """Track of one target, at the sub-steps `first`, `first` + 1, ... of its file."""
 
     first: int
-    place: np.ndarray  # (K, 2); NaN: not there; the first and the last are numbers
+    place: np.ndarray  # (K, 2); NaN: absent; the first and the last are numbers
 
 
 class Recording(NamedTuple):
@@ -66,7 +62,7 @@ def _read(scenario: Any) -> Iterator[Recording]:
             stamp = os.stat(path)
         except FileNotFoundError:
             raise FileNotFoundError(
-                f"there is no file of tracks {path}; the option --tracks, or the parameter tracks, names others"
+                f"no file of tracks {path}; the option --tracks, or the parameter tracks, names others"
             ) from None
         yield read_recording(path, scenario.time_step, stamp.st_mtime_ns, stamp.st_size)
 
@@ -75,8 +71,8 @@ def _read(scenario: Any) -> Iterator[Recording]:
 def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0) -> Recording:
     """Read a CSV file of tracks and resample it linearly to every `time_step` seconds from its first row on.
 
-    The columns time (seconds), id, x and y may be in any order, beside others; rows too. A target is not there where x
-    and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval.
+    The columns time (seconds), id, x and y may be in any order, and so may the rows; other columns are ignored. A
+    target is absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval.
 
     Args:
         path: the file.
@@ -94,10 +90,10 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
         raise ValueError(f"{path} has no row with a position")
     start, end = min(seen), max(seen)
     sub_steps = (end - start) / time_step
-    if sub_steps < 1 or sub_steps * len(rows) > MOST_ROWS:
+    if sub_steps < 1 or sub_steps * len(rows) > MOST_POSITIONS:
         raise ValueError(
             f"{path} lasts {end - start:g} s with {len(rows)} targets; it must last at least a time_step "
-            f"({time_step:g} s), and have at most {MOST_ROWS:,} positions, one for each target and time_step"
+            f"({time_step:g} s), and have at most {MOST_POSITIONS:,} positions, one for each target and time_step"
         )
     length = int(sub_steps + 1e-6) + 1
     ordered = [np.array(sorted(track), np.float64) for track in rows.values()]
@@ -114,12 +110,10 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
 
 
 def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
-    """Return the rows (time, x, y) of every id of a file; a position that is not there is NaN."""
+    """Return the rows (time, x, y) of every id of a file; an absent position is NaN."""
     tracks: dict[str, list[tuple[float, float, float]]] = {}
     times: set[tuple[str, float]] = set()
-    with regular_file(path).open(encoding="utf-8-sig", newline="") as file:
-        if os.fstat(file.fileno()).st_size > MOST_BYTES:
-            raise ValueError(f"{path} is too long; a file of tracks may have {MOST_BYTES:,} bytes")
+    with open(path, encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         try:
             header = [name.strip().lower() for name in next(lines, [])]
@@ -141,8 +135,6 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
                     raise ValueError(f"x is {x or 'empty'} and y is {y or 'empty'}; give both or neither")
                 if (name, point[0]) in times:
                     raise ValueError(f"target {name} has a row at {time} s already")
-                if len(times) == MOST_ROWS:
-                    raise ValueError(f"the file is too long; it may have {MOST_ROWS:,} rows")
                 times.add((name, point[0]))
                 tracks.setdefault(name, []).append(point)
         except UnicodeDecodeError as error:  # the reader is ahead of the line

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import functools
+import importlib.util
 import math
 import os
 import sys
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitmac.envs.files import check_ending, regular_file, whole_file
+from hitmac.envs.files import check_ending, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import Task
@@ -23,28 +23,16 @@ if TYPE_CHECKING:
     from PIL.Image import Image
     from PIL.ImageDraw import ImageDraw as Draw
 
-    from hitmac.envs.tasks import Task
 
 _LANCZOS = 1  # PIL.Image.Resampling.LANCZOS
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
-_BACKGROUND = (250, 250, 247)
-_FRAME = (120, 120, 120)
-_VIEW = (66, 122, 196, 46)
-_VIEW_EDGE = (66, 122, 196, 130)
-_SENSOR = (27, 62, 115)
-_FAILED = (160, 160, 160)
-_SEEN = (34, 139, 74)
-_UNSEEN = (208, 57, 43)
-_RAIL = (200, 198, 190)
-_OBSTACLE = (112, 106, 98)
-_BLOCK = (232, 229, 221)
-_ASSIGNED = (120, 70, 150, 150)
-_KNOWN = (120, 70, 150)
-_MOST_NUMBERED = 80  # sensors or targets of a scene in which numbers can be read
-_FINE = 8  # pixels: shortest view in which obstacles show
-_FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
-_TEXT = (40, 40, 40)
+_BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
+_VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
+_RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
+_SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
 _MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # small, and hence in every palette, whatever the background
+_MOST_NUMBERED = 80  # sensors or targets of a scene in which numbers can be read
+_FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
 
 
 class Picture:
@@ -52,9 +40,8 @@ class Picture:
 
     Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
     targets green discs, unseen targets red rings, obstacles and blocks grey, assignments purple lines. With partial
-    knowledge, purple discs are the last known positions of unseen targets, of the sensor that knows best, and fade with
-    their age. The scenario's background lies under all of them, stretched over the arena. In crowded scenes, sensors
-    have no numbers.
+    knowledge, purple discs, which fade with their age, are the last known positions of unseen targets. The scenario's
+    background lies under all of them, stretched over the arena. In crowded scenes, sensors have no numbers.
 
     Args:
         scenario: scenario of the scenes.
@@ -66,17 +53,15 @@ class Picture:
 
     Raises:
         ValueError: a size under 64, or a background that is no picture.
-        FileNotFoundError: there is no such background.
+        FileNotFoundError: no such background.
         ModuleNotFoundError: Pillow is missing; the message names the extra to install.
     """
 
     def __init__(self, scenario: Scenario, size: int = 600) -> None:
         if size < 64:
             raise ValueError(f"size is {size}; it must be 64 pixels or more")
-        try:
-            import PIL  # noqa: F401 - checked here, used when a scene is drawn
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'") from None
+        if importlib.util.find_spec("PIL") is None:
+            raise ModuleNotFoundError("pictures need Pillow: pip install 'hitmac[render]'")
         self.scenario = scenario
         self._full = size * _SMOOTH
         self._margin = 0.06 * self._full
@@ -98,8 +83,6 @@ class Picture:
         # Half the size of a sensor or target, smaller in crowded scenes.
         crowd = max(scenario.num_sensors, scenario.num_targets)
         self._unit = max(0.011 * self._full * min(1.0, math.sqrt(16 / crowd)), _SMOOTH)
-        self._caption_size = round(0.032 * self._full)
-        self._number_size = max(10, round(2.8 * self._unit))
         self._numbered = crowd <= _MOST_NUMBERED
         self._wall_width = max(1, min(3 * _SMOOTH, round(0.6 * self._unit)))
 
@@ -124,9 +107,9 @@ class Picture:
             b: index of the scene.
             caption: line of text above the scene; None: coverage and sub-step.
             assigned: (n, m) bool, assignments to draw as lines from sensors to targets.
-            known: what the sensors of the batch know, whose last known positions to draw; None: none.
+            known: knowledge of the sensors of the batch, whose last known positions to draw; None: none.
         """
-        from PIL import Image, ImageDraw
+        from PIL import Image, ImageDraw, ImageFont
 
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
@@ -145,12 +128,13 @@ class Picture:
         if assigned is not None:
             for i, j in np.argwhere(assigned[:, targets]):
                 draw.line((*sensor_at[i], *target_at[targets[j]]), fill=_ASSIGNED, width=_SMOOTH)
+        number_font = ImageFont.load_default(max(10, round(2.8 * unit)))
         for i in sensors:
             x, y = sensor_at[i]
             colour = _SENSOR if state.working[b, i] else _FAILED
             draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
             if self._numbered:
-                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=_font(self._number_size), anchor="ms")
+                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=number_font, anchor="ms")
         if known is not None:
             self._known(draw, known, b)
         for j in targets:
@@ -162,7 +146,8 @@ class Picture:
                 draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=max(1, round(0.45 * unit)))
         if caption is None:
             caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
-        draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=_font(self._caption_size), anchor="mm")
+        font = ImageFont.load_default(round(0.032 * self._full))
+        draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=font, anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
     def _places(self, positions: np.ndarray) -> Any:
@@ -173,7 +158,7 @@ class Picture:
         return np.stack((x, y), -1).tolist()
 
     def _known(self, draw: Draw, known: Known, b: int) -> None:
-        """Draw the last known position of every target that nobody sees, by the row that saw it last."""
+        """Draw the last known position of every target that no sensor sees, by the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
             if 0.0 < age[row, j] < np.inf:
@@ -191,15 +176,11 @@ class Picture:
             draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
 
     def _views(self, draw: Draw, state: State, b: int, sensors: np.ndarray) -> None:
-        """Draw the views of sensors of scene b: wedges, without the parts behind obstacles.
-
-        Where views are only a few pixels long, obstacles in them are left out.
-        """
+        """Draw the views of sensors of scene b: wedges, without the parts behind obstacles."""
         position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
         reach = np.sqrt(state.range_squared[b, sensors])
-        fine = reach.max(initial=0.0) * self._scale >= _FINE * _SMOOTH
-        obstacles = len(discs) + len(self._walls) > 0 and fine
-        parts = np.linspace(-0.5, 0.5, 121 if obstacles else 25 if fine else 7)
+        obstacles = len(discs) + len(self._walls) > 0
+        parts = np.linspace(-0.5, 0.5, 121 if obstacles else 25)
         angles = np.radians(state.heading[b, sensors, None] + view[:, None] * parts)
         rays = np.stack([np.cos(angles), np.sin(angles)], -1)  # (s, r, 2)
         rim = np.repeat(reach[:, None], len(parts), 1)
@@ -223,19 +204,12 @@ def read_background(path: str) -> Image:
     except ModuleNotFoundError:
         raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
     try:
-        with Image.open(regular_file(path)) as picture:
+        with Image.open(path) as picture:
             return picture.convert("RGBA")
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
     except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
         raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
-
-
-@functools.cache
-def _font(size: int) -> Any:
-    from PIL import ImageFont
-
-    return ImageFont.load_default(size=size)
 
 
 def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.ndarray) -> np.ndarray:
@@ -254,28 +228,6 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
         place = (start[..., 0] * rays[:, 1] - start[..., 1] * rays[:, 0]) / cross
         inside = (meets > 0) & (place >= 0) & (place <= 1)
     return np.minimum(free, np.where(inside, meets, np.inf).min(0, initial=np.inf))
-
-
-def palette_of(picture: Image, colours: int) -> Image:
-    """Return a palette for a picture, with the colours of the marks among them."""
-    from PIL import Image
-
-    found = picture.quantize(colours - len(_MARKS)).getpalette() or []
-    values = [*found[: 3 * (colours - len(_MARKS))], *(value for mark in _MARKS for value in mark)]
-    palette = Image.new("P", (1, 1))
-    palette.putpalette([*values, *values[-3:] * (256 - len(values) // 3)])
-    return palette
-
-
-def save_png(path: str | Path, picture: np.ndarray) -> None:
-    """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
-    check_ending("path", path, ".png")
-    from PIL import Image
-
-    shown = Image.fromarray(picture)
-    with whole_file(path) as temporary:
-        few = shown.quantize(palette=palette_of(shown, 128), dither=Image.Dither.NONE)
-        few.save(temporary, format="PNG", optimize=True)
 
 
 RENDER_MODES = ("rgb_array", "human")
@@ -301,12 +253,8 @@ class Viewer:
         self._frames_per_second = frames_per_second
         self._picture = Picture(scenario) if render_mode else None
         self._window: Any = None
-        self._clock: Any = None
-        if render_mode == "human":
-            try:
-                import pygame  # noqa: F401 - checked here, used when the window opens
-            except ModuleNotFoundError:
-                raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'") from None
+        if render_mode == "human" and importlib.util.find_spec("pygame") is None:
+            raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
 
     def render(self, task: Task, b: int) -> np.ndarray | None:
         """Return scene `b` of a task as (height, width, 3) uint8; None with a window or without a render mode."""
@@ -319,31 +267,27 @@ class Viewer:
 
         if self._window is None:
             pygame.display.init()
-            self._window = pygame.display.set_mode(self._picture.shape[::-1])
+            self._window = pygame.display.set_mode(self._picture.shape[::-1]), pygame.time.Clock()
             pygame.display.set_caption(task.scenario.name)
-            self._clock = pygame.time.Clock()
+        window, clock = self._window
         pygame.event.pump()
-        self._window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
+        window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
         pygame.display.flip()
-        self._clock.tick(self._frames_per_second)
+        clock.tick(self._frames_per_second)
         return None
 
     def show(self, task: Task, b: int) -> None:
-        """Update the window, if there is one."""
+        """Update the window with the render mode ``"human"``."""
         if self.render_mode == "human":
             self.render(task, b)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         if self._window is not None:
             import pygame
 
             pygame.display.quit()
-            self._window = self._clock = None
-
-
-_DISPLAYS = ("SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR")
-_UNSEEN_DRIVERS = ("offscreen", "dummy", "evdev")
+            self._window = None
 
 
 def check_display(remedy: str = "--film out.gif") -> None:
@@ -355,19 +299,16 @@ def check_display(remedy: str = "--film out.gif") -> None:
     import pygame
 
     try:
-        # Without a display the drivers would print warnings: do not try them.
-        if sys.platform.startswith("linux") and not any(map(os.environ.get, _DISPLAYS)):
-            raise pygame.error("DISPLAY is not set")
+        displays = "SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"
+        if sys.platform.startswith("linux") and not any(map(os.environ.get, displays)):
+            raise pygame.error("DISPLAY is not set")  # where the drivers would print warnings
         pygame.display.init()
-        if pygame.display.get_driver() in _UNSEEN_DRIVERS and not os.environ.get("SDL_VIDEODRIVER"):
-            pygame.display.quit()
+        if pygame.display.get_driver() in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
             raise pygame.error("no screen found")
     except pygame.error as error:
+        pygame.display.quit()
         raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None
 
-
-ENDINGS = (".gif", ".mp4")
-"""Endings of films."""
 
 FRAMES_PER_SECOND = 50 / 3
 
@@ -379,9 +320,19 @@ def check_film(name: str, path: str | Path) -> None:
         ValueError: `path` ends neither in .gif nor in .mp4.
         ModuleNotFoundError: an MP4 film needs imageio-ffmpeg, which is not installed.
     """
-    check_ending(name, path, *ENDINGS)
+    check_ending(name, path, ".gif", ".mp4")
     if Path(path).suffix.lower() == ".mp4":
-        _ffmpeg()
+        try:
+            import imageio_ffmpeg  # noqa: F401 - checked here, used when the film is written
+        except ModuleNotFoundError:
+            raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'") from None
+
+
+def save_png(path: str | Path, picture: np.ndarray) -> None:
+    """Write an RGB picture as PNG; raise ValueError if `path` does not end in .png."""
+    check_ending("path", path, ".png")
+    with whole_file(path) as temporary:
+        _quantized([picture], 128)[0].save(temporary, format="PNG", optimize=True)
 
 
 def save_pictures(
@@ -398,52 +349,44 @@ def save_pictures(
         ValueError, ModuleNotFoundError: see :func:`check_film`.
     """
     check_film("path", path)
-    (save_gif if Path(path).suffix.lower() == ".gif" else save_mp4)(path, pictures, frames_per_second)
+    with whole_file(path) as temporary:
+        if Path(path).suffix.lower() == ".mp4":
+            _write_mp4(temporary, pictures, frames_per_second)
+            return
+        first, *others = _quantized(pictures, 64)
+        duration = 1000 / frames_per_second
+        first.save(temporary, save_all=True, append_images=others, duration=duration, loop=0, format="GIF")
 
 
-def save_gif(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND) -> None:
-    """Write RGB pictures as a looping animated GIF; raise ValueError if `path` does not end in .gif."""
-    check_ending("path", path, ".gif")
+def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Image]:
+    """Return pictures with one palette, which avoids flicker, with the colours of the marks among it."""
     from PIL import Image
 
-    # One palette for all frames avoids flicker and makes the file smaller.
-    palette = palette_of(Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)])), 64)
-    frames = [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
-    with whole_file(path) as temporary:
-        frames[0].save(
-            temporary, save_all=True, append_images=frames[1:], duration=1000 / frames_per_second, loop=0, format="GIF"
-        )
+    some = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)]))
+    found = some.quantize(colours - len(_MARKS)).getpalette() or []
+    values = [*found[: 3 * (colours - len(_MARKS))], *(value for mark in _MARKS for value in mark)]
+    palette = Image.new("P", (1, 1))
+    palette.putpalette([*values, *values[-3:] * (256 - len(values) // 3)])
+    return [Image.fromarray(one).quantize(palette=palette, dither=Image.Dither.NONE) for one in pictures]
 
 
-def save_mp4(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND) -> None:
-    """Write RGB pictures as MP4; raise ValueError if `path` does not end in .mp4.
+def _write_mp4(path: Path, pictures: Sequence[np.ndarray], frames_per_second: float) -> None:
+    """Write pictures as MP4; players need an even height and width: of an odd one the last row or column is doubled."""
+    import imageio_ffmpeg
 
-    Players want an even height and width, so that an odd one gets a last row or column twice.
-    """
-    check_ending("path", path, ".mp4")
     height, width = pictures[0].shape[:2]
-    odd = ((0, height % 2), (0, width % 2), (0, 0))
-    with whole_file(path) as temporary:
-        writer = _ffmpeg().write_frames(
-            str(temporary),
-            (width + width % 2, height + height % 2),
-            fps=frames_per_second,
-            codec="libx264",
-            quality=8,
-            macro_block_size=2,
-            ffmpeg_log_level="error",
-            output_params=["-movflags", "+faststart", "-threads", "1"],
-        )
-        with contextlib.closing(writer):
-            writer.send(None)
-            for picture in pictures:
-                writer.send(np.ascontiguousarray(np.pad(picture, odd, mode="edge")))
-
-
-def _ffmpeg() -> Any:
-    """Return the package that holds ffmpeg."""
-    try:
-        import imageio_ffmpeg
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'") from None
-    return imageio_ffmpeg
+    writer = imageio_ffmpeg.write_frames(
+        str(path),
+        (width + width % 2, height + height % 2),
+        fps=frames_per_second,
+        codec="libx264",
+        quality=8,
+        macro_block_size=2,
+        ffmpeg_log_level="error",
+        output_params=["-movflags", "+faststart", "-threads", "1"],
+    )
+    with contextlib.closing(writer):
+        writer.send(None)
+        for picture in pictures:
+            even = np.pad(picture, ((0, height % 2), (0, width % 2), (0, 0)), mode="edge")
+            writer.send(np.ascontiguousarray(even))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -17,7 +17,6 @@ import yaml
 from hitmac.envs.deployment import KNOWLEDGE, walls_of
 from hitmac.envs.files import whole_path, whole_paths, write_text
 from hitmac.envs.kernels.episode import PLACEMENTS
-from hitmac.envs.kernels.features import farthest, most_speed
 from hitmac.envs.kernels.rails import limits_of, make_rails, outside, within
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.validation import (
@@ -29,212 +28,67 @@ from hitmac.envs.validation import (
     Positive,
     Range,
     Row,
-    from_known,
-    in_arena,
+    allowed,
+    collect,
+    field_docs,
+    field_types,
+    in_short,
     invalid_fields,
-    left_out,
     over,
-    parameter_table,
     plain,
     raise_together,
-    scaled,
+    shortly,
 )
 
-LEAST, MOST = 1e-30, 1e30
-"""Least and largest magnitude of a length, a speed, a time or a ratio of an observation."""
+HIT_MAC_ARENA = 1250.0
+"""Half the side of HiT-MAC's arena, in which the defaults are HiT-MAC's."""
 
-MOST_DEGREES = 1e9
-"""Largest heading, degrees: of a larger one, too few decimals are left."""
+MOST, MOST_DEGREES = 1e30, 1e9
+"""Largest magnitude of a number of a state, and of a heading, degrees."""
 
-_DIVISORS = ("sensing_range", "field_of_view", "turn_angle", "zoom", "max_speed", "time_step", "distance_scale")
-_LENGTHS = (
-    "rails", "rail_step", "rail_starts", "position_noise", "communication_range", "sensor_positions", "sensor_areas",
-    "spacing", "target_area", "min_speed", "speed_noise", "goal_radius", "stuck_distance", "discs", "disc_radius",
-    "walls", "zoom_step", "pan_limits",
-)  # fmt: skip
-_HEADINGS = ("sensor_headings",)
+_IN_HIT_MAC, _LEFT_OUT = "in HiT-MAC's arena", "in proportion to the arena"
 
 
-def too_large_or_small(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a scenario that are too large or too small to compute with, and what they must be.
+def scaled(value: Any) -> Any:
+    """Return a dataclass field with a default in proportion to the arena.
 
-    `valid` tells whether all parameters of the given names are valid so far; only those are read.
+    Left out, it is `value` times the shorter half side of the arena / :data:`HIT_MAC_ARENA`, in areas
+    (x low, x high, y low, y high) each axis by its own half side. True is true in HiT-MAC's arena only.
     """
-    if valid("arena") and not LEAST <= min(scenario.extent) <= max(scenario.extent) <= MOST:
-        yield "arena", f"{LEAST:g} to {MOST:g}"  # what grows with it is then wrong too
-        return
-    wrong = False
-    limits = dict.fromkeys(_DIVISORS, (LEAST, MOST)) | dict.fromkeys(_LENGTHS, (0.0, MOST))
-    for name, (least, most) in (limits | dict.fromkeys(_HEADINGS, (0.0, MOST_DEGREES))).items():
-        sizes = np.abs(_numbers(getattr(scenario, name))) if valid(name) else np.zeros(0)
-        if ((sizes < least) | (sizes > most)).any():
-            wrong = True
-            yield name, f"{least:g} to {most:g}" if least else f"at most {most:g} in magnitude"
-    if wrong or not valid("arena", *limits):
-        return
-    if max(farthest(scenario), np.max(_numbers(scenario.sensing_range), initial=0.0) / scenario.distance_scale) > MOST:
-        yield "distance_scale", f"larger: no range or distance may be over {MOST:g} times as much"
-    if most_speed(scenario) > MOST:
-        yield "position_noise", f"smaller: no observed speed may be over {MOST:g} times the top speed"
+    return dataclasses.field(default=_LEFT_OUT, metadata={_IN_HIT_MAC: value})
 
 
-def _numbers(value: Any) -> np.ndarray:
-    """Return all numbers of nested tuples, one after the other."""
-    return np.fromiter(_flat(value), np.float64)
-
-
-def _flat(value: Any) -> Iterator[float]:
+def _grown(value: Any, half_width: float, half_height: float) -> Any:
+    """Return a default of HiT-MAC's arena for another arena."""
+    if isinstance(value, bool):
+        return value and half_width == half_height == HIT_MAC_ARENA
     if not isinstance(value, tuple):
-        yield value
-        return
-    for one in value:
-        yield from _flat(one)
+        return value * min(half_width, half_height) / HIT_MAC_ARENA
+    if len(value) == 4 and not isinstance(value[0], tuple):
+        halves = half_width, half_width, half_height, half_height
+        sides = zip(value, halves, strict=True)
+        return tuple(min(max(side * half / HIT_MAC_ARENA, -half), half) for side, half in sides)
+    return tuple(_grown(one, half_width, half_height) for one in value)
 
 
-MOST_TOLD = 32_767
-"""Most sensors of which a sensor can count those that report to see a target."""
+def parameter_table(kind: type) -> str:
+    """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
 
+    def shown(default: Any) -> str:
+        if isinstance(default, tuple):
+            return f"[{', '.join(map(shown, default))}]"
+        if isinstance(default, bool):
+            return str(default).lower()
+        return f"{default:g}" if isinstance(default, float) else str(default)
 
-def contradictions(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a :class:`~hitmac.envs.scenario.Scenario` that do not fit the others, and what fits.
-
-    `valid` tells whether all parameters of the given names are valid so far; only those are compared.
-    """
-    n = scenario.num_sensors
-    if valid("arena") and isinstance(scenario.arena, tuple) and len(scenario.arena) != 2:
-        yield "arena", "one number, or [half the width, half the height]"
-        return
-    if wrong := list(too_large_or_small(scenario, valid)):
-        yield from wrong
-        return
-    half_width, half_height = scenario.extent if valid("arena") else (math.inf, math.inf)
-    if valid("num_sensors", "knowledge") and scenario.knowledge != "full" and n > MOST_TOLD:
-        yield "num_sensors", f"at most {MOST_TOLD}, unless knowledge is full"
-    for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
-        if valid(name, most) and getattr(scenario, name) > getattr(scenario, most):
-            yield name, f"0 to {most} ({getattr(scenario, most)})"
-    for name in ("sensing_range", "field_of_view", "turn_angle"):
-        if (
-            valid(name, "num_sensors")
-            and isinstance(getattr(scenario, name), tuple)
-            and len(getattr(scenario, name)) != n
-        ):
-            yield name, f"one number, or one for each of the {n} sensors"
-    if valid("zoom") and scenario.zoom and not (len(scenario.zoom) == 2 and scenario.zoom[0] <= scenario.zoom[1]):
-        yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
-    if valid("zoom", "field_of_view", "num_sensors") and scenario.zoom:
-        views = np.array(scenario.field_of_view)
-        if views.min() < scenario.zoom[0] or views.max() > scenario.zoom[1]:
-            yield "field_of_view", f"within zoom ({scenario.zoom[0]:g} to {scenario.zoom[1]:g} degrees)"
-    in_areas = valid("placement") and scenario.placement == "areas"
-    if in_areas and valid("sensor_areas", "num_sensors") and len(scenario.sensor_areas) < n:
-        yield "sensor_areas", f"at least one area for each of the {n} sensors"
-    if valid("placement", "grid", "num_sensors") and scenario.placement == "grid" and scenario.grid**2 < n:
-        yield "grid", f"large enough for one cell for each of {n} sensors"
-    areas = {"target_area": (scenario.target_area,), "sensor_areas": scenario.sensor_areas if in_areas else ()}
-    for name in areas:
-        if valid(name, "arena") and not all(
-            -half_width <= a <= b <= half_width and -half_height <= c <= d <= half_height for a, b, c, d in areas[name]
-        ):
-            yield name, f"[x low, x high, y low, y high] inside the arena of {scenario.arena_words}"
-    if valid("max_speed", "min_speed") and scenario.max_speed <= scenario.min_speed:
-        yield "max_speed", f"over min_speed ({scenario.min_speed:g})"
-    if valid("discs") and any(radius <= 0 for *_, radius in scenario.discs):
-        yield "discs", "[x, y, radius] with a radius over 0"
-    radii = scenario.disc_radius
-    shorter = min(half_width, half_height)
-    random_discs = valid("random_discs") and scenario.random_discs > 0
-    longest = shorter if random_discs else math.inf
-    fits = valid("disc_radius", "arena") and len(radii) == 2 and radii[0] <= radii[1] <= longest
-    if valid("disc_radius", "arena") and not fits:
-        yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({shorter:g})"
-    # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
-    if valid("placement", "spacing", "discs", "arena", "num_sensors") and scenario.placement == "random":
-        taken = math.pi * ((n - 1) * scenario.spacing**2 + sum(radius**2 for *_, radius in scenario.discs))
-        if taken > 3 * half_width * half_height:
-            yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
-    if random_discs and fits and valid("num_sensors"):
-        taken = math.pi * n * scenario.disc_radius[1] ** 2
-        if taken > 3 * half_width * half_height:
-            yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
-    if valid("rails", "rail_starts", "arena", "num_sensors", "placement"):
-        yield from _contradictions_of_rails(scenario)
-    yield from _contradictions_of_streets(scenario, valid)
-    yield from _contradictions_of_mounts(scenario, valid)
-    for name in ("min_targets", "leave_rate"):
-        if valid("tracks", name) and scenario.tracks and getattr(scenario, name) > 0:
-            yield name, "0 with tracks, which say which targets are there"
-
-
-def _contradictions_of_streets(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a city that do not fit the others, each with what it must be."""
-    if not valid("blocks"):
-        return
-    if len(scenario.blocks) not in (0, 2):
-        yield "blocks", "empty, or [rows, columns]"
-        return
-    for name, value in (("walk", "streets"), ("placement", "crossings")):
-        if valid(name) and getattr(scenario, name) == value and not scenario.blocks:
-            yield name, f"{value} only with blocks, between which the streets are"
-    if not scenario.blocks:
-        return
-    rows, columns = scenario.blocks
-    if valid("street_width", "arena"):
-        half_width, half_height = scenario.extent
-        widest = min(2 * half_width / (columns + 1), 2 * half_height / (rows + 1))
-        if scenario.street_width >= widest:
-            yield "street_width", f"under {widest:g}, since {rows} rows and {columns} columns of blocks are between"
-    crossings = (rows + 1) * (columns + 1)
-    at_crossings = valid("placement", "num_sensors") and scenario.placement == "crossings"
-    if at_crossings and crossings < scenario.num_sensors:
-        yield "blocks", f"enough for a crossing for each of the {scenario.num_sensors} sensors; there are {crossings}"
-
-
-def _contradictions_of_mounts(scenario: Any, valid: Callable[..., bool]) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of mounted sensors that do not fit the others, each with what it must be."""
-    if not valid("num_sensors"):
-        return
-    n = scenario.num_sensors
-    if valid("sensor_positions", "placement", "arena"):
-        half_width, half_height = scenario.extent
-        inside = all(abs(x) <= half_width and abs(y) <= half_height for x, y in scenario.sensor_positions)
-        if (scenario.placement == "fixed") != bool(scenario.sensor_positions):
-            yield "placement", "fixed if and only if sensor_positions are given"
-        elif scenario.sensor_positions and not (len(scenario.sensor_positions) == n and inside):
-            yield "sensor_positions", f"[x, y] of each of the {n} sensors, inside the arena of {scenario.arena_words}"
-    limits = valid("pan_limits") and len(scenario.pan_limits) in (0, 1, n)
-    limits = limits and all(low <= high for low, high in scenario.pan_limits)
-    if valid("pan_limits") and not limits:
-        yield "pan_limits", f"empty, or [low, high] with low at most high, one pair or one for each of the {n} sensors"
-    if valid("sensor_headings") and scenario.sensor_headings:
-        if len(scenario.sensor_headings) != n:
-            yield "sensor_headings", f"empty, or one for each of the {n} sensors"
-        elif limits:
-            limit = limits_of(scenario)
-            if outside(within(np.array(scenario.sensor_headings), limit), limit).any():
-                yield "sensor_headings", f"within pan_limits ({plain(scenario.pan_limits)})"
-
-
-def _contradictions_of_rails(scenario: Any) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of rails that do not fit the others, each with what it must be."""
-    if (scenario.placement == "rails") != bool(scenario.rails):
-        yield "placement", "rails if and only if rails are given"
-    if not scenario.rails:
-        return
-    n, (half_width, half_height) = scenario.num_sensors, scenario.extent
-    if len(scenario.rails) not in (1, n):
-        yield "rails", f"empty, one rail, or one for each of the {n} sensors"
-    elif not all(scenario.rails) or any(one == other for rail in scenario.rails for one, other in pairwise(rail)):
-        yield "rails", "lists of corners [x, y], at least one each, and no two in a row the same"
-    elif not all(abs(x) <= half_width and abs(y) <= half_height for rail in scenario.rails for x, y in rail):
-        yield "rails", f"inside the arena of {scenario.arena_words}"
-    elif scenario.rail_starts and not _are_on_rails(scenario.rail_starts[:n], scenario):
-        yield "rail_starts", f"empty, or a place for each of the {n} sensors, at most the length of its rail"
-
-
-def _are_on_rails(starts: tuple[float, ...], scenario: Any) -> bool:
-    lengths = np.broadcast_to(make_rails(scenario.rails).length, scenario.num_sensors)
-    return len(starts) == len(lengths) and bool((starts <= lengths).all())
+    docs, hints = field_docs(kind), field_types(kind)
+    rows = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
+    for field in dataclasses.fields(kind):
+        default = shown(field.metadata.get(_IN_HIT_MAC, field.default))
+        if field.default is _LEFT_OUT:
+            default += f" if arena is {HIT_MAC_ARENA:g}" if default == "true" else f" * arena / {HIT_MAC_ARENA:g}"
+        rows.append(f"| `{field.name}` | {default} | {allowed(hints[field.name])} | {docs[field.name]} |")
+    return "\n".join(rows)
 
 
 FILES = {"tracks": whole_paths, "background": whole_path}
@@ -305,9 +159,9 @@ class Scenario:
     missed_detections: Fraction = 0.0
     """Probability that a sensor misses a target that it sees, in one observation."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] = "full"
-    """What a sensor knows of the targets: `full`: where all of them are, as in HiT-MAC; `shared`: what any sensor sees;
-    `neighbours`: what it sees itself and what others report; `own`: what it sees itself. Of an unseen target the last
-    seen position and velocity, and their age, are known."""
+    """Knowledge of the targets: `full`: the positions of all, as in HiT-MAC; `shared`: what any sensor sees;
+    `neighbours`: what the sensor sees itself and what others report; `own`: what it sees itself. Of an unseen target
+    the last seen position and velocity, and their age, are known."""
     communication_range: NotNegative = scaled(1000.0)
     """Largest distance between two sensors over which a report gets, with `neighbours`."""
     hops: Count = 1
@@ -323,7 +177,7 @@ class Scenario:
     sensor_positions: tuple[Corner, ...] = ()
     """(x, y) of each sensor, with the placement `fixed`."""
     sensor_headings: tuple[float, ...] = ()
-    """Initial heading of each sensor, degrees; empty: as start_heading says."""
+    """Initial heading of each sensor, degrees; empty: by start_heading."""
     pan_limits: tuple[Pan, ...] = ()
     """Lowest and highest heading of a sensor, degrees, beyond which it does not turn: such an action is to stay. One
     pair for all sensors, or one for each; a whole turn or more, or empty: no limits."""
@@ -352,7 +206,7 @@ class Scenario:
     """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
     straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
     the view of a sensor that sees the target; `streets`: along the streets between `blocks`, straight on from crossing
-    to crossing, and there into any street but back."""
+    to crossing, and into any street except back."""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -400,12 +254,16 @@ class Scenario:
     distance_scale: Positive = scaled(2000.0)
     """Distance at which the observation feature `distance` is 1."""
     episode_steps: Natural = 0
-    """Most sub-steps of an episode, in all tasks; 0: as many as the task says. With tracks, an episode starts at a
+    """Most sub-steps of an episode, in all tasks; 0: the task's default. With tracks, an episode starts at a
     random row that as many rows follow; 0: at the first."""
 
     def __post_init__(self) -> None:
-        defaults = left_out(self)
-        vars(self).update(defaults)  # frozen: nothing is assigned
+        left_out = {
+            field.name: field.metadata[_IN_HIT_MAC]
+            for field in dataclasses.fields(self)
+            if getattr(self, field.name) is _LEFT_OUT
+        }
+        vars(self).update(left_out)  # frozen: nothing is assigned
         wrong: dict[str, Exception] = {}
         for name, whole in FILES.items():
             try:
@@ -415,15 +273,13 @@ class Scenario:
         converted, invalid = invalid_fields(self)
         vars(self).update(converted)
         invalid |= wrong
-
-        def valid(*names: str) -> bool:
-            return not invalid.keys() & set(names)
-
-        if valid("arena") and len(self.extent) == 2:
-            vars(self).update(in_arena(defaults, *self.extent))
-
-        for name, allowed in contradictions(self, valid):
-            invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {allowed}")
+        if "arena" not in invalid and len(self.extent) != 2:
+            words = "it must be one number, or [half the width, half the height]"
+            invalid["arena"] = ValueError(f"arena is {plain(self.arena)}; {words}")
+        if not invalid:
+            vars(self).update({name: _grown(value, *self.extent) for name, value in left_out.items()})
+            for name, fits in contradictions(self):
+                invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
         raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
 
     @property
@@ -448,7 +304,7 @@ class Scenario:
         return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
 
     def sub_steps_of(self, most: int) -> int:
-        """Return the sub-steps of an episode of at most `most`: :attr:`episode_steps`, where it says fewer."""
+        """Return the sub-steps of an episode of at most `most`: :attr:`episode_steps`, where that is fewer."""
         return min(most, self.episode_steps or most)
 
     @property
@@ -473,7 +329,7 @@ class Scenario:
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
-        return from_known(lambda **known: dataclasses.replace(self, **known), Scenario, changes)
+        return Scenario.from_dict({**vars(self), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
@@ -485,8 +341,18 @@ class Scenario:
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
-        """Make a scenario from its parameters; an unknown one raises a ``ValueError`` that lists the known."""
-        return from_known(cls, Scenario, parameters)
+        """Make a scenario from its parameters; unknown names and wrong values are one error."""
+        if not isinstance(parameters, Mapping):
+            raise TypeError(f"scenario is {shortly(parameters)}; it must be a mapping of parameters")
+        known = [field.name for field in dataclasses.fields(cls)]
+        errors: list[Exception] = []
+        if unknown := [name for name in parameters if name not in known]:
+            names = in_short(unknown, known)
+            errors.append(ValueError(f"unknown scenario parameter {names}: known are {', '.join(known)}"))
+        with collect(errors):
+            scenario = cls(**{name: value for name, value in parameters.items() if name in known})
+        raise_together(errors)
+        return scenario
 
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
@@ -494,3 +360,94 @@ class Scenario:
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
+
+
+def contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
+    """Yield the parameters of a scenario, each valid by itself, that do not fit the others, and what fits."""
+    n, (half_width, half_height) = scenario.num_sensors, scenario.extent
+    arena = f"the arena of {scenario.arena_words}"
+    for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
+        if getattr(scenario, name) > getattr(scenario, most):
+            yield name, f"0 to {most} ({getattr(scenario, most)})"
+    for name in ("sensing_range", "field_of_view", "turn_angle"):
+        if isinstance(given := getattr(scenario, name), tuple) and len(given) != n:
+            yield name, f"one number, or one for each of the {n} sensors"
+    if scenario.zoom:
+        if len(scenario.zoom) != 2 or scenario.zoom[0] > scenario.zoom[1]:
+            yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
+        else:
+            low, high = scenario.zoom
+            if not low <= np.min(scenario.field_of_view) <= np.max(scenario.field_of_view) <= high:
+                yield "field_of_view", f"within zoom ({low:g} to {high:g} degrees)"
+    if scenario.max_speed <= scenario.min_speed:
+        yield "max_speed", f"over min_speed ({scenario.min_speed:g})"
+    for name in ("min_targets", "leave_rate"):
+        if scenario.tracks and getattr(scenario, name) > 0:
+            yield name, "0 with tracks, in which targets come and go"
+
+    sensor_areas = scenario.sensor_areas if scenario.placement == "areas" else ()
+    if scenario.placement == "areas" and len(sensor_areas) < n:
+        yield "sensor_areas", f"at least one area for each of the {n} sensors"
+    for name, areas in (("target_area", (scenario.target_area,)), ("sensor_areas", sensor_areas)):
+        if not all(
+            -half_width <= a <= b <= half_width and -half_height <= c <= d <= half_height for a, b, c, d in areas
+        ):
+            yield name, f"[x low, x high, y low, y high] inside {arena}"
+    if scenario.placement == "grid" and scenario.grid**2 < n:
+        yield "grid", f"large enough for one cell for each of {n} sensors"
+
+    # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
+    room = 3 * half_width * half_height
+    taken = math.pi * ((n - 1) * scenario.spacing**2 + sum(radius**2 for *_, radius in scenario.discs))
+    if scenario.placement == "random" and taken > room:
+        yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
+    if any(radius <= 0 for *_, radius in scenario.discs):
+        yield "discs", "[x, y, radius] with a radius over 0"
+    radii, longest = scenario.disc_radius, min(half_width, half_height)
+    if len(radii) != 2 or radii[0] > radii[1] or (scenario.random_discs and radii[1] > longest):
+        yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({longest:g})"
+    elif scenario.random_discs and math.pi * n * radii[1] ** 2 > room:
+        yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
+
+    for name, value in (("walk", "streets"), ("placement", "crossings")):
+        if getattr(scenario, name) == value and not scenario.blocks:
+            yield name, f"{value} only with blocks, between which the streets are"
+    if len(scenario.blocks) == 2:
+        rows, columns = scenario.blocks
+        widest = min(2 * half_width / (columns + 1), 2 * half_height / (rows + 1))
+        if scenario.street_width >= widest:
+            yield "street_width", f"under {widest:g}, since {rows} rows and {columns} columns of blocks are between"
+        crossings = (rows + 1) * (columns + 1)
+        if scenario.placement == "crossings" and crossings < n:
+            yield "blocks", f"enough for a crossing for each of the {n} sensors; it has {crossings}"
+    elif scenario.blocks:
+        yield "blocks", "empty, or [rows, columns]"
+
+    def inside(points: tuple[tuple[float, float], ...]) -> bool:
+        return all(abs(x) <= half_width and abs(y) <= half_height for x, y in points)
+
+    for value, name in (("rails", "rails"), ("fixed", "sensor_positions")):
+        if (scenario.placement == value) != bool(getattr(scenario, name)):
+            yield "placement", f"{value} if and only if {name} are given"
+    if scenario.rails:
+        if len(scenario.rails) not in (1, n):
+            yield "rails", f"empty, one rail, or one for each of the {n} sensors"
+        elif not all(scenario.rails) or any(one == other for rail in scenario.rails for one, other in pairwise(rail)):
+            yield "rails", "lists of corners [x, y], at least one each, and no two in a row the same"
+        elif not all(map(inside, scenario.rails)):
+            yield "rails", f"inside {arena}"
+        elif starts := scenario.rail_starts[:n]:
+            lengths = np.broadcast_to(make_rails(scenario.rails).length, n)
+            if len(starts) != n or (starts > lengths).any():
+                yield "rail_starts", f"empty, or a place for each of the {n} sensors, at most the length of its rail"
+    positions = scenario.sensor_positions
+    if positions and not (len(positions) == n and inside(positions)):
+        yield "sensor_positions", f"[x, y] of each of the {n} sensors, inside {arena}"
+    if len(scenario.pan_limits) not in (0, 1, n) or any(low > high for low, high in scenario.pan_limits):
+        yield "pan_limits", f"empty, or [low, high] with low at most high, one pair or one for each of the {n} sensors"
+    elif headings := scenario.sensor_headings:
+        limit = limits_of(scenario)
+        if len(headings) != n:
+            yield "sensor_headings", f"empty, or one for each of the {n} sensors"
+        elif outside(within(np.array(headings), limit), limit).any():
+            yield "sensor_headings", f"within pan_limits ({plain(scenario.pan_limits)})"

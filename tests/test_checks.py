@@ -24,7 +24,6 @@ TINY = Scenario(
         HIT_MAC.replace(speed_noise=1e6),
         HIT_MAC.replace(num_sensors=1, random_discs=2, disc_radius=(1200, 1200)),
         HIT_MAC.replace(random_discs=2, disc_radius=(600, 600)),
-        HIT_MAC.replace(speed_noise=1e30, position_noise=1e25),
     ],
 )
 def test_an_extreme_scenario_ends_and_stays_within_its_arena(scenario):
@@ -43,33 +42,9 @@ def test_a_disc_without_room_is_left_out():
     assert ((free >= 25) & (free <= 100)).all()
 
 
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"sensing_range": 1e200}, "sensing_range is 1e+200; it must be 1e-30 to 1e+30"),
-        ({"arena": 1e200}, "arena is 1e+200; it must be 1e-30 to 1e+30"),
-        ({"spacing": 1e200, "placement": "random"}, "spacing is 1e+200; it must be at most 1e+30 in magnitude"),
-        ({"discs": [(1e200, 0, 1)]}, "it must be at most 1e+30 in magnitude"),
-        ({"distance_scale": 1e-30}, "distance_scale is 1e-30; it must be larger"),
-        ({"position_noise": 1e29, "time_step": 1e-20}, "position_noise is 1e+29; it must be smaller"),
-        ({"sensor_headings": (1e300,) * 4}, "it must be at most 1e+09 in magnitude"),
-        ({"num_sensors": 40_000, "placement": "random", "knowledge": "own"}, "it must be at most 32767"),
-        ({"num_sensors": 10**15, "zoom": (90, 90)}, "it must be at least one area for each"),
-    ],
-)
-def test_what_cannot_be_computed_with_is_refused_in_one_line(changes, says):
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared
-        Scenario(**changes)
-    assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 def test_what_does_not_fit_into_the_memory_is_said_before():
     with pytest.raises(ValueError, match=r"num_envs is 1000000000000, with 4 sensors .* GiB of memory or more"):
         Simulator(HIT_MAC, 10**12)
-    large = HIT_MAC.replace(num_sensors=10**7, num_targets=10**7, placement="random")
-    with pytest.raises(ValueError, match=r"an observation of 10000000 sensors.* GiB"):
-        Observer(large)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +116,7 @@ def test_a_tracker_refuses_what_cannot_be():
         (lambda: tracker.see(np.full((2, 5, 2), np.nan), seen), "position holds nan"),
         (
             lambda: tracker.see(np.zeros((2, 5, 2)), seen, deviation=-1.0),
-            "deviation is -1.0; it must be a number",
+            "deviation is -1.0; it must be 0 or more",
         ),
         (lambda: tracker.look(np.full((2, 4, 7), np.inf), seen), "views holds inf"),
         (lambda: tracker.map(10**6), "cells is 1000000; it must be a whole number, 1 to 4096"),

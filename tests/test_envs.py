@@ -244,8 +244,8 @@ def test_wrong_actions_move_nothing(action, error, says):
     [
         ({"scenario": "moon"}, ValueError, "unknown scenario 'moon': known are basketball-4"),
         ({"features": ["smell"]}, ValueError, "unknown feature smell: known are"),
-        ({"turn_cost": -1}, ValueError, "turn_cost is -1; it must be a number, 0 or more"),
-        ({"turn_cost": float("nan")}, ValueError, "turn_cost is nan"),
+        ({"turn_cost": -1}, ValueError, "turn_cost is -1.0; it must be 0 or more"),
+        ({"turn_cost": float("nan")}, TypeError, "turn_cost is nan"),
         ({"render_mode": "ascii"}, ValueError, "render_mode is 'ascii'; it must be None or one of rgb_array"),
     ],
 )

@@ -21,9 +21,9 @@ from hitmac.agents.policy import PerSensor, ReleasedPolicy
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
 from hitmac.envs.kernels import assignment as kernels
-from hitmac.envs.observation import flatten_sensors, mask_unassigned
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac.envs.tasks.per_sensor import flatten_sensors, mask_unassigned
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 

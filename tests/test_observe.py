@@ -244,8 +244,6 @@ def test_what_is_wrong_is_named():
         *(({name: 0}, f"the site's {name} is 0; it must be over 0 and") for name in ONE),
         *(({name: float("nan")}, f"the site's {name} is nan; it must be over 0") for name in ONE),
         *(({name: "x"}, f"the site's {name} is 'x'; it must be an array of numbers") for name in ONE),
-        *(({name: 10**400}, f"the site's {name} is 1000.*; it must be an array of numbers") for name in ONE),
-        ({"speed_noise": 10**400}, "speed_noise is 1000.*; it must be 0 or more"),
         ({"field_of_view": 361}, "field_of_view is 361; it must be over 0 and at most 360"),
         ({"turn_angle": 181}, "turn_angle is 181; it must be over 0 and at most 180"),
         ({"sensing_range": [5, -1]}, r"sensing_range is \[5, -1\]; it must be over 0"),

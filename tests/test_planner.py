@@ -339,8 +339,8 @@ def test_the_planner_covers_more_than_what_needs_no_foresight():
         ({"samples": 1.5}, "samples is 1.5"),
         ({"restarts": -1}, "restarts is -1; it must be a whole number, 0 to 1000"),
         ({"rounds": 0}, "rounds is 0"),
-        ({"turn_cost": -1}, "turn_cost is -1; it must be a number, 0 or more"),
-        ({"discount": 0}, "discount is 0; it must be a number, over 0 and at most 1"),
+        ({"turn_cost": -1}, "turn_cost is -1.0; it must be 0 or more"),
+        ({"discount": 0}, "discount is 0.0; it must be over 0 and at most 1"),
     ],
 )
 def test_bad_options(options, says):

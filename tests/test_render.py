@@ -13,7 +13,7 @@ from PIL import Image
 
 from hitmac import envs
 from hitmac.agents.scenarios import main
-from hitmac.envs.render import Picture, check_display, check_film, save_gif, save_pictures, save_png
+from hitmac.envs.render import Picture, check_display, check_film, save_pictures, save_png
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
 
 ROOT = Path(__file__).parents[1]
@@ -215,11 +215,11 @@ def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path
 def test_a_file_is_what_its_name_says(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = np.zeros((64, 64, 3), np.uint8)
-    save_gif("FILM.GIF", [picture])
+    save_pictures("FILM.GIF", [picture])
     save_png("picture.PNG", picture)
-    for path in ("film.mp4", "film", "film.gif.png"):
+    for path in ("film", "film.gif.png"):
         with pytest.raises(ValueError, match=rf"path is '{path}'; its name must end in .gif"):
-            save_gif(path, [picture])
+            save_pictures(path, [picture])
     with pytest.raises(ValueError, match=r"path is 'picture.jpg'; its name must end in .png"):
         save_png("picture.jpg", picture)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
@@ -291,13 +291,13 @@ def without_display(**variables):
 @pytest.mark.parametrize("driver", [None, "dummy"])
 def test_the_window_of_the_command_line(driver):
     environment = without_display(**({"SDL_VIDEODRIVER": driver} if driver else {}))
-    command = [sys.executable, "-m", "envs", "hit-mac", "--steps", "2"]
+    command = [sys.executable, "-m", "hitmac", "scenarios", "hit-mac", "--steps", "2"]
     ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     if driver:
         assert (ended.returncode, ended.stderr) == (0, "")
     else:
         assert ended.returncode == 2
-        assert ended.stderr.startswith("python -m envs: error: there is no display for a window (DISPLAY is not set)")
+        assert ended.stderr.startswith("hitmac scenarios: error: there is no display for a window (DISPLAY is not set)")
         assert ended.stderr.count("\n") == 1
 
 

@@ -18,7 +18,7 @@ from hitmac.agents.training.resume import prepare
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.recordings import make_recordings, read_recording
-from hitmac.envs.render import Picture, save_gif, save_png
+from hitmac.envs.render import Picture, save_pictures, save_png
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 
@@ -139,7 +139,7 @@ def test_marks_keep_their_colours_on_any_background(tmp_path):
     marks = {60: (34, 139, 74), 100: (208, 57, 43), 140: (120, 70, 150)}  # seen, unseen, last known
     for k, colour in marks.items():
         frame[k : k + 2, k : k + 2] = colour
-    save_gif(tmp_path / "film.gif", [frame, frame])
+    save_pictures(tmp_path / "film.gif", [frame, frame])
     save_png(tmp_path / "picture.png", frame)
     for name in ("film.gif", "picture.png"):
         with Image.open(tmp_path / name) as shown:

@@ -12,8 +12,7 @@ from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy,
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks.base import check_number
-from hitmac.envs.validation import Range
+from hitmac.envs.validation import Fraction, convert
 
 
 class AssignAll(RulePolicy):
@@ -111,7 +110,7 @@ class AssignPlanned(RulePolicy):
         planner: PlannerAgent | None = None,
     ) -> None:
         super().__init__(None, seed)
-        self.window, self.least = positive("window", window), check_number("least", least, Range(0, 1))
+        self.window, self.least = positive("window", window), convert("least", Fraction, least)
         self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:

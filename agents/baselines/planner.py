@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -20,8 +20,7 @@ from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks.base import check_cost, check_number
-from hitmac.envs.validation import over, whole_number
+from hitmac.envs.validation import NotNegative, convert, over, whole_number
 
 LONGEST_HORIZON = 10_000
 """Most sub-steps to look ahead."""
@@ -111,7 +110,10 @@ class HeadingPlanner(PlanningPolicy):
         self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
         self.restarts = whole_number("restarts", restarts, 0, MOST_REVISIONS)
         self.rounds = whole_number("rounds", rounds, 1, MOST_REVISIONS)
-        self.turn_cost, self.discount = check_cost(turn_cost), check_number("discount", discount, over(0, 1))
+        self.turn_cost, self.discount = (
+            convert("turn_cost", NotNegative, turn_cost),
+            convert("discount", Annotated[float, over(0, 1)], discount),
+        )
         scenario, limits, motion = self.scenario, limits_of(self.scenario), None
         if scenario.rails:
             step = scenario.rail_step / scenario.distance_scale

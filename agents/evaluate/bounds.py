@@ -24,7 +24,7 @@ from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inli
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator, positive
-from hitmac.envs.tasks import check_cost
+from hitmac.envs.validation import NotNegative, convert
 
 _MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
 
@@ -351,7 +351,7 @@ def clairvoyant_estimate(
     more, with which time and, slowly, coverage grow; their `seed`, together with that of the episode; and `turn_cost`,
     the cost of a sub-step in which all sensors turn, in units of coverage, 0 or more.
     """
-    restarts, turn_cost = positive("restarts", restarts), check_cost(turn_cost)
+    restarts, turn_cost = positive("restarts", restarts), convert("turn_cost", NotNegative, turn_cost)
     scenario = load_scenario(scenario)
 
     def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:

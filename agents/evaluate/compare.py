@@ -22,11 +22,11 @@ from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.policy import Policy, digest, has_learned
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
-from hitmac.envs.observation import flatten_sensors, unflatten_sensors
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
+from hitmac.envs.tasks.per_sensor import flatten_sensors, unflatten_sensors
 
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 EXECUTOR_METRICS = ("reward", "rotation", "coverage")

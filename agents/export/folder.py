@@ -22,7 +22,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent, parse_name
 from hitmac.envs import deployment
-from hitmac.envs.files import check_ending, parse_json, read_text, working_folder
+from hitmac.envs.files import check_ending, read_text, working_folder
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import plain
@@ -113,7 +113,7 @@ def export_agent(
 
 def _replace(made: Path, to: Path) -> None:
     """Move the files of a new export into the folder of an earlier one; what a user has put there stays."""
-    before = parse_json(read_text(to / CARD))
+    before = json.loads(read_text(to / CARD))
     if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:
         (made / RUN).unlink()  # the user's own
     for network in before["networks"]:

@@ -24,11 +24,11 @@ from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
 from hitmac.agents.policy import Completed, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
-from hitmac.envs.files import parse_json, read_text, whole_file, write_text
-from hitmac.envs.observation import goals_space
+from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.presets import from_portable, load_scenario, portable
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
+from hitmac.envs.tasks.per_sensor import goals_space
 from hitmac.perception import EncoderConfig
 from hitmac.perception.checks import check_choice
 from hitmac.perception.encoder import ENCODERS, take_encoder_config
@@ -203,7 +203,7 @@ def load_policy(
 
 def _read_config(path: Path) -> PolicyConfig:
     try:
-        plain = parse_json(read_text(path))
+        plain = json.loads(read_text(path))
     except ValueError as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:

@@ -32,8 +32,7 @@ from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inli
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive, scene_seeds
-from hitmac.envs.tasks.base import check_number
-from hitmac.envs.validation import Range, did_you_mean, is_among, whole_number
+from hitmac.envs.validation import NotNegative, convert, did_you_mean, is_among, whole_number
 
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
@@ -393,7 +392,7 @@ class ParticleTracker:
         velocity = np.zeros_like(position) if velocity is None else self._shaped("velocity", velocity, 3)
         check_finite("position", position[seen])
         check_finite("velocity", velocity[seen])
-        deviation = check_number("deviation", deviation, Range(0))
+        deviation = convert("deviation", NotNegative, deviation)
         self._threads.run(see_all, self._walk, self.belief, seen, position, velocity, deviation)
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:

@@ -15,7 +15,7 @@ from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.policy import NEARNESS, checked_nearness
 from hitmac.agents.registry import SCRIPTED
-from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, PADDINGS
+from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import (
     IDLE,
@@ -28,6 +28,7 @@ from hitmac.envs.tasks import (
     ExecutorTask,
     Task,
 )
+from hitmac.envs.tasks.per_sensor import Padding
 from hitmac.envs.validation import (
     Choice,
     Count,
@@ -314,7 +315,7 @@ class ExecutorOptions(Options):
     """Steps between two choices of goals."""
     goal_share: Fraction = 1.0
     """Chance that a target in range becomes a goal; the paper's, and the official task's, is 1."""
-    padding: Annotated[str, Choice(PADDINGS)] = "masked"
+    padding: Padding = "masked"
     """Form in which goals are shown; attended is that of the released program, unfiltered the paper's ablation."""
     row_id: bool = True
     """The feature target_id holds the number of the goal's row, as it does where the executor is used; no: the target's

@@ -18,7 +18,8 @@ from torch.optim.swa_utils import AveragedModel
 from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Policy, completed
-from hitmac.envs.observation import Observer, flatten_sensors
+from hitmac.envs.observation import Observer
+from hitmac.envs.tasks.per_sensor import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 

@@ -38,7 +38,6 @@ from hitmac.agents.training.config import CoordinatorOptions, Job, Options
 from hitmac.agents.training.defaults import SIZES, AnyJob, check, check_on, completed, flag, with_limits
 from hitmac.agents.training.imitation import Imitation
 from hitmac.envs.files import (
-    delete_left_over,
     parse_yaml,
     read_text,
     whole_file,
@@ -115,7 +114,6 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
     """
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     if options.resume:
-        delete_left_over(run_dir)
         _write(run_dir, options, scenario, [*_configuration(run_dir).get("sittings", ()), provenance()])
     elif run_dir.exists():
         raise FileExistsError(f"{run_dir} exists; name a new directory, or go on with that run by adding --resume")

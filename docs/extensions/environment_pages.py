@@ -11,9 +11,9 @@ from sphinx.application import Sphinx
 from extensions.files import DOCS, write
 from hitmac.agents import load_executor
 from hitmac.agents.evaluate import save_film
-from hitmac.envs.observation import flatten_sensors, unflatten_sensors
-from hitmac.envs.render import Picture, save_gif
+from hitmac.envs.render import Picture, save_pictures
 from hitmac.envs.tasks import TASKS, ExecutorTask, Task
+from hitmac.envs.tasks.per_sensor import flatten_sensors, unflatten_sensors
 
 FOLDER = DOCS / "environments"
 SEED, SIZE = 0, 400
@@ -103,7 +103,7 @@ def _film_executor(path: Path, agent: str, scenario: str) -> None:
         task.step(unflatten_sensors(turns, sensors, decisions))
         start[:] = False
         pictures.append(picture.of_task(task, 0))
-    save_gif(path, pictures)
+    save_pictures(path, pictures)
 
 
 def _write_pages(app: Sphinx, config: object) -> None:

@@ -55,8 +55,9 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.wrappers.sb3_env": ("DirectionalSensorVecEnv",),
         "hitmac.envs.wrappers.pettingzoo_env": ("DirectionalSensorParallelEnv",),
         "hitmac.envs.wrappers.torchrl_env": ("DirectionalSensorTorchRLEnv",),
-        "hitmac.envs.observation": ("Observer", "mask_unassigned"),
-        "hitmac.envs.render": ("save_pictures", "save_gif", "save_mp4", "check_film", "Picture", "save_png"),
+        "hitmac.envs.observation": ("Observer",),
+        "hitmac.envs.tasks.per_sensor": ("mask_unassigned",),
+        "hitmac.envs.render": ("save_pictures", "check_film", "Picture", "save_png"),
         "hitmac.envs.kernels.state": (
             "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Mounts",
             "Grid", "Cells", "Streets",

@@ -32,8 +32,6 @@ from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
 
-from hitmac.envs.files import regular_file
-
 
 class _Part(JITCodeLibrary):
     """Code that is linked into that of kernels, in the intermediate language.
@@ -144,12 +142,12 @@ class _CheckedFile(IndexDataCacheFile):
             _warn(f"compiled kernels cannot be cached, so that every process compiles them: {error}")
 
     def _load_data(self, name: str) -> Any:
-        with open(regular_file(self._data_path(name)), "rb") as file:
+        with open(self._data_path(name), "rb") as file:
             return pickle.loads(_checked(file.read(), file.name))
 
     def _load_index(self) -> dict[Any, Any]:
         try:
-            with open(regular_file(self._index_path), "rb") as file:
+            with open(self._index_path, "rb") as file:
                 version, data = pickle.load(file), file.read()
         except FileNotFoundError:
             return {}

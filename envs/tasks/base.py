@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -15,7 +14,7 @@ from gymnasium import spaces
 from hitmac.envs.observation import Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import Choice, Range, as_array, did_you_mean, is_among, positive, shortly
+from hitmac.envs.validation import Choice, as_array, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -32,9 +31,10 @@ SUB_STEPS = SUB_STEPS_PER_DECISION * DECISIONS_PER_EPISODE
 UNSEEN_PENALTY = -0.1
 """The coordinator's reward for a sub-step in which no sensor sees a target assigned to it."""
 
-
 IDLE = ("random", "hold")
 """Turns of a sensor without assigned targets: random ones, or none."""
+
+Idle = Annotated[str, Choice(IDLE)]
 
 
 class TaskSpec(NamedTuple):
@@ -49,7 +49,7 @@ class TaskSpec(NamedTuple):
     scenario: str = "hit-mac"
     """Default scenario."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """Options that a policy of the task must know in use, with their defaults; a checkpoint holds them."""
+    """Options that the use of a policy depends on, with their defaults; a checkpoint holds them."""
     role: Literal["agent", "executor", "coordinator"] = "agent"
     """Role of a policy of the task. An ``"agent"`` turns the sensors of a scene (with the option `per_sensor`, one
     sensor), given the features of all pairs; it is evaluated by its coverage. An ``"executor"`` turns one sensor
@@ -143,7 +143,7 @@ class Task:
         raise NotImplementedError
 
     def sensor_rewards(self) -> np.ndarray | None:
-        """Return the reward of each sensor (B, n) in the last step; None in a task that rewards the scene alone."""
+        """Return the reward of each sensor (B, n) in the last step; None in a task that rewards only the scene."""
         return None
 
     def difference_rewards(self) -> np.ndarray | None:
@@ -225,32 +225,10 @@ def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscr
 
 def own_observation_space(space: spaces.Dict) -> spaces.Dict:
     """Return the observation space of one sensor, ``pairs`` (m, d), ``mask`` (m,), ..., from that of a scene."""
-    return spaces.Dict({key: _own(one) for key, one in space.items()})
 
+    def own(one: Any) -> spaces.Space:
+        if isinstance(one, spaces.MultiBinary):
+            return spaces.MultiBinary(one.shape[1])
+        return spaces.Box(one.low[0], one.high[0], dtype=one.dtype.type)
 
-def _own(space: spaces.Space) -> spaces.Space:
-    """Return the space of one sensor from that of all."""
-    if isinstance(space, spaces.Box):
-        return spaces.Box(space.low[0], space.high[0], dtype=space.dtype.type)  # type: ignore[arg-type, union-attr]
-    assert isinstance(space, spaces.MultiBinary)
-    return spaces.MultiBinary(space.shape[1])
-
-
-def check_cost(turn_cost: float) -> float:
-    """Return `turn_cost` as a float; raise ValueError unless it is a number, 0 or more."""
-    return check_number("turn_cost", turn_cost, Range(0))
-
-
-def check_number(name: str, value: float, allowed: Range) -> float:
-    """Return `value` as a float; raise ValueError unless it is a finite number that is allowed."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not number or value not in allowed or value > sys.float_info.max:  # an int may be
-        raise ValueError(f"{name} is {shortly(value)}; it must be a number, {allowed}")
-    return float(value)
-
-
-def check_idle(idle: str) -> str:
-    """Return `idle`; raise ValueError unless it is one of :data:`IDLE`."""
-    if not is_among(idle, IDLE):
-        raise ValueError(f"idle is {idle!r}; it must be {Choice(IDLE)}{did_you_mean(idle, IDLE)}")
-    return idle
+    return spaces.Dict({key: own(one) for key, one in space.items()})

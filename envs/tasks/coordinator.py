@@ -10,27 +10,20 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import (
-    PAPER_FEATURES,
-    Observer,
-    check_padding,
-    executed,
-    flatten_sensors,
-    mask_unassigned,
-    place_of_row_id,
-)
+from hitmac.envs.observation import PAPER_FEATURES, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     LONGEST_DECISION,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
+    Idle,
     Task,
     TaskSpec,
-    check_idle,
     turning_space,
 )
-from hitmac.envs.validation import whole_number
+from hitmac.envs.tasks.per_sensor import Padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.envs.validation import convert, whole_number
 
 
 class CoordinatorTask(Task):
@@ -112,23 +105,18 @@ class CoordinatorTask(Task):
         padding: str | None = None,
         idle: str = "random",
         decision: int = SUB_STEPS_PER_DECISION,
-        nearest: int | None = None,
-        radius: float | None = None,
-        neighbours: int | None = None,
-        num_threads: int | None = None,
+        **options: Any,
     ) -> None:
         if executor != "scripted" and not callable(getattr(executor, "predict", None)):
             raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
-        self.executor, self.idle = executor, check_idle(idle)
-        self.padding = check_padding(getattr(executor, "padding", "attended") if padding is None else padding)
+        self.executor, self.idle = executor, convert("idle", Idle, idle)
+        padding = getattr(executor, "padding", "attended") if padding is None else padding
+        self.padding = convert("padding", Padding, padding)
         if executor_features is None:
             listed = getattr(executor, "features", None)  # a network may use the name for something else
             executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
         self.sub_steps = whole_number("decision", decision, 1, LONGEST_DECISION)
-        super().__init__(
-            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
-            num_threads=num_threads,
-        )  # fmt: skip
+        super().__init__(scenario, num_envs, seed, features=features, **options)
         self.executor_observer = Observer(self.scenario, executor_features)
         self._executor_state: Any = None
         self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor
@@ -173,7 +161,7 @@ class CoordinatorTask(Task):
         return self.sub_rewards.mean(-1)
 
     def difference_rewards(self) -> np.ndarray:
-        """Return each sensor's contribution (B, n) to the last decision's coverage: the targets that it alone saw.
+        """Return each sensor's contribution (B, n) to the last decision's coverage: the targets that only it saw.
 
         This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
         payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It

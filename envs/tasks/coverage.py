@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hitmac.envs.observation import DEFAULT_FEATURES
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, check_cost, turning_space
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, turning_space
+from hitmac.envs.validation import NotNegative, convert
 
 
 class CoverageTask(Task):
@@ -93,10 +95,10 @@ class CoverageTask(Task):
     ## Partial knowledge
 
     By default every sensor is shown where every target is, also behind a wall, as in HiT-MAC. With another `knowledge`
-    of the scenario, a sensor is shown only what it has seen itself or been told: nothing else in the observation
-    depends on the targets. The last seen position and velocity of a target replace the true ones in all features of a
-    pair. The expected position is the last seen one, moved on by the last seen velocity and kept inside the arena.
-    `visible` says what the sensor sees now, `others_seeing` how many others report to see the target. The mask is 1 for
+    of the scenario, a sensor is shown only what it has seen itself or received: nothing else in the observation depends
+    on the targets. The last seen position and velocity of a target replace the true ones in all features of a pair. The
+    expected position is the last seen one, moved on by the last seen velocity and kept inside the arena. `visible` is
+    what the sensor sees now, `others_seeing` the number of others that report to see the target. The mask is 1 for
     targets that were ever seen and not seen leaving since. What is seen has the errors of the sub-step in which it was
     seen. Sensors know the positions and headings of all sensors.
 
@@ -156,16 +158,10 @@ class CoverageTask(Task):
         *,
         features: Sequence[str] = DEFAULT_FEATURES,
         turn_cost: float = 0.04,
-        nearest: int | None = None,
-        radius: float | None = None,
-        neighbours: int | None = None,
-        num_threads: int | None = None,
+        **options: Any,
     ) -> None:
-        self.turn_cost = check_cost(turn_cost)
-        super().__init__(
-            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
-            num_threads=num_threads,
-        )  # fmt: skip
+        self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
+        super().__init__(scenario, num_envs, seed, features=features, **options)
         self.action_space = turning_space(self.scenario)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

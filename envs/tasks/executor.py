@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from hitmac.envs.kernels import assignment
-from hitmac.envs.observation import PAPER_FEATURES, check_padding, goals_space, mask_unassigned, place_of_row_id
+from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,
     Task,
     TaskSpec,
-    check_cost,
-    check_number,
     turning_space,
 )
-from hitmac.envs.validation import Range, positive
+from hitmac.envs.tasks.per_sensor import Padding, goals_space, mask_unassigned, place_of_row_id
+from hitmac.envs.validation import Fraction, NotNegative, convert, positive
 
 
 class ExecutorTask(Task):
@@ -74,7 +74,7 @@ class ExecutorTask(Task):
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
         padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
-            :func:`hitmac.envs.observation.mask_unassigned`.
+            :func:`hitmac.envs.tasks.per_sensor.mask_unassigned`.
         row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
             target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
             indices.
@@ -102,20 +102,14 @@ class ExecutorTask(Task):
         goal_share: float = 1.0,
         padding: str = "attended",
         row_id: bool = False,
-        nearest: int | None = None,
-        radius: float | None = None,
-        neighbours: int | None = None,
-        num_threads: int | None = None,
+        **options: Any,
     ) -> None:
-        self.turn_cost = check_cost(turn_cost)
-        self.centring = check_number("centring", centring, Range(0, 1))
-        self.goal_share = check_number("goal_share", goal_share, Range(0, 1))
+        self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
+        self.centring = convert("centring", Fraction, centring)
+        self.goal_share = convert("goal_share", Fraction, goal_share)
         self.goals_every = positive("goals_every", goals_every)
-        self.padding = check_padding(padding)
-        super().__init__(
-            scenario, num_envs, seed, features=features, nearest=nearest, radius=radius, neighbours=neighbours,
-            num_threads=num_threads,
-        )  # fmt: skip
+        self.padding = convert("padding", Padding, padding)
+        super().__init__(scenario, num_envs, seed, features=features, **options)
         self.row_id = row_id
         self._row_id = place_of_row_id(self.observer.features) if row_id else -1
         self.observation_space = goals_space(self.observation_space, self.padding)

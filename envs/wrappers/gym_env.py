@@ -28,6 +28,8 @@ class DirectionalSensorEnv(gymnasium.Env):
             default.
         render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
         **options: options of the task (see :mod:`hitmac.envs.tasks`).
+
+    Raises ``ValueError`` or ``TypeError`` for an option out of its range; the message names it and what is allowed.
     """
 
     metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 20}
@@ -62,7 +64,7 @@ class DirectionalSensorEnv(gymnasium.Env):
         return self._viewer.render(self.task, 0)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         self._viewer.close()
 
     def _observation(self) -> dict[str, np.ndarray]:

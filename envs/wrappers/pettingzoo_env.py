@@ -32,13 +32,9 @@ class DirectionalSensorParallelEnv(ParallelEnv):
     other option.
 
     Args:
-        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
-            default.
-        max_episode_steps: steps after which the episode is truncated; 1 or more; None: the task's default;
-            at most the scenario's `episode_steps`.
-        render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+        task, scenario, render_mode, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`.
+        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
+            None: the task's default.
     """
 
     metadata: dict[str, Any] = {**DirectionalSensorEnv.metadata, "name": "directional_sensors_v0"}
@@ -61,17 +57,18 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
         # Spaces of its own for each agent, since a space holds the random stream that it samples from.
-        shown = task.observation_space
-        self._observation_spaces = {agent: own_observation_space(shown) for agent in self.possible_agents}
-        self._action_spaces = {agent: task.sensor_action_space for agent in self.possible_agents}  # noqa: C420
+        self._spaces = {
+            agent: (own_observation_space(task.observation_space), task.sensor_action_space)
+            for agent in self.possible_agents
+        }
 
     def observation_space(self, agent: str) -> spaces.Space:
         """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``, and what else the sensor observes."""
-        return self._observation_spaces[agent]
+        return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> spaces.Space:
         """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in a task that assigns targets."""
-        return self._action_spaces[agent]
+        return self._spaces[agent][1]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
@@ -109,7 +106,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         return self._viewer.render(self.task, 0)
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         self._viewer.close()
 
     def state(self) -> np.ndarray:

@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from hitmac.envs.observation import flatten_sensors
 from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task, own_observation_space
+from hitmac.envs.tasks.per_sensor import flatten_sensors
 from hitmac.envs.validation import is_among, shortly
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
@@ -21,7 +21,7 @@ class DirectionalSensorVecEnv(VecEnv):
     """Batch of scenes of one task for Stable-Baselines3.
 
     A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
-    sensors share. Then there are B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
+    sensors share. There are then B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
     as action (also a zoom, a move where lenses zoom, sensors move), and the reward of the sensor where the task has
     one, else that of the scene.
 
@@ -29,14 +29,12 @@ class DirectionalSensorVecEnv(VecEnv):
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
 
     Args:
-        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
-            of scenes.
+        task, scenario, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
+            already has its own number of scenes.
         num_envs: B, number of scenes; 1 or more.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
-            default.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
-        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
-            at most the scenario's `episode_steps`.
+        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
+            None: the task's default.
         per_sensor: make one row for every sensor; None: only in a task of executors.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
@@ -46,7 +44,6 @@ class DirectionalSensorVecEnv(VecEnv):
             training batch do not all end at once.
         render_mode: ``"rgb_array"``: `get_images` returns pictures of all scenes; ``"human"``: a window shows every
             step of the first scene; or None.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`).
 
     Raises:
         ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
@@ -73,27 +70,24 @@ class DirectionalSensorVecEnv(VecEnv):
             raise ValueError(f"credit is {shortly(credit)}; it must be team or difference_rewards")
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
+        if per_sensor and not task.turning:
+            raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
         self.credit = credit
         self.max_episode_steps = task.episode_steps(max_episode_steps)
         self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
         self.scenario = task.scenario
         self.features = task.observer.features
         self.render_mode = render_mode
-        observation_space = task.observation_space
-        action_space: spaces.Space = task.action_space
-        self._rows = 1
+        observed, decided = task.observation_space, task.action_space
         if per_sensor:
-            if not task.turning:
-                raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-            self._rows = task.scenario.num_sensors
-            observation_space = own_observation_space(task.observation_space)
-            action_space = task.sensor_action_space
+            observed, decided = own_observation_space(observed), task.sensor_action_space  # type: ignore[assignment]
+        self._rows = self.scenario.num_sensors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
         self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
         self._started = time.time()
         self._actions = np.zeros(0)
         self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
-        super().__init__(len(self.returns), observation_space, action_space)
+        super().__init__(len(self.returns), observed, decided)
 
     def reset(self) -> dict[str, np.ndarray]:
         """Start new episodes in all scenes, with the seeds of :meth:`seed` if it was called."""
@@ -130,9 +124,7 @@ class DirectionalSensorVecEnv(VecEnv):
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
         self.returns += reward
         if self.credit == "difference_rewards":
-            differences = self.task.difference_rewards()
-            assert differences is not None
-            reward = differences
+            reward = np.asarray(self.task.difference_rewards())
         observation, infos = self.observe(), self._infos()
         ended = self.task.ended(self.max_episode_steps)
         done = np.repeat(ended, self._rows)
@@ -145,20 +137,17 @@ class DirectionalSensorVecEnv(VecEnv):
                 length = int(self.task.time[scene] - self._first[scene])
                 infos[row]["episode"] = {"r": self.returns[row], "l": length, "t": seconds}
             self.task.reset(mask=ended)
-            self.returns[done] = 0.0
-            self._first[ended] = 0
+            self.returns[done], self._first[ended] = 0.0, 0
             observation = self.observe()
         return observation, reward.astype(np.float32), done, infos
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the current observation of every row."""
         observation = self.task.observe()
-        if self.per_sensor:
-            return flatten_sensors(observation)
-        return observation
+        return flatten_sensors(observation) if self.per_sensor else observation
 
     def acting(self) -> np.ndarray:
-        """Return True (rows,) for rows in which a sensor acts now: it works, and knows of a target that is present.
+        """Return True (rows,) for rows in which a sensor acts now: it works, and a target is known to it.
 
         With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
         """
@@ -170,31 +159,21 @@ class DirectionalSensorVecEnv(VecEnv):
     def _infos(self) -> list[dict[str, Any]]:
         """Return the info of every row, that of its scene."""
         info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
-        scenes = zip(*info.values(), strict=True)
-        return [
-            dict(zip(info, scene, strict=True)) | {"TimeLimit.truncated": False}
-            for scene in scenes
-            for _ in range(self._rows)
-        ]
+        scenes = [dict(zip(info, scene, strict=True)) for scene in zip(*info.values(), strict=True)]
+        return [scene | {"TimeLimit.truncated": False} for scene in scenes for _ in range(self._rows)]
 
     def get_images(self) -> list[np.ndarray | None]:
         """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
-        return [
-            self._viewer.render(self.task, b) if self.render_mode == "rgb_array" else None
-            for b in range(self.task.num_envs)
-        ]
+        drawn = self.render_mode == "rgb_array"
+        return [self._viewer.render(self.task, b) if drawn else None for b in range(self.task.num_envs)]
 
     def close(self) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         self._viewer.close()
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """Return the attribute once for each index; the scenes share all attributes."""
         return [getattr(self, attr_name)] * len(list(self._get_indices(indices)))
-
-    def has_attr(self, attr_name: str) -> bool:
-        """Return True if the environment has the attribute."""
-        return hasattr(self, attr_name)
 
     def set_attr(self, attr_name: str, value: Any, indices: int | Iterable[int] | None = None) -> None:
         """Set an attribute of all scenes at once; raise ValueError for a part of the scenes."""

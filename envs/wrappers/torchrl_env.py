@@ -24,7 +24,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     | key | tensor | meaning |
     |---|---|---|
     | `pairs`, `mask` | (B, n, m, d) float32, (B, n, m) bool | the observation, see the task's docstring |
-    | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` alone |
+    | `targets`, `neighbours` | (B, n, k) and (B, n, l) int32 | with the options `nearest` and `neighbours` only |
     | `coverage` | (B, 1) float32 | share of the present targets that are seen |
     | `action` | (B, k) int64 | the task's action: decisions of the sensors, or an assignment of 0 and 1 |
     | `reward` | (B, 1) float32 | the task's reward |
@@ -38,15 +38,12 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     ``reset(options=...)`` takes the options of the gymnasium environments.
 
     Args:
-        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
-            of scenes.
+        task, scenario, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
+            already has its own number of scenes.
         num_envs: B, number of scenes; 1 or more.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
-            default.
-        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
-            at most the scenario's `episode_steps`.
+        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
+            None: the task's default.
         device: device of the tensors; None: the CPU.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`).
     """
 
     def __init__(

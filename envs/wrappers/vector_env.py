@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 
 from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task
-from hitmac.envs.validation import as_options, is_among, shortly
+from hitmac.envs.validation import Choice, as_options, shortly
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
 
@@ -21,20 +21,17 @@ class DirectionalSensorVectorEnv(VectorEnv):
     Scene i equals the single environment with the seed ``seed + i``, bit for bit. A step returns only new arrays.
 
     Args:
-        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`, which has its own number
-            of scenes.
+        task, scenario, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
+            already has its own number of scenes.
         num_envs: B, number of scenes; 1 or more.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
-            default.
-        max_episode_steps: steps after which an episode is truncated; 1 or more; None: the task's default;
-            at most the scenario's `episode_steps`.
+        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
+            None: the task's default.
         autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
             an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
             ``info["final_info"]`` hold its last observation and info. ``Disabled``:
             ``reset(options={"reset_mask": mask})`` resets it.
         render_mode: ``"rgb_array"``: `render` returns pictures of all scenes; ``"human"``: a window shows every step of
             the first scene; or None.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`).
     """
 
     def __init__(
@@ -49,10 +46,11 @@ class DirectionalSensorVectorEnv(VectorEnv):
         **options: Any,
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
-        modes = [mode.value for mode in AutoresetMode]
-        if not isinstance(autoreset_mode, AutoresetMode) and not is_among(autoreset_mode, modes):
-            raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be one of {', '.join(modes)}")
-        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        modes = Choice([mode.value for mode in AutoresetMode])
+        mode = getattr(autoreset_mode, "value", autoreset_mode)
+        if not isinstance(mode, str) or mode not in modes:
+            raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be {modes}")
+        self.autoreset_mode = AutoresetMode(mode)
         self.task = make_task(task, scenario, num_envs, **options)
         self.max_episode_steps = self.task.episode_steps(max_episode_steps)
         self.scenario = self.task.scenario
@@ -117,7 +115,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         return None
 
     def close_extras(self, **kwargs: Any) -> None:
-        """Close the window, if there is one."""
+        """Close the window, if it is open."""
         self._viewer.close()
 
 
