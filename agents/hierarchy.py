@@ -131,17 +131,15 @@ class HierarchicalAgent:
         self._of_executor = [self.features.index(name) for name in executor.features]
         self._row_id = place_of_row_id(executor.features)
 
-    def start(self, seeds: Sequence[int] | np.ndarray) -> HierarchyState:
-        """Return the initial state of scenes with these seeds (B,)."""
-        return self._start(seeds, (self.scenario.num_sensors, self.scenario.num_targets))
-
-    def _start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int]) -> HierarchyState:
+    def start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int] | None = None) -> HierarchyState:
+        """Return the initial state of scenes with these seeds (B,), of n sensors and m targets, the scenario's."""
+        n, m = size or (self.scenario.num_sensors, self.scenario.num_targets)
         return HierarchyState(
-            np.zeros((len(seeds), *size), np.bool_),
+            np.zeros((len(seeds), n, m), np.bool_),
             np.full(len(seeds), self.decision),
             BatchRandom.start(seeds, self.seed, "idle sensors"),
             self.coordinator.start(seeds),
-            self.executor.start_sensors(seeds, size[0]),
+            self.executor.start_sensors(seeds, n),
         )
 
     def predict(
@@ -154,7 +152,7 @@ class HierarchicalAgent:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         pairs, mask = observation["pairs"], observation["mask"]
         scenes, n, m = mask.shape
-        now = HierarchyState(*(self._start(np.arange(scenes), (n, m)) if state is None else state))
+        now = HierarchyState(*(self.start(np.arange(scenes), (n, m)) if state is None else state))
         assigned, age, random, coordinator, executor = now
         assigned, age = assigned.copy(), age.copy()
         starts = np.zeros(scenes, np.bool_) if episode_start is None else episode_start

@@ -41,8 +41,8 @@ class Row(NamedTuple):
     """Job and options of train.py; "" for an agent that is not trained."""
     agent: str = ""
     """Agent to evaluate, where {ROW} is the directory of a row's trainings; "": the row's own trainings."""
-    references: bool = False
-    """True if the references are computed with this row."""
+    bounds: bool = False
+    """True if the bounds are computed with this row."""
 
 
 ROWS = {
@@ -61,7 +61,7 @@ ROWS = {
     "greedy": Row(agent="greedy"),
     "nearest": Row(agent="nearest"),
     "random": Row(agent="random"),
-    "still": Row(agent="still", references=True),
+    "still": Row(agent="still", bounds=True),
 }
 """Rows of the table, by name."""
 
@@ -116,9 +116,7 @@ def reproduce(name: str, options: Options) -> None:
         agent = agent.replace(f"{{{needed}}}", str(_file(options.run_dir, needed).with_suffix("")))
     runs = [load_agent(run, SCENARIO)._replace(name=name, run=run) for run in each_training(agent)]
     episodes, sub_steps = (2, 50) if options.quick else (options.episodes, SUB_STEPS)
-    evaluation = evaluate(
-        runs, SCENARIO, episodes=episodes, max_episode_steps=sub_steps, references=ROWS[name].references
-    )
+    evaluation = evaluate(runs, SCENARIO, episodes=episodes, max_episode_steps=sub_steps, bounds=ROWS[name].bounds)
     save_evaluation(_file(options.run_dir, name), evaluation)
 
 

@@ -121,7 +121,7 @@ _EVALUATE = {
     "--agents": ["nearest,still", "planner:turn_cost=1/2", "assign-all"], "--scenario": ["hit-mac", "rails,large"],
     "--set": ["knowledge=own"], "--vary": ["missed_detections=0/1"], "--sizes": ["4x5,6x9"], "--episodes": ["2"],
     "--seed": ["1"], "--max-episode-steps": ["3"], "--json": ["a.json"], "--film": ["a.gif"], "--tracks": ["a.csv"],
-    "--curves": ["a.png"], "--front": ["a.png"], "--references": [],
+    "--curves": ["a.png"], "--front": ["a.png"], "--bounds": [],
 }  # fmt: skip
 _ENVS = {"--task": ["Executor"], "--agent": ["still"], "--steps": ["2"], "--size": ["32"], "--seed": ["1"]}
 _EXPORT = {"--to": ["out", "out.onnx"], "--scenario": ["rails"], "--replace": []}

@@ -286,8 +286,8 @@ def figure_texts(save, result, folder):
 
 @pytest.mark.slow
 def test_references_are_named_for_what_they_are(tmp_path):
-    result = evaluate("still", references=True, **SHORT)
-    kinds = {name: each.get("reference") for name, each in result["agents"].items()}
+    result = evaluate("still", bounds=True, **SHORT)
+    kinds = {name: each.get("bound") for name, each in result["agents"].items()}
     assert kinds == {"still": None, "free turning": "upper bound", "clairvoyant": "lower estimate"}
     assert "| clairvoyant (lower estimate) |" in markdown(result)
     assert "| free turning (upper bound) |" in markdown(result)
@@ -301,8 +301,7 @@ def test_references_are_named_for_what_they_are(tmp_path):
     assert not any("clairvoyant" in text and "bound" in text for text in texts)
 
 
-@pytest.mark.parametrize("option", ["--bounds", "--references"])
-def test_the_option_has_its_old_name_too(option, tmp_path):
+def test_the_option_adds_the_bounds(tmp_path):
     path = tmp_path / "all.json"
-    main(["--agents", "still", "--episodes", "2", "--max-episode-steps", "3", option, "--json", str(path)])
+    main(["--agents", "still", "--episodes", "2", "--max-episode-steps", "3", "--bounds", "--json", str(path)])
     assert set(json.loads(path.read_text())["agents"]) == {"still", "free turning", "clairvoyant"}

@@ -60,7 +60,7 @@ def evaluation(places=PLACES, references=("free turning",), scale=1.0):
             "runs": [],
             "per_episode": {},
         }
-        | ({"reference": "upper bound"} if name in references else {})
+        | ({"bound": "upper bound"} if name in references else {})
         for name, (coverage, rotation) in places.items()
     }
     return {"scenario": "hit-mac", "episodes": 200, "seeds": [0, 199], "agents": results}
@@ -168,8 +168,8 @@ def unusual():
     names = {"runs/" + 9 * "very-" + "long": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "_x": (0.65, 0.1), "": (0.5, 0)}
     return {
         "one agent, and all is zero": zero,
-        "only a reference": evaluation({"free": (0.9, None)}, ("free",)),
-        "a reference that turns": evaluation(FEW, references=("hit-mac", "free turning")),
+        "only a bound": evaluation({"free": (0.9, None)}, ("free",)),
+        "a bound that turns": evaluation(FEW, references=("hit-mac", "free turning")),
         "null": null,
         "names": evaluation(names),
         "more than there are colours": evaluation({f"{k}": (0.8 + 0.001 * k, 0.2 + 0.001 * k) for k in range(9)}),
@@ -227,7 +227,7 @@ def test_the_pareto_front_by_hand():
 
 
 def test_the_pareto_figure(drawn):
-    places = PLACES | {"roaming": (0.85, 0.1)}  # which would be of the front, were it no reference
+    places = PLACES | {"roaming": (0.85, 0.1)}  # which would be of the front, were it no bound
     axis = drawn(save_pareto, evaluation(places, ("free turning", "roaming"))).axes[0]
     stairs = [line for line in axis.lines if line.get_drawstyle() == "steps-post"]
     assert len(stairs) == 1

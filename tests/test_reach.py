@@ -56,8 +56,8 @@ def test_no_agent_covers_more(scenario, seed):
 def test_a_court_has_this_bound_and_a_scene_without_rails_the_others():
     court = load_scenario("volleyball-4")
     assert bounds_of(court) == ("within reach",)
-    found = evaluate("still", court, episodes=2, max_episode_steps=30, references=True, progress=False)["agents"]
-    assert found["within reach"]["reference"] == "upper bound"
+    found = evaluate("still", court, episodes=2, max_episode_steps=30, bounds=True, progress=False)["agents"]
+    assert found["within reach"]["bound"] == "upper bound"
     assert found["within reach"]["coverage"]["mean"] > found["still"]["coverage"]["mean"]
     for bound, scenario in ((reach_bound, "hit-mac"), (free_turning_bound, court)):
         with pytest.raises(ValueError, match="rails, so it has no such bound"):

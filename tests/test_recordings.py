@@ -300,7 +300,7 @@ def test_every_agent_plays(name, walk):
 def test_evaluations_take_whole_episodes_of_the_files(walk, tmp_path, capsys):
     short = write(tmp_path / "short.csv", *(f"{t},a,0,{t / 100}" for t in range(31)))
     both = scene(walk, short)
-    result = evaluate("still", both, episodes=5, max_episode_steps=40, references=True, progress=False)
+    result = evaluate("still", both, episodes=5, max_episode_steps=40, bounds=True, progress=False)
     assert len(result["agents"]["still"]["over_time"]) == 30  # sub-steps of the shorter file
     assert result["agents"]["free turning"]["coverage"]["mean"] >= result["agents"]["still"]["coverage"]["mean"]
     assert evaluate_executors("scripted", both, episodes=2, max_episode_steps=40, progress=False)["agents"]

@@ -1,4 +1,4 @@
-"""Pictures, the window, and ``python -m envs``."""
+"""Pictures, the window, and ``hitmac scenarios``."""
 
 import os
 import pickle

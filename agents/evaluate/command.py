@@ -60,7 +60,7 @@ class Options:
     """Seed of the first episode; the k-th has seed + k."""
     max_episode_steps: Count = SUB_STEPS
     """Length of an episode, sub-steps."""
-    references: Annotated[bool, tyro.conf.arg(aliases=["--bounds"])] = False
+    bounds: bool = False
     """Also show an upper bound of the coverage, and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
     """File for the metrics of every episode."""
@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 episodes=options.episodes,
                 seed=options.seed,
                 max_episode_steps=options.max_episode_steps,
-                references=options.references,
+                bounds=options.bounds,
             )
             evaluations.append(evaluation)
             print(f"{table(evaluation)}\n")

@@ -43,7 +43,7 @@ def evaluate(
     episodes: int = 200,
     seed: int = 0,
     max_episode_steps: int = SUB_STEPS,
-    references: bool = False,
+    bounds: bool = False,
     num_threads: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def evaluate(
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
         max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows, and the shortest of
             its recorded tracks.
-        references: also compute the bounds of the coverage, those of :func:`hitmac.agents.evaluate.bounds.bounds_of`.
+        bounds: also compute the bounds of the coverage, those of :func:`hitmac.agents.evaluate.bounds.bounds_of`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
@@ -85,7 +85,7 @@ def evaluate(
         - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
         - ``"improvement"``: probability that the first agent covers more, with its interval; None for the first agent.
 
-        The result of a bound also holds ``"reference"``, its kind. ``"provenance"`` is that of
+        The result of a bound also holds ``"bound"``, its kind. ``"provenance"`` is that of
         :func:`hitmac.agents.command_line.provenance`. Except for it and the time, equal arguments give equal results.
 
     Raises:
@@ -131,14 +131,14 @@ def evaluate(
     first = next(iter(groups))
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
-    for name in bounds_of(scenario) if references else ():
+    for name in bounds_of(scenario) if bounds else ():
         with _bar(episodes, " episodes", progress) as bar:
             bar.set_description(f"bound: {name}", refresh=False)
             kind, compute = BOUNDS[name]
             bound = compute(scenario, seeds, max_episode_steps, bar.update)
         part, lengths = parts(max_episode_steps)
         results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}, 0) | {
-            "reference": kind,
+            "bound": kind,
             "over_time": (np.bincount(part, bound.sub_step_coverage) / lengths).tolist(),
             "runs": [],
         }

@@ -2,7 +2,7 @@
 
 Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, writes one PNG at `path`, and
 raises ModuleNotFoundError, which names the extra to install, without matplotlib. A bound (an entry with
-``"reference"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The label of an
+``"bound"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The label of an
 agent with one training seed says so, since its intervals are over episodes only. Agents of one family, the same agent
 with different options, share a colour.
 """
@@ -61,7 +61,7 @@ def write_figure(path: str | Path, figure: Figure) -> None:
 
 def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """Return the colour of every agent, by name, from their results."""
-    families = {name: split_options(name)[0] for name, result in agents.items() if not result.get("reference")}
+    families = {name: split_options(name)[0] for name, result in agents.items() if not result.get("bound")}
     others = [family for family in dict.fromkeys(families.values()) if family not in _WITHOUT_LEARNING]
     colours = {family: _OTHERS[place % len(_OTHERS)] for place, family in enumerate(others)} | _WITHOUT_LEARNING
     return {name: colours[families[name]] if name in families else GREY for name in agents}
@@ -142,7 +142,7 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
                 axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=GREY)
                 continue
             look = {"color": colours[name]}
-            if agents[name].get("reference"):
+            if agents[name].get("bound"):
                 look = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"}
             axis.barh(row, value.mean, height=0.66, lw=0, **look)
             axis.plot((value.low, value.high), (row, row), color=INK, lw=1.1, marker="|", ms=5)
@@ -175,18 +175,18 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     axis = figure.subplots()
     places = {name: (_value(result, "rotation"), _value(result, "coverage")) for name, result in agents.items()}
     points = {name: (x, y) for name, (x, y) in places.items() if x is not None and y is not None}
-    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not agents[name].get("reference")})
+    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not agents[name].get("bound")})
     families: dict[str, list[str]] = {}
     for name in sorted(points, key=lambda name: points[name][0].mean):
         families.setdefault(split_options(name)[0], []).append(name)
     for name, (x, y) in points.items():
-        alpha = 0.5 if not agents[name].get("reference") and name not in front else 1.0
+        alpha = 0.5 if not agents[name].get("bound") and name not in front else 1.0
         look: dict[str, Any] = {"color": colours[name], "alpha": alpha, "zorder": 3}
         axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
         axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
         family = split_options(name)[0]
         single = {"label": label_of(name, agents[name])} if families[family] == [name] else {}
-        if agents[name].get("reference"):
+        if agents[name].get("bound"):
             look |= {"marker": "D", "mfc": "white"}
         axis.plot(x.mean, y.mean, **{"marker": "o", "ms": 7, "ls": "", **look, **single})
         if not single:
@@ -242,7 +242,7 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     axis = figure.subplots()
     for name, line in lines.items():
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each slice
-        dashed = {"ls": "--", "lw": 1.4} if agents[name].get("reference") else {"lw": 2}
+        dashed = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
         marker, label = "" if len(line) > 1 else "o", label_of(name, agents[name])
         axis.plot(time, line, color=colours[name], marker=marker, label=label, **dashed)
     axis.set_xlim(0, sub_steps)
@@ -272,7 +272,7 @@ def save_heat_maps(
     colours = colours_of(agents)
     rows, columns = (sorted({size[place] for size in evaluations}) for place in (0, 1))
     maps: dict[str, np.ndarray] = {}
-    for name in sorted(agents, key=lambda name: bool(agents[name].get("reference"))):
+    for name in sorted(agents, key=lambda name: bool(agents[name].get("bound"))):
         values = np.full((len(rows), len(columns)), np.nan)
         for (n, m), evaluation in evaluations.items():
             if value := _value(evaluation["agents"].get(name, {}), "decision_reward"):
@@ -330,7 +330,7 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
         for name, result in agents.items():
             values = [_value(evaluation["agents"][name], "coverage") for evaluation in evaluations.values()]
             mean, low, high = np.array(values, float).T
-            look: dict[str, Any] = {"color": colours[name], "ls": "--" if result.get("reference") else "-"}
+            look: dict[str, Any] = {"color": colours[name], "ls": "--" if result.get("bound") else "-"}
             axis.fill_between(list(evaluations), low, high, color=colours[name], alpha=0.15, lw=0)
             axis.plot(list(evaluations), mean, marker="o", ms=3.5, label=label_of(name, result), **look)
         axis.set_xlabel(parameter.replace("_", " "))

@@ -2,71 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
-
-
-class _Column(NamedTuple):
-    title: str
-    metric: str
-    show: Callable[[Any], str]
-    terminal: bool = True
-    """True if the column also appears in a terminal, where a table is at most 80 characters wide."""
-
-
-def _number(key: str, digits: int) -> Callable[[Any], str]:
-    return lambda result: "-" if result[key] is None else f"{result[key]:.{digits}f}"
-
-
-def _interval(result: Any) -> str:
-    return "-" if result["ci95"] is None else "{:.3f} .. {:.3f}".format(*result["ci95"])
-
-
-def _probability(result: Any) -> str:
-    return "-" if result is None or result[0] is None else f"{result[0]:.2f}"
-
+from collections.abc import Mapping
+from typing import Any
 
 _COVERAGE = (
-    _Column("coverage", "coverage", _number("mean", 3)),
-    _Column("95 % interval", "coverage", _interval),
-    _Column("IQM", "coverage", _number("iqm", 3)),
-    _Column("reward", "decision_reward", _number("mean", 3)),
-    _Column("rotation", "rotation", _number("mean", 3)),
-    _Column("gain", "average_gain", _number("mean", 2), terminal=False),
-    _Column("least", "least_covered", _number("mean", 3)),
-    _Column("P", "improvement", _probability),
-    _Column("ms", "inference_ms", lambda ms: f"{ms:.3f}", terminal=False),
+    ("coverage", "coverage", "{mean:.3f}"),
+    ("95 % interval", "coverage", "{ci95[0]:.3f} .. {ci95[1]:.3f}"),
+    ("IQM", "coverage", "{iqm:.3f}"),
+    ("reward", "decision_reward", "{mean:.3f}"),
+    ("rotation", "rotation", "{mean:.3f}"),
+    ("gain", "average_gain", "{mean:.2f}"),
+    ("least", "least_covered", "{mean:.3f}"),
+    ("P", "improvement", "{0[0]:.2f}"),
+    ("ms", "inference_ms", "{0:.3f}"),
 )
+"""Columns: title, metric, format of its value."""
 _EXECUTORS = (
-    _Column("reward", "reward", _number("mean", 3)),
-    _Column("95 % interval", "reward", _interval),
-    _Column("IQM", "reward", _number("iqm", 3)),
-    _Column("rotation", "rotation", _number("mean", 3)),
-    _Column("coverage", "coverage", _number("mean", 3)),
+    ("reward", "reward", "{mean:.3f}"),
+    ("95 % interval", "reward", "{ci95[0]:.3f} .. {ci95[1]:.3f}"),
+    ("IQM", "reward", "{iqm:.3f}"),
+    ("rotation", "rotation", "{mean:.3f}"),
+    ("coverage", "coverage", "{mean:.3f}"),
 )
-
-
+_NOT_IN_A_TERMINAL = ("gain", "ms")  # where a table is at most 80 characters wide
 _ONE_SEED = "one training seed: the interval is over episodes only; another training would differ"
 
 
 def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
     """Return the cells of the table, titles first, then the agents, best first; and those with one training seed."""
     agents = evaluation["agents"]
-    leading = _EXECUTORS if all("reward" in result for result in agents.values()) else _COVERAGE
-    columns = [column for column in leading if column.terminal or not terminal]
-    many = [["agent", *(column.title for column in columns)]]
+    columns = _EXECUTORS if all("reward" in result for result in agents.values()) else _COVERAGE
+    best_first = sorted(agents.items(), key=lambda item: -item[1][columns[0][1]]["mean"])
+    columns = tuple(column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL)
+    many = [["agent", *(title for title, *_ in columns)]]
     one: list[list[str]] = []
-    for name, result in sorted(agents.items(), key=lambda item: -item[1][leading[0].metric]["mean"]):
-        shown = f"{name} *" if terminal and result.get("reference") else name + note(result)
-        cells = [shown, *(c.show(result[c.metric]) if c.metric in result else "-" for c in columns)]
+    for name, result in best_first:
+        shown = f"{name} *" if terminal and result.get("bound") else name + note(result)
+        cells = [shown, *(_cell(result.get(metric), form) for _, metric, form in columns)]
         (one if result.get("trainings") == 1 else many).append(cells)
     return many, one
 
 
+def _cell(value: Any, form: str) -> str:
+    """Return a value in its format, a dash without one."""
+    try:
+        return form.format(value, **(value if isinstance(value, Mapping) else {}))
+    except (TypeError, KeyError):
+        return "-"
+
+
 def note(result: Mapping[str, Any]) -> str:
-    """Return the note in brackets after a name: the kind of a reference, or the number of an agent's training seeds."""
-    if result.get("reference"):
-        return f" ({result['reference']})"
+    """Return the note in brackets after a name: the kind of a bound, or the number of an agent's training seeds."""
+    if result.get("bound"):
+        return f" ({result['bound']})"
     trainings = result.get("trainings", 0)
     return f" ({trainings} seed{'s' if trainings > 1 else ''})" if trainings else ""
 
@@ -93,16 +81,15 @@ def table(evaluation: Mapping[str, Any]) -> str:
     lines = [line(many[0]), "  ".join("-" * width for width in widths), *map(line, many[1:])]
     if one:
         lines += [f"{_ONE_SEED}:", *map(line, one)]
-    text = [title(evaluation), "", *lines]
-    references = [
-        f"* {name}: {result['reference']}, computed with the future known."
+    notes = [
+        f"* {name}: {result['bound']}, computed with the future known."
         for name, result in evaluation["agents"].items()
-        if result.get("reference")
+        if result.get("bound")
     ]
     if "P" in many[0]:
         first = next(iter(evaluation["agents"]))
-        references.append(f"reward: HiT-MAC's decision reward. P: probability that {first} covers more.")
-    return "\n".join([*text, *([""] if references else []), *references])
+        notes.append(f"reward: HiT-MAC's decision reward. P: probability that {first} covers more.")
+    return "\n".join([title(evaluation), "", *lines, *([""] if notes else []), *notes])
 
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
