@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -216,30 +216,13 @@ class Options:
     """File of the picture; a name that ends in .gif: a film."""
 
 
-class Moment(NamedTuple):
-    """Scene in which an agent decides, and what it then attends to."""
+def moments(
+    agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int
+) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+    """Play an episode; yield weights (n, m), sensors (n, 2), targets (m, 2) and picture of every decision.
 
-    weights: np.ndarray  # (n, m)
-    sensors: np.ndarray  # (n, 2)
-    targets: np.ndarray  # (m, 2)
-    picture: np.ndarray  # (height, width, 3)
-
-
-def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> Iterator[Moment]:
-    """Play an episode; yield the moments of all decisions.
-
-    A level that has not decided in a sub-step attends to what it attended to in its last decision.
-
-    Args:
-        agent: the agent.
-        scenario: the scenario, of whole episodes.
-        seed: seed of the episode.
-        sub_steps: length of the episode.
-        level: what attends, one of :attr:`hitmac.agents.attention.AttentionWatch.levels`; "": the first.
-        size: longer side of the pictures, pixels.
-
-    Raises:
-        ValueError: the agent attends to nothing, or has no such level.
+    The level is one of :attr:`AttentionWatch.levels`, "" the first. Until it decides again it attends to what it
+    attended to in its last decision. The longer side of the pictures has `size` pixels.
     """
     episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
     simulator = episode.task.simulator
@@ -257,7 +240,7 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
             episode.step()
             now = watch.shares(episode.observation, episode.state, num_targets=scenario.num_targets)[level][0]
             weights = np.where(np.isnan(now), weights, now)
-            yield Moment(weights, sensors, targets, drawn)
+            yield weights, sensors, targets, drawn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -273,6 +256,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
             weights, sensors, targets, pictures = (np.stack(parts) for parts in zip(*found, strict=True))
             plots.film(options.to, weights, sensors, targets, extent=extent, pictures=list(pictures))
         else:
-            (last,) = deque(found, maxlen=1)
-            plots.save(plots.lines(*last[:3], extent=extent, picture=last.picture), options.to)
+            ((*shown, drawn),) = deque(found, maxlen=1)
+            plots.save(plots.lines(*shown, extent=extent, picture=drawn), options.to)
         print(options.to)

@@ -115,7 +115,7 @@ def test_a_signal_that_is_ignored_stays_so():
         ("agents.watch", "save_replay", ["still", "--to", "out.html"]),
         ("agents.export.folder", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
         ("agents.reproduce", "reproduce", ["--row", "still"]),
-        ("agents.show_attention", "moments", ["pretrained:flat", "--to", "out.png"]),
+        ("agents.attention", "moments", ["pretrained:flat", "--to", "out.png"]),
         ("train", "resolve", []),
         ("train", "train", [*SMALL, "--run-dir", "run"]),
     ],

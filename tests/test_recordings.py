@@ -303,7 +303,9 @@ def test_evaluations_take_whole_episodes_of_the_files(walk, tmp_path, capsys):
     result = evaluate("still", both, episodes=5, max_episode_steps=40, bounds=True, progress=False)
     assert len(result["agents"]["still"]["over_time"]) == 30  # sub-steps of the shorter file
     assert result["agents"]["free turning"]["coverage"]["mean"] >= result["agents"]["still"]["coverage"]["mean"]
-    assert evaluate_executors("scripted", both, episodes=2, max_episode_steps=40, progress=False)["agents"]
+    assert evaluate_executors({"scripted": "scripted"}, both, episodes=2, max_episode_steps=40, progress=False)[
+        "agents"
+    ]
     scene(walk).save(tmp_path / "site.yaml")
     evaluate_main([
         "--scenario", str(tmp_path / "site.yaml"), "--tracks", short, "--agents", "still", "--episodes", "2",

@@ -146,7 +146,7 @@ def evaluate(
 
 
 def evaluate_executors(
-    executors: Mapping[str, Executing | list[Executing]] | Sequence[Executing] | Executing,
+    executors: Mapping[str, Executing | list[Executing]],
     scenario: Scenario | str | Path = "hit-mac-executor",
     *,
     training_seeds: Sequence[tuple[int, int]] = (),
@@ -162,8 +162,8 @@ def evaluate_executors(
     share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
 
     Args:
-        executors: one executor or several, each as accepted by :func:`hitmac.agents.load_executor`; a mapping
-            gives them names, and a list under a name is several trainings of one executor.
+        executors: executors by name, each as accepted by :func:`hitmac.agents.load_executor`; a list under a name is
+            several trainings of one executor.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
@@ -176,7 +176,7 @@ def evaluate_executors(
         The results in the form of :func:`hitmac.agents.evaluate.evaluate`, with these metrics.
 
     Raises:
-        ValueError: no executor, two of one name, no episode, or seeds of a training.
+        ValueError: no executor, no episode, or seeds of a training.
         TypeError: an object that is no executor.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
@@ -184,7 +184,12 @@ def evaluate_executors(
         scenario, max_episode_steps = fitted(scenario, max_episode_steps)
     seeds = range(seed, seed + episodes)
     _check_seeds("an executor", training_seeds, seeds)
-    groups = {name: [load_executor(one, scenario) for one in several] for name, several in _by_name(executors).items()}
+    groups = {
+        name: [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
+        for name, several in executors.items()
+    }
+    if not groups or not all(groups.values()):
+        raise ValueError("executors is empty; give one or more")
     for name, group in groups.items():
         for _, trained_on in group:
             _check_seeds(name, trained_on, seeds)
@@ -218,27 +223,6 @@ def _play(
         sums += reward, task.simulator.rotation, task.simulator.coverage
         bar.update()
     return sums / max_episode_steps
-
-
-def _by_name(
-    executors: Mapping[str, Executing | list[Executing]] | Sequence[Executing] | Executing,
-) -> dict[str, list[Executing]]:
-    """Return the executors of every name: what they are given as, or the class of an object."""
-    named: dict[str, list[Executing]] = {}
-    if isinstance(executors, Mapping):
-        named = {name: one if isinstance(one, list) else [one] for name, one in executors.items()}
-    else:
-        single = isinstance(executors, str | Path) or hasattr(executors, "predict")
-        several: Any = [executors] if single else executors
-        for one in several:
-            policy = one.policy if isinstance(one, LevelPolicy) else one
-            name = str(one) if isinstance(one, str | Path) else type(policy).__name__
-            if name in named:
-                raise ValueError(f"executors has {name} twice; leave one out, or give each a name of its own")
-            named[name] = [one]
-    if not named or not all(named.values()):
-        raise ValueError("executors is empty; give one or more")
-    return named
 
 
 def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
