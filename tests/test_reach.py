@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.bounds import bounds_of, free_turning_bound, reach_bound
+from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from tests.scenes import scenarios
@@ -33,7 +33,7 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
         for t in range(sub_steps):
             simulator.step(actions[:, t])
             best.append(simulator.coverage.max())
-        found = reach_bound(scene, [seed], sub_steps)
+        found = compute_bound("within reach", scene, [seed], sub_steps)
         assert found.sub_step_coverage.tolist() == best
         differ.add(tuple(best))
     assert len(differ) > 2
@@ -45,7 +45,7 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
 )
 def test_no_agent_covers_more(scenario, seed):
     sub_steps = 10
-    most = reach_bound(scenario, [seed], sub_steps).sub_step_coverage
+    most = compute_bound("within reach", scenario, [seed], sub_steps).sub_step_coverage
     agent = scripted_agent("planner-fast", scenario)
     task = CoverageTask(scenario, 1, [seed], features=agent.features)
     for t in range(sub_steps):
@@ -59,6 +59,6 @@ def test_a_court_has_this_bound_and_a_scene_without_rails_the_others():
     found = evaluate("still", court, episodes=2, max_episode_steps=30, bounds=True, progress=False)["agents"]
     assert found["within reach"]["bound"] == "upper bound"
     assert found["within reach"]["coverage"]["mean"] > found["still"]["coverage"]["mean"]
-    for bound, scenario in ((reach_bound, "hit-mac"), (free_turning_bound, court)):
+    for bound, scenario in (("within reach", "hit-mac"), ("free turning", court)):
         with pytest.raises(ValueError, match="rails, so it has no such bound"):
-            bound(scenario, [0], 5)
+            compute_bound(bound, scenario, [0], 5)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +23,7 @@ from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.presets import load_scenario
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.simulator import Simulator, positive
-from hitmac.envs.validation import NotNegative, convert
+from hitmac.envs.simulator import Simulator
 
 _MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
 
@@ -250,10 +249,6 @@ class Bound(NamedTuple):
     sub_step_coverage: np.ndarray  # (T,) coverage at every sub-step, mean over the episodes
 
 
-Progress = Callable[[int], object]
-"""Callback with the number of further episodes that are done."""
-
-
 class _Record(NamedTuple):
     """Events of E episodes of T sub-steps that do not depend on the actions."""
 
@@ -264,110 +259,121 @@ class _Record(NamedTuple):
     num_sensors: np.ndarray  # (E,)
 
 
-def free_turning_bound(
-    scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
-) -> Bound:
-    """Compute the highest coverage of sensors that turn to any heading at once, an upper bound at every sub-step.
-
-    The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
-    their targets. The bound has no rotation.
-
-    Args:
-        scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
-        seeds: episode k is that of the scene with the seed ``seeds[k]``.
-        sub_steps: T, length of an episode; 1 or more.
-        progress: called with the number of further episodes that are done.
-
-    Raises:
-        ValueError: targets that evade, lenses that zoom or sensors on rails, for which this is no bound; no seed, or
-            an invalid one; no sub-step.
-    """
-    scenario = load_scenario(scenario)
-
-    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        record = _record(scenario, seeds, sub_steps)
-        covered, view = np.zeros(record.present.shape, np.int64), _views(scenario)
-        if scenario.num_targets <= _MOST_IN_A_TABLE:
-            Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
-        else:
-            for e, t in np.ndindex(covered.shape):
-                covered[e, t] = _most_covered(record.bearing[e, t], view)
-        return _share(covered, record.present), np.full(len(seeds), np.nan)
-
-    return _solved(solve, scenario, seeds, sub_steps, progress)
-
-
-def reach_bound(
-    scenario: Scenario | str | Path, seeds: Sequence[int], sub_steps: int, progress: Progress | None = None
-) -> Bound:
-    """Compute an upper bound of the coverage of sensors on rails: the share of targets that any of them can reach.
-
-    A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
-    target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
-    is tight where sensors are many and episodes short. Obstacles and failures are left out too. It has no rotation.
-
-    The arguments and errors are those of :func:`free_turning_bound`, for a scenario with rails.
-    """
-    scenario = load_scenario(scenario)
-    names = ("sensing_range", "field_of_view", "turn_angle")
-    sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
-
-    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        simulator = Simulator(scenario, len(seeds), seeds)
-        along, heading = simulator.state.along.copy(), simulator.state.heading.copy()
-        position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
-        present = np.empty((len(seeds), sub_steps, scenario.num_targets), np.bool_)
-        still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
-        for t in range(sub_steps):
-            simulator.step(still)
-            position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
-        covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
-        rails = make_rails(scenario.rails)
-        threads.run(count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered)
-        return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
-
-    return _solved(solve, scenario, seeds, sub_steps, progress, on_rails=True)
-
-
-def clairvoyant_estimate(
+def compute_bound(
+    name: str,
     scenario: Scenario | str | Path,
     seeds: Sequence[int],
     sub_steps: int,
-    progress: Progress | None = None,
+    progress: Callable[[int], object] | None = None,
+    **options: Any,
+) -> Bound:
+    """Compute a bound of the coverage.
+
+    Args:
+        name: name of the bound, a key of :data:`BOUNDS`.
+        scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
+        seeds: episode k is that of the scene with the seed ``seeds[k]``.
+        sub_steps: T, length of an episode.
+        progress: called with the number of further episodes that are done.
+        **options: those of :func:`clairvoyant_estimate`.
+
+    Raises:
+        ValueError: targets that evade, lenses that zoom, or sensors on rails or none, for which this is no bound.
+    """
+    scenario = load_scenario(scenario)
+    if name not in bounds_of(scenario):
+        how = "the sensors move on rails" if scenario.rails else "there are no rails"
+        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such bound")
+    if scenario.walk == "evade" or scenario.zoom:
+        what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
+        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
+    at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
+    at_once = min(max(at_once, 1), _EPISODES_AT_ONCE)
+    parts = []
+    for first in range(0, len(seeds), at_once):
+        some = list(seeds[first : first + at_once])
+        parts.append(BOUNDS[name][1](scenario, some, sub_steps, **options))
+        if progress is not None:
+            progress(len(some))
+    coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return Bound(coverage.mean(-1), rotation, coverage.mean(0))
+
+
+def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the highest coverage (E, T) of sensors that turn to any heading at once, an upper bound, without rotation.
+
+    The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
+    their targets.
+    """
+    record, view = _record(scenario, seeds, sub_steps), _views(scenario)
+    covered = np.zeros(record.present.shape, np.int64)
+    if scenario.num_targets <= _MOST_IN_A_TABLE:
+        Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
+    else:
+        for e, t in np.ndindex(covered.shape):
+            covered[e, t] = _most_covered(record.bearing[e, t], view)
+    return _share(covered, record.present), np.full(len(seeds), np.nan)
+
+
+def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the share (E, T) of targets that sensors on rails can reach, an upper bound, without rotation.
+
+    A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
+    target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
+    is tight where sensors are many and episodes short. Obstacles and failures are left out too.
+    """
+    names = ("sensing_range", "field_of_view", "turn_angle")
+    sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
+    simulator = Simulator(scenario, len(seeds), seeds)
+    along, heading = simulator.state.along.copy(), simulator.state.heading.copy()
+    position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
+    present = np.empty((len(seeds), sub_steps, scenario.num_targets), np.bool_)
+    still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
+    for t in range(sub_steps):
+        simulator.step(still)
+        position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
+    covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
+    rails = make_rails(scenario.rails)
+    threads.run(count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered)
+    return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
+
+
+def clairvoyant_estimate(
+    scenario: Scenario,
+    seeds: list[int],
+    sub_steps: int,
     *,
     restarts: int = 8,
     seed: int = 0,
     turn_cost: float = 0.0,
-) -> Bound:
-    """Compute a lower estimate of the highest coverage of sensors that know the whole future and turn as usual.
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return coverage (E, T) and rotation (E,) of sensors that are told the whole future and turn as usual.
 
     Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
     programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
-    starts, of which the best counts. The turns that it finds reach its coverage. It is not a bound, since the ascent
-    may end below the optimum: in rare episodes an agent may cover more. Ties go to the sequence with the fewest turns.
-    The computation takes longer where 360 degrees are not a whole number of turns.
+    starts, of which the best counts. It is a lower estimate of the optimum, since the ascent may end below it: in rare
+    episodes an agent may cover more. Ties go to the sequence with the fewest turns. The computation takes longer where
+    360 degrees are not a whole number of turns.
 
-    The arguments and errors are those of :func:`free_turning_bound`; also the number of random starts `restarts`, 1 or
-    more, with which time and, slowly, coverage grow; their `seed`, together with that of the episode; and `turn_cost`,
-    the cost of a sub-step in which all sensors turn, in units of coverage, 0 or more.
+    Args:
+        scenario: the scenario.
+        seeds: seeds of the E episodes.
+        sub_steps: T, length of an episode.
+        restarts: number of random starts; time and, slowly, coverage grow with it.
+        seed: seed of the random starts, together with that of the episode.
+        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage.
     """
-    restarts, turn_cost = positive("restarts", restarts), convert("turn_cost", NotNegative, turn_cost)
-    scenario = load_scenario(scenario)
-
-    def solve(seeds: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        record = _record(scenario, seeds, sub_steps)
-        turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
-        return _replay(scenario, seeds, turns)
-
-    return _solved(solve, scenario, seeds, sub_steps, progress)
+    record = _record(scenario, seeds, sub_steps)
+    turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
+    return _replay(scenario, seeds, turns)
 
 
-BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
+BOUNDS: dict[str, tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]]] = {
     "free turning": ("upper bound", free_turning_bound),
     "clairvoyant": ("lower estimate", clairvoyant_estimate),
     "within reach": ("upper bound", reach_bound),
 }
-"""Bounds by name: their kinds, and functions of the scenario, the seeds, the sub-steps and a progress callback.
+"""Bounds by name: their kinds, and functions of the scenario, the seeds and the sub-steps.
 
 No agent covers more than an upper bound in any episode. A lower estimate of the clairvoyant optimum can be reached, and
 in rare episodes an agent may cover more."""
@@ -376,36 +382,6 @@ in rare episodes an agent may cover more."""
 def bounds_of(scenario: Scenario) -> tuple[str, ...]:
     """Return the names of the bounds of a scenario, with rails or without."""
     return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
-
-
-def _solved(
-    solve: Callable[[list[int]], tuple[np.ndarray, np.ndarray]],
-    scenario: Scenario,
-    seeds: Sequence[int],
-    sub_steps: int,
-    progress: Progress | None,
-    on_rails: bool = False,
-) -> Bound:
-    """Call `solve` for a few episodes at a time; it returns coverage (E, T) and rotation (E,)."""
-    sub_steps, seeds = positive("sub_steps", sub_steps), list(seeds)
-    if bool(scenario.rails) != on_rails:
-        how = "the sensors move on rails" if scenario.rails else "there are no rails"
-        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such bound")
-    if scenario.walk == "evade" or scenario.zoom:
-        what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
-        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
-    if not seeds:
-        raise ValueError("seeds is empty; give one for every episode")
-    at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
-    at_once = min(max(at_once, 1), _EPISODES_AT_ONCE)
-    parts = []
-    for first in range(0, len(seeds), at_once):
-        some = seeds[first : first + at_once]
-        parts.append(solve(some))
-        if progress is not None:
-            progress(len(some))
-    coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Bound(coverage.mean(-1), rotation, coverage.mean(0))
 
 
 def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:

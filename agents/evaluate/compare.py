@@ -12,7 +12,7 @@ import numpy as np
 from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
-from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of
+from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.episodes import fitted, parts, play
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import released_reward
@@ -134,11 +134,10 @@ def evaluate(
     for name in bounds_of(scenario) if bounds else ():
         with _bar(episodes, " episodes", progress) as bar:
             bar.set_description(f"bound: {name}", refresh=False)
-            kind, compute = BOUNDS[name]
-            bound = compute(scenario, seeds, max_episode_steps, bar.update)
+            bound = compute_bound(name, scenario, seeds, max_episode_steps, bar.update)
         part, lengths = parts(max_episode_steps)
         results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}, 0) | {
-            "bound": kind,
+            "bound": BOUNDS[name][0],
             "over_time": (np.bincount(part, bound.sub_step_coverage) / lengths).tolist(),
             "runs": [],
         }
