@@ -47,11 +47,7 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
         ``mean``, ``std`` (over all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
         (the interquartile mean: of K values, floor(K / 4) are dropped at either end) and ``iqm_ci95``, all floats. All
         are None without any value. The intervals are None with values of only one episode.
-
-    Raises:
-        ValueError: other shapes, or infinite values.
     """
-    scores = _checked("scores", scores)
     known = ~np.isnan(scores)
     scores = scores[known.any(1)][:, known.any(0)]
     if scores.size == 0:
@@ -91,13 +87,7 @@ def probability_of_improvement(
     Returns:
         The probability and the ends of its 95 % interval, low and high. All three are None if no episode has a pair,
         and the ends are None if only one episode has.
-
-    Raises:
-        ValueError: other shapes, different numbers of episodes, or infinite values.
     """
-    x, y = _checked("x", x), _checked("y", y)
-    if x.shape[1] != y.shape[1]:
-        raise ValueError(f"x has {x.shape[1]} episodes and y {y.shape[1]}; they must be the same")
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
     if not known.any():
@@ -107,7 +97,7 @@ def probability_of_improvement(
     if better.shape[-1] < 2:
         return p, None, None
     if p in (0, 1):
-        t, trials = _student(better.shape[-1] - 1), float(better.shape[-1])
+        t, trials = float(stdtrit(better.shape[-1] - 1, 0.975)), float(better.shape[-1])
     else:
         variance, t = (float(each) for each in _spread(_filled(better), 3))
         trials = p * (1 - p) / variance if variance > 0 else math.inf
@@ -151,7 +141,7 @@ def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
                 single.append(seen)
     if not axes:
         return variance, variance
-    shown, t = np.stack(single), np.array([_student(values.shape[axis] - 1) for axis in axes])
+    shown, t = np.stack(single), stdtrit([values.shape[axis] - 1 for axis in axes], 0.975)  # Student's quantiles
     total = shown.sum(0)
     weighted = np.divide(np.tensordot(t, shown, 1), total, out=np.zeros_like(total), where=total > 0)
     return np.maximum(variance, shown.max(0)), weighted
@@ -166,17 +156,3 @@ def _filled(values: np.ndarray) -> np.ndarray:
         others = tuple(set(range(values.ndim)) - {axis})
         expected += np.nanmean(values, others, keepdims=True) - middle
     return np.where(np.isnan(values), expected, values)
-
-
-def _student(freedom: int) -> float:
-    """Return the 97.5 % quantile of Student's distribution."""
-    return float(stdtrit(freedom, 0.975))
-
-
-def _checked(name: str, scores: np.ndarray) -> np.ndarray:
-    scores = np.asarray(scores, np.float64)
-    if scores.ndim != 2:
-        raise ValueError(f"{name} have shape {scores.shape}; they must be (runs, episodes)")
-    if np.isinf(scores).any():
-        raise ValueError(f"{name} have infinite values; they must be finite, or NaN for no value")
-    return scores
