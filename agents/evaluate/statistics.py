@@ -48,6 +48,7 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
         (the interquartile mean: of K values, floor(K / 4) are dropped at either end) and ``iqm_ci95``, all floats. All
         are None without any value. The intervals are None with values of only one episode.
     """
+    scores = np.asarray(scores, np.float64)
     known = ~np.isnan(scores)
     scores = scores[known.any(1)][:, known.any(0)]
     if scores.size == 0:
@@ -88,6 +89,7 @@ def probability_of_improvement(
         The probability and the ends of its 95 % interval, low and high. All three are None if no episode has a pair,
         and the ends are None if only one episode has.
     """
+    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
     if not known.any():
