@@ -48,9 +48,7 @@ class LevelPolicy(NamedTuple):
         if isinstance(policy, LevelPolicy):
             return policy
         if isinstance(policy, type) or not callable(getattr(policy, "predict", None)):
-            raise TypeError(
-                f"{policy!r} is not a level of a hierarchy; it must be a LevelPolicy or an object with predict()"
-            )
+            raise TypeError(f"a level of a hierarchy is {policy!r}; it must be a LevelPolicy or have predict()")
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:

@@ -417,10 +417,6 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
                 "and folders of checkpoints or runs, or MODULE:CLASS"
             )
         executor = import_policy(executor, scenario)
-    if isinstance(executor, type) or not callable(getattr(executor, "predict", None)):
-        raise TypeError(
-            f"executor is {executor!r}; it must be a name, a directory, a LevelPolicy or an object with predict()"
-        )
     return LevelPolicy.of(executor), ()
 
 

@@ -100,7 +100,7 @@ def test_executors_by_name_path_and_object(tmp_path):
     for wrong, error, says in (
         ({}, ValueError, "executors is empty"), ({"none": []}, ValueError, "executors is empty"),
         ({"a": "nobody"}, ValueError, "unknown executor 'nobody'"),
-        ({"a": Turner}, TypeError, "executor is <class .*Turner'>"),
+        ({"a": Turner}, TypeError, "a level of a hierarchy is <class .*Turner'>"),
     ):  # fmt: skip
         with pytest.raises(error, match=says):
             evaluate_executors(wrong, **SHORT)

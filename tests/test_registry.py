@@ -119,7 +119,7 @@ def test_an_object_with_predict_is_an_agent():
     assert load_executor(level, "hit-mac") == (level, ())
     with pytest.raises(TypeError, match=r"agent is 3; it must be a name, a directory, an Agent or an object"):
         load_agent(3, "hit-mac")
-    with pytest.raises(TypeError, match="executor is 3; it must be"):
+    with pytest.raises(TypeError, match="a level of a hierarchy is 3; it must be"):
         load_executor(3, "hit-mac")
     with pytest.raises(ValueError, match="only the name or the directory of a coordinator takes one"):
         load_agent(Left(), "hit-mac", executor="still")
