@@ -329,18 +329,11 @@ def load_run(
     executor: Executor | None = None,
     **nearness: Any,
 ) -> Agent:
-    """Load the policy of a run or checkpoint; a coordinator comes with its executor.
+    """Load the policy of a run or checkpoint, by default under the name of its directory.
 
-    Args:
-        path: directory of any name.
-        scenario: the scenario to play.
-        name: name of the agent; None: the path.
-        executor: executor for a coordinator; None: the executor of its training.
-        **nearness: the nearest targets that it is shown, see :func:`~hitmac.agents.load_policy`.
-
-    Raises:
-        FileNotFoundError: the directory holds no checkpoint.
-        ValueError: a damaged checkpoint, or one of a task that is not a whole agent.
+    A coordinator comes with `executor`, or with that of its training. The options `nearness` are those of
+    :func:`~hitmac.agents.load_policy`. Raises ``FileNotFoundError`` without a checkpoint, ``ValueError`` for a damaged
+    one, or one of a task that is not a whole agent.
     """
     scenario, name = load_scenario(scenario), str(path) if name is None else name
     policy, config = load_policy(path, scenario, **nearness)
@@ -353,17 +346,10 @@ def load_run(
 def as_agent(
     policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: Executor | None = None
 ) -> Agent:
-    """Make an agent of a trained policy.
+    """Make an agent of a trained policy, whose training may still be running, and its metadata.
 
-    Args:
-        policy: the policy, whose training may still be running.
-        config: metadata of the policy, as in a checkpoint.
-        scenario: the scenario to play.
-        name: name of the agent.
-        executor: executor for a coordinator; None: the scripted one.
-
-    Raises:
-        ValueError: the policy is an executor, or `executor` is given and the policy is not a coordinator.
+    A coordinator gets `executor`, or the scripted one. Raises ``ValueError`` if the policy is an executor, or if
+    `executor` is given and the policy is not a coordinator.
     """
     seeds: Seeds = (config.training_seeds,)
     if config.role == "coordinator":

@@ -540,5 +540,5 @@ def test_an_executor_is_trained_on_the_rows_that_it_is_used_on(padding):
     assert np.array_equal(watched.calls[0]["mask"], shown["mask"])
     by_target = flatten_sensors(released.observe())["pairs"]
     assert np.array_equal(by_target, shown["pairs"]) == (padding == "unfiltered")  # which leaves rows where they are
-    with pytest.raises(TypeError, match="a level of a hierarchy is .*; it must be a LevelPolicy or have predict"):
+    with pytest.raises(TypeError, match=r"a level of a hierarchy is .*; it must be a LevelPolicy or have predict"):
         HierarchicalAgent(scenario, None, watched)
