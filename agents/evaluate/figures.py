@@ -179,26 +179,21 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     families: dict[str, list[str]] = {}
     for name in sorted(points, key=lambda name: points[name][0].mean):
         families.setdefault(split_options(name)[0], []).append(name)
-    for name, (x, y) in points.items():
-        alpha = 0.5 if not agents[name].get("bound") and name not in front else 1.0
-        look: dict[str, Any] = {"color": colours[name], "alpha": alpha, "zorder": 3}
-        axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
-        axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
-        family = split_options(name)[0]
-        single = {"label": label_of(name, agents[name])} if families[family] == [name] else {}
-        if agents[name].get("bound"):
-            look |= {"marker": "D", "mfc": "white"}
-        axis.plot(x.mean, y.mean, **{"marker": "o", "ms": 7, "ls": "", **look, **single})
-        if not single:
-            options = split_options(name)[1]
-            words = options.partition("=")[2] if options.count("=") == 1 else options
-            place: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8.5}
-            axis.annotate(words, (x.mean, y.mean), color=colours[name], **place)
     for family, members in families.items():
-        if len(members) > 1:
-            line = np.array([(points[name][0].mean, points[name][1].mean) for name in members])
-            label = label_of(family, agents[members[0]])
-            axis.plot(*line.T, color=colours[members[0]], lw=1.6, alpha=0.7, zorder=2.5, label=label)
+        line = np.array([(points[name][0].mean, points[name][1].mean) for name in members])
+        colour, several = colours[members[0]], len(members) > 1
+        label = label_of(family if several else members[0], agents[members[0]])
+        axis.plot(*line.T, color=colour, lw=1.6, alpha=0.7, zorder=2.5, label=label)
+        for name in members:
+            (x, y), bound, options = points[name], agents[name].get("bound"), split_options(name)[1]
+            look: dict[str, Any] = {"color": colour, "alpha": 1.0 if bound or name in front else 0.5, "zorder": 3}
+            axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
+            axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
+            axis.plot(x.mean, y.mean, "D" if bound else "o", ms=7, mfc="white" if bound else colour, **look)
+            if several:
+                text = options.partition("=")[2] if options.count("=") == 1 else options
+                place: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8.5}
+                axis.annotate(text, (x.mean, y.mean), color=colour, **place)
     for name, (rotation, coverage) in places.items():
         if rotation is None and coverage is not None:
             axis.axhline(coverage.mean, ls="--", lw=1.2, color=colours[name], label=label_of(name, agents[name]))
