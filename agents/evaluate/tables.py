@@ -33,12 +33,12 @@ def rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[li
     agents = evaluation["agents"]
     columns = _EXECUTORS if all("reward" in result for result in agents.values()) else _COVERAGE
     best_first = sorted(agents.items(), key=lambda item: -item[1][columns[0][1]]["mean"])
-    columns = tuple(column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL)
-    many = [["agent", *(title for title, *_ in columns)]]
+    shown = [column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL]
+    many = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []
     for name, result in best_first:
-        shown = f"{name} *" if terminal and result.get("bound") else name + note(result)
-        cells = [shown, *(_cell(result.get(metric), form) for _, metric, form in columns)]
+        label = f"{name} *" if terminal and result.get("bound") else name + note(result)
+        cells = [label, *(_cell(result.get(metric), form) for _, metric, form in shown)]
         (one if result.get("trainings") == 1 else many).append(cells)
     return many, one
 
