@@ -124,23 +124,6 @@ def test_bad_states_change_nothing():
     assert states_equal(before, simulator.get_state())
 
 
-def test_an_edit_to_any_source_voids_the_cached_kernels(monkeypatch, tmp_path):
-    import hitmac.envs.kernels.threads as compiled
-    from hitmac.agents.baselines import planner_kernels as belief_kernels
-    from hitmac.agents.tracking import particles as particle_kernels
-    from hitmac.envs.kernels.physics import sub_step
-
-    assert compiled.SOURCES[:16] in sub_step._cache._cache_file._index_name
-    for folder in (Path(belief_kernels.__file__).parent, Path(particle_kernels.__file__).parent):
-        assert compiled._sources(folder)[:8] in belief_kernels.plan_beliefs._cache._cache_file._index_name
-    copy = tmp_path / "compiled.py"
-    copy.write_text("")
-    monkeypatch.setattr(compiled, "__file__", str(copy))
-    one = compiled._sources()
-    (tmp_path / "physics.py").write_text("changed = 1")
-    assert compiled._sources() != one
-
-
 @pytest.mark.parametrize("whole_numbers", [True, False])
 def test_moves_that_are_all_too_long_for_the_arena_end_at_its_border(whole_numbers):
     """The first was an endless loop; rounded places of a small arena are inside it."""

@@ -1,23 +1,23 @@
-"""Calls of kernels that several threads share.
+"""Compilation of kernels with numba, and their calls on several threads.
 
-The scenes of a call are divided into segments for two threads each, and every segment into blocks. One of the two
-takes blocks from the segment's beginning, the other from its end, until they meet; then both help the others.
-So a thread computes nearly the same scenes in every call, which its cache still holds. The caller takes part from the
-start and waits for no helper that has not begun: on a busy machine it also computes the blocks of the helpers that the
-system does not run.
+A *kernel* is called from Python, without the interpreter's lock; machine code is cached on disk. Functions under
+:func:`compiled`, :func:`allocating` and :func:`inlined` are parts of kernels.
+
+The scenes of a call are divided into one segment for each thread, and every segment into blocks. A thread that has
+computed its segment takes blocks of the others. So it computes nearly the same scenes in every call, which the
+processor's cache still holds. The caller waits for no helper that has not begun: on a busy machine it also computes the
+blocks of the helpers that the system does not run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import pickle
 import queue
 import threading
-import time
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -25,18 +25,23 @@ import numba
 import numpy as np
 from numba import njit
 from numba.core import types
-from numba.core.caching import CompileResultCacheImpl, FunctionCache, IndexDataCacheFile, _CacheLocator
+from numba.core.caching import FunctionCache, IndexDataCacheFile
 from numba.core.codegen import JITCodeLibrary
 from numba.core.compiler import CompilerBase, DefaultPassBuilder
 from numba.core.compiler_machinery import PassManager, register_pass
 from numba.core.typed_passes import NativeLowering
 from numba.extending import intrinsic
 
+try:
+    import fcntl
+except ImportError:  # Windows: processes that start together all compile
+    fcntl = None  # type: ignore[assignment]
+
 
 class _Part(JITCodeLibrary):
-    """Code that is linked into that of kernels, in the intermediate language.
+    """Code in the intermediate language, without machine code of its own, that is linked into kernels.
 
-    What is inlined everywhere is optimised there, and would gain nothing from being optimised before.
+    Inlined code is optimised where it is inlined, and would gain nothing from being optimised before.
     """
 
     inlined = False
@@ -52,11 +57,11 @@ class _Part(JITCodeLibrary):
 
 
 @register_pass(mutates_CFG=True, analysis_only=False)
-class _Lowering(NativeLowering):
-    _name = "lowering_of_parts"
+class _PartLowering(NativeLowering):
+    _name = "part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower a function; callers know it by a key, in place of the function that the interpreter would call."""
+        """Lower a function; its callers find it by a key, in place of a function for the interpreter."""
         state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         state.library.inlined = bool(state.flags.forceinline)
@@ -67,191 +72,26 @@ class _Lowering(NativeLowering):
         return True
 
 
-class PartCompiler(CompilerBase):
-    """numba's compiler, as ``njit`` takes it in `pipeline_class`."""
+class _PartCompiler(CompilerBase):
+    """numba's compiler without machine code for parts of kernels: the first call takes 10 s in place of 17 s."""
 
     def define_pipelines(self) -> list[PassManager]:
-        """Return numba's usual passes, but for the one that makes and loads machine code."""
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
-        manager.passes = [(_Lowering if one is NativeLowering else one, about) for one, about in manager.passes]
+        manager.passes = [(_PartLowering if one is NativeLowering else one, about) for one, about in manager.passes]
         manager.finalize()
         return [manager]
 
 
-try:
-    import fcntl
-except ImportError:  # not on Windows: there, processes that start together all compile
-    fcntl = None  # type: ignore[assignment]
-
-_DIGEST = hashlib.sha256
-_LONGEST_TURN = 120.0  # seconds that a process waits for another one, which may have been halted
-_warned: set[str] = set()
-_locks: dict[str, int] = {}  # descriptors of open files, by path: to close one would give up all its locks
-
-
-class _ReadOnlyLocator(_CacheLocator):
-    """The folder beside the sources, where it may be read only: a package that was compiled before it was installed."""
-
-    def __init__(self, function: Callable, path: str) -> None:
-        self._py_file, self._lineno = path, function.__code__.co_firstlineno
-
-    @classmethod
-    def from_function(cls, function: Callable, path: str) -> _ReadOnlyLocator | None:
-        return cls(function, path) if os.path.isfile(path) else None
-
-    def get_cache_path(self) -> str:
-        return os.path.join(os.path.dirname(self._py_file), "__pycache__")
-
-    def get_source_stamp(self) -> str:
-        return ""
-
-    def get_disambiguator(self) -> str:
-        return str(self._lineno)
-
-    def ensure_cache_path(self) -> None:
-        """Do nothing: what is there can be read, and what cannot be written is said when it is."""
-
-
-class _Impl(CompileResultCacheImpl):
-    _locator_classes = [*CompileResultCacheImpl._locator_classes, _ReadOnlyLocator]
-
-
-class _CheckedFile(IndexDataCacheFile):
-    """Index and data files, each with a digest, so that a cut or altered one is compiled again.
-
-    The digest finds accidents. Who may write into the cache's folder may run code, as in any cache of numba's.
-    """
-
-    def load(self, key: Any) -> Any:
-        try:
-            return super().load(key)
-        except OSError:  # saving says so
-            return None
-        except Exception as error:  # whatever a damaged file makes of unpickling
-            _warn(f"a cached kernel cannot be used, and is compiled again: {error!r}")
-            return None
-
-    def save(self, key: Any, data: Any) -> None:
-        try:
-            try:
-                super().save(key, data)
-            except (ValueError, EOFError, pickle.UnpicklingError):  # a damaged index
-                self.flush()
-                super().save(key, data)
-        except OSError as error:
-            _warn(f"compiled kernels cannot be cached, so that every process compiles them: {error}")
-
-    def _load_data(self, name: str) -> Any:
-        with open(self._data_path(name), "rb") as file:
-            return pickle.loads(_checked(file.read(), file.name))
-
-    def _load_index(self) -> dict[Any, Any]:
-        try:
-            with open(self._index_path, "rb") as file:
-                version, data = pickle.load(file), file.read()
-        except FileNotFoundError:
-            return {}
-        if version != self._version:
-            return {}
-        stamp, overloads = pickle.loads(_checked(data, self._index_path))
-        return overloads if stamp == self._source_stamp else {}
-
-    def _dump(self, obj: Any) -> bytes:
-        data = super()._dump(obj)
-        return data + _DIGEST(data).digest()
-
-
-class KernelCache(FunctionCache):
-    """Cache of a function's kernels.
-
-    Args:
-        function: the function.
-        sources: digest of all that the kernels are compiled from; a kernel of other sources is not found.
-    """
-
-    _impl_class = _Impl
-
-    def __init__(self, function: Callable, sources: str) -> None:
-        super().__init__(function)
-        self._name = f"{self._impl.filename_base}.{sources}"
-        self._cache_file = _CheckedFile(self._cache_path, self._name, "")
-
-    @contextmanager
-    def turn(self, signature: Any) -> Iterator[None]:
-        """Wait until no other process compiles the kernel of a signature, and make others wait meanwhile.
-
-        Processes that start together on an empty cache so compile each kernel once.
-        """
-        digest = _DIGEST(f"{self._name} {signature}".encode()).digest()
-        place = int.from_bytes(digest[:6], "little")  # of one byte, which stands for the kernel
-        with suppress(OSError):
-            os.makedirs(self._cache_path, exist_ok=True)
-        lock = _lock(os.path.join(self._cache_path, "kernels.lock"), place)
-        try:
-            yield
-        finally:
-            if lock is not None:
-                with suppress(OSError):
-                    fcntl.lockf(lock, fcntl.LOCK_UN, 1, place)
-
-
-def _lock(path: str, place: int) -> int | None:
-    """Lock a byte of a file against other processes; return the open file, None where that cannot be done in time."""
-    if fcntl is None:
-        return None
-    try:
-        file = _locks.get(path)
-        if file is None:
-            file = _locks[path] = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        until = time.monotonic() + _LONGEST_TURN
-        while time.monotonic() < until:
-            with suppress(BlockingIOError, PermissionError):  # another process has it
-                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, place)
-                return file
-            time.sleep(0.02)
-    except OSError:  # a folder that can only be read, a file system without locks
-        pass
-    return None
-
-
-def _checked(data: bytes, path: str) -> bytes:
-    size = _DIGEST().digest_size
-    if _DIGEST(data[:-size]).digest() != data[-size:]:
-        raise ValueError(f"{path} is damaged")
-    return data[:-size]
-
-
-def _warn(text: str) -> None:
-    """Warn once in a process of each kind of fault."""
-    kind = text.split(":")[0]
-    if kind not in _warned:
-        _warned.add(kind)
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
 # A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
-_OPTIONS: dict[str, Any] = {"error_model": "numpy"}
-
-# Only kernels, and what allocates, count references to arrays: elsewhere that would take longer than the arithmetic in
-# between. A called function inherits the option unless it says otherwise.
-_COUNTS: dict[str, Any] = {"_nrt": True}
-_NO_COUNTS: dict[str, Any] = {"_nrt": False}
-
-# Entries of a compiled function for C and for the interpreter: each takes longer to compile than a small function.
-_NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
-_NOT_FROM_PYTHON: dict[str, Any] = {"no_cpython_wrapper": True}
+# No function needs an entry for C, which takes longer to compile than a small function.
+_OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
-def _called(**options: Any) -> Callable[[Callable], Any]:
-    """Return a decorator that compiles a function for calls by kernels alone.
-
-    The interpreter could not call it: numba would crash, so the function refuses.
-    """
+def _part(**options: Any) -> Callable[[Callable], Any]:
+    """Return a decorator that compiles a function for calls by kernels alone; called from Python, it refuses."""
 
     def decorate(function: Callable) -> Any:
-        dispatcher = njit(pipeline_class=PartCompiler, **_OPTIONS, **_NOT_FROM_C, **_NOT_FROM_PYTHON, **options)(
-            function
-        )
+        dispatcher = njit(pipeline_class=_PartCompiler, no_cpython_wrapper=True, **_OPTIONS, **options)(function)
 
         def refuse(*arguments: Any, **keywords: Any) -> None:
             name = function.__name__
@@ -266,49 +106,61 @@ def _called(**options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
-compiled = _called(**_NO_COUNTS)
+# Only kernels, and functions that allocate, count references to arrays: elsewhere that would take longer than the
+# arithmetic in between. A called function inherits the option unless it has its own.
+compiled = _part(_nrt=False)
 """Decorator of a function that kernels call, and that allocates no array."""
 
-allocating = _called(**_COUNTS)
+allocating = _part(_nrt=True)
 """Decorator of a function that kernels call, and that allocates arrays or assigns to slices of them."""
 
-inlined = _called(forceinline=True, **_NO_COUNTS)
+inlined = _part(_nrt=False, forceinline=True)
 """Decorator of a function that is inlined wherever a kernel calls it."""
 
 
-def _sources(folder: Path | None = None) -> str:
-    """Return a digest of every source file of a folder; None: of this one."""
-    digest = hashlib.sha256()
-    for path in sorted((folder or Path(__file__).parent).rglob("*.py")):
-        digest.update(path.read_bytes())
-    return digest.hexdigest()
-
-
-SOURCES = _sources()
+@cache
+def _digest(folder: Path) -> str:
+    """Return a digest of every source file of a folder."""
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted(folder.glob("*.py")))).hexdigest()[:12]
 
 
 def kernel(function: Callable) -> Callable:
-    """Compile `function`, to run without the interpreter's lock, with a disk cache for every version of the sources.
+    """Compile `function` to run without the interpreter's lock, with numba's cache on disk.
 
-    They are those of this folder, of the function's folder, and of the folders whose compiled functions its module
-    imports.
-
-    numba itself checks only the file of the function: it would keep using an old kernel after an edit to a function
-    that the kernel calls, and would fail to read an old kernel whose types no longer exist.
+    The cached files are named after a digest of the sources in this folder, in the function's, and in those of the
+    compiled functions that its module imports: numba itself checks only the file of the function, and would use an old
+    kernel after an edit to a function that the kernel calls.
     """
-    dispatcher = njit(nogil=True, **_OPTIONS, **_NOT_FROM_C)(function)
+    dispatcher = njit(nogil=True, **_OPTIONS)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
-    files = {Path(one.__code__.co_filename) for one in (function, *called)}
-    folders = sorted({file.parent for file in files if file.is_file()})  # no file holds what :func:`one_of` writes
-    cache = KernelCache(function, SOURCES[:16] + "".join(_sources(folder)[:8] for folder in folders))
-    dispatcher._cache, load_or_compile = cache, dispatcher.compile
+    files = [Path(one.__code__.co_filename) for one in (function, *called)]
+    folders = sorted({Path(__file__).parent, *(file.parent for file in files if file.is_file())})
+    with suppress(RuntimeError):  # neither the folder nor the user's cache can be written: no cache
+        disk = dispatcher._cache = FunctionCache(function)
+        name = f"{disk._impl.filename_base}.{'.'.join(map(_digest, folders))}"
+        disk._cache_file = IndexDataCacheFile(disk.cache_path, name, "")
+        load_or_compile = dispatcher.compile
 
-    def compile_in_turn(signature: Any) -> Any:
-        with cache.turn(signature):
-            return load_or_compile(signature)
+        def compile_in_turn(signature: Any) -> Any:
+            with _turn(os.path.join(disk.cache_path, f"{name}.lock")):
+                return load_or_compile(signature)
 
-    dispatcher.compile = compile_in_turn
+        dispatcher.compile = compile_in_turn
     return dispatcher
+
+
+@contextmanager
+def _turn(path: str) -> Iterator[None]:
+    """Hold a file's lock: of processes that start together on an empty cache, one compiles and the others load."""
+    if fcntl is None:
+        yield
+        return
+    with open(path, "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            fcntl.flock(file, fcntl.LOCK_UN)  # also for a copy of the descriptor in a forked process
 
 
 def one_of(variants: Sequence[Callable]) -> Callable:
@@ -348,8 +200,7 @@ def _load(typing_context, array, index):
     """Return element `index` of an array as other threads have left it."""
 
     def generate(context, builder, signature, arguments):
-        element = _element(context, builder, signature, arguments)
-        return builder.load_atomic(element, "seq_cst", 8)
+        return builder.load_atomic(_element(context, builder, signature, arguments), "seq_cst", 8)
 
     return types.int64(*_INDEX_AND_NUMBER[:2]), generate
 
@@ -357,12 +208,10 @@ def _load(typing_context, array, index):
 atomic_add: Callable[..., Any] = _add
 atomic_load: Callable[..., Any] = _load
 
-
 _LINE = 8  # words of a cache line, in which only one thread should write
-_SCENES, _SIZE, _SEGMENTS = range(3)  # scenes of the call, scenes of a block, segments
-_JOINED, _FINISHED, _TAKEN = _LINE, 2 * _LINE, 3 * _LINE  # threads that have begun, and ended; first segment
-_SEGMENT = 3 * _LINE  # words of a segment: its blocks taken, those from its beginning, those from its end
-_CLOSED = 1 << 32  # added to _JOINED once no further thread may begin
+_SCENES, _SIZE, _THREADS = range(3)  # scenes of the call, scenes of a block, threads
+_BEGUN, _ENDED, _TAKEN = _LINE, 2 * _LINE, 3 * _LINE  # threads that have begun, and ended; blocks taken of segment 0
+_CLOSED = 1 << 32  # added to _BEGUN: no further thread may begin
 
 SCENES_PER_THREAD = 128
 """Fewest scenes for each thread of a batch; with fewer, a second thread costs more than it saves."""
@@ -397,27 +246,14 @@ class Share(NamedTuple):
 def _take(share):
     """Return the next block (low, high), first of the thread's own segment; (0, 0) if none is left."""
     counters = share.counters
-    size, segments = counters[_SIZE], counters[_SEGMENTS]
+    size, threads = counters[_SIZE], counters[_THREADS]
     count = -(-counters[_SCENES] // size)
-    for k in range(segments):
-        k = (share.thread // 2 + k) % segments
-        first, last = count * k // segments, count * (k + 1) // segments - 1
-        taken = _TAKEN + k * _SEGMENT
-        if atomic_add(counters, taken, 1) <= last - first:
-            side = share.thread % 2
-            i = atomic_add(counters, taken + (1 + side) * _LINE, 1)
-            low = (first + i if side == 0 else last - i) * size
-            return low, min(low + size, counters[_SCENES])
+    for k in range(threads):
+        k = (share.thread + k) % threads
+        block = count * k // threads + atomic_add(counters, _TAKEN + k * _LINE, 1)
+        if block < count * (k + 1) // threads:
+            return block * size, min(block * size + size, counters[_SCENES])
     return np.int64(0), np.int64(0)
-
-
-@compiled
-def _changes(counters, index, value):
-    """Return True as soon as a counter is another number than `value`, False if that takes long."""
-    looks = 0
-    while looks < _LOOKS and atomic_load(counters, index) == value:
-        looks += 1
-    return looks < _LOOKS
 
 
 @allocating
@@ -429,89 +265,57 @@ def blocks(num_scenes, share):
     if share.thread == 0:
         atomic_add(share.calls, 0, 1)
     calls = atomic_load(share.calls, 0)
-    if atomic_add(share.counters, _JOINED, 1) < _CLOSED:
+    if atomic_add(share.counters, _BEGUN, 1) < _CLOSED:
         low, high = _take(share)
         while low < high:
             yield low, high
             low, high = _take(share)
-        atomic_add(share.counters, _FINISHED, 1)
+        atomic_add(share.counters, _ENDED, 1)
     if share.thread > 0:
-        # To go on, a helper needs the interpreter's lock, which the caller releases when it begins the next call.
-        _changes(share.calls, 0, calls)
+        # A helper needs the interpreter's lock, which the caller releases when it begins the next call.
+        looks = 0
+        while looks < _LOOKS and atomic_load(share.calls, 0) == calls:
+            looks += 1
 
 
 @kernel
-def _leave(counters):
-    """Count a thread whose kernel has failed as finished, and leave no blocks to the others."""
-    for k in range(counters[_SEGMENTS]):
-        atomic_add(counters, _TAKEN + k * _SEGMENT, counters[_SCENES])
-    atomic_add(counters, _FINISHED, 1)
+def _all_ended(counters):
+    """Let no further thread begin; return True once all that have begun have ended, False if that takes long."""
+    begun, looks = atomic_add(counters, _BEGUN, _CLOSED) % _CLOSED, 0
+    while looks < _LOOKS and atomic_load(counters, _ENDED) < begun:
+        looks += 1
+    return looks < _LOOKS
 
 
-@kernel
-def _close(counters):
-    """Let no further thread begin; return the number of those that have."""
-    return atomic_add(counters, _JOINED, _CLOSED)
-
-
-@kernel
-def _finished(counters, joined):
-    """Return True once all threads that have begun have ended, False if that takes long."""
-    finished = atomic_load(counters, _FINISHED)
-    while finished < joined and _changes(counters, _FINISHED, finished):
-        finished = atomic_load(counters, _FINISHED)
-    return finished >= joined
-
-
-class _Call:
+class _Call(NamedTuple):
     """Call of a kernel, for the helpers."""
 
-    def __init__(self, kernel: Callable, arguments: tuple[Any, ...], counters: np.ndarray) -> None:
-        self.kernel, self.counters = kernel, counters
-        self.arguments: tuple[Any, ...] | None = arguments  # None: the call is over
-        self.ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # an item for each helper that took part
-        self.error: BaseException | None = None
-
-    def help(self, thread: int) -> None:
-        """Compute blocks on the calling thread, unless the call is over."""
-        arguments = self.arguments
-        if arguments is None:
-            return
-        try:
-            self.kernel(*arguments, Share(self.counters, _calls, thread))
-        except BaseException as error:
-            self.error = error
-            _leave(self.counters)
-        self.ended.put(None)
-
-    def end(self) -> None:
-        """Wait for the helpers that have begun, also if the user interrupts: they write into the caller's arrays."""
-        self.arguments, interrupt = None, None
-        joined = _close(self.counters)
-        while not _finished(self.counters, joined):
-            try:
-                self.ended.get()
-            except KeyboardInterrupt as caught:
-                interrupt = caught
-        if interrupt is not None:
-            raise interrupt
+    kernel: Callable
+    arguments: tuple[Any, ...]
+    counters: np.ndarray
+    ended: queue.SimpleQueue[None]  # an item for each helper that took part
 
 
 _calls = np.zeros(1, np.int64)
 _helpers: list[queue.SimpleQueue[_Call]] = []  # the calls for each helper, at most one that it has not begun
 
 
-def _help(thread: int, inbox: queue.SimpleQueue[_Call]) -> None:
-    """Take part in calls, for ever."""
+def _help(call: _Call, thread: int) -> None:
+    """Compute blocks of a call on the calling thread, unless the call is over."""
+    call.kernel(*call.arguments, Share(call.counters, _calls, thread))
+    call.ended.put(None)
+
+
+def _serve(thread: int, inbox: queue.SimpleQueue[_Call]) -> None:
     while True:
-        inbox.get().help(thread)
+        _help(inbox.get(), thread)
 
 
 def _start_helpers(number: int) -> None:
     while len(_helpers) < number:
         inbox: queue.SimpleQueue[_Call] = queue.SimpleQueue()
         _helpers.append(inbox)
-        threading.Thread(target=_help, args=(len(_helpers), inbox), daemon=True, name="envs-kernels").start()
+        threading.Thread(target=_serve, args=(len(_helpers), inbox), daemon=True, name="envs-kernels").start()
 
 
 if hasattr(os, "register_at_fork"):
@@ -523,50 +327,35 @@ def cores() -> int:
     return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 
-def default_threads(num_scenes: int, num_sensors: int = 0) -> int:
-    """Return the number of threads for a batch: that of the cores, and fewer for small batches.
-
-    Args:
-        num_scenes: number of scenes.
-        num_sensors: number of sensors of all large scenes, which threads share.
-    """
-    return min(cores(), max(num_scenes // SCENES_PER_THREAD, num_sensors // SENSORS_PER_THREAD)) or 1
-
-
 class Threads:
     """Division of a batch between threads.
 
     Args:
         num_scenes: number of scenes.
-        num_threads: number of threads, 1 or more; there are never more than cores or blocks.
+        num_threads: number of threads, 1 or more; never more than cores or blocks are used.
         block: scenes of a block; a multiple of 8 keeps every cache line to one thread.
     """
 
     def __init__(self, num_scenes: int, num_threads: int, block: int) -> None:
         self._threads = max(min(num_threads, cores(), -(-num_scenes // block)), 1)
-        segments = (self._threads + 1) // 2
-        self._counters = np.zeros(_TAKEN + segments * _SEGMENT, np.int64)
-        self._counters[: _SEGMENTS + 1] = num_scenes, block, segments
+        self._counters = np.zeros(_TAKEN + self._threads * _LINE, np.int64)
+        self._counters[: _THREADS + 1] = num_scenes, block, self._threads
 
     def run(self, kernel: Callable, *arguments: Any) -> None:
         """Call ``kernel(*arguments, share)`` on this thread, and on those of the helpers that are free."""
         if self._threads == 1:
             kernel(*arguments, None)
             return
-        call = _Call(kernel, arguments, self._counters.copy())
+        call = _Call(kernel, arguments, self._counters.copy(), queue.SimpleQueue())
         _start_helpers(self._threads - 1)
         for inbox in _helpers[: self._threads - 1]:
             if inbox.empty():
                 inbox.put(call)
         try:
             kernel(*arguments, Share(call.counters, _calls, 0))
-        except BaseException:
-            _leave(call.counters)
-            raise
         finally:
-            call.end()
-        if call.error is not None:
-            raise call.error
+            while not _all_ended(call.counters):  # helpers write into the caller's arrays
+                call.ended.get()
 
 
 def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
@@ -580,7 +369,8 @@ def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) ->
         large: threads share the sensors of a scene.
     """
     sensors = scenes * n
-    number = default_threads(scenes, sensors if large else 0) if num_threads is None else num_threads
+    useful = max(scenes // SCENES_PER_THREAD, sensors // SENSORS_PER_THREAD if large else 0)
+    number = min(cores(), useful) or 1 if num_threads is None else num_threads
     number = min(number, sensors if large else scenes)
     fewest, most = SCENES_PER_BLOCK
     fewest = max(fewest, PAIRS_PER_BLOCK // (n * m))
