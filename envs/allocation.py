@@ -1,18 +1,16 @@
-"""Arrays of the kernels for a scenario, and checks of places and saved states."""
+"""Arrays of the kernels for a scenario, and checks of the positions, headings and states that a user hands over."""
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
-from hitmac.envs.kernels.rails import make_mounts, make_rails, outside, within
+from hitmac.envs.kernels.rails import make_poses, make_rails, outside, within
 from hitmac.envs.kernels.state import (
     COS_TURN,
     PARAMETERS,
@@ -28,36 +26,7 @@ from hitmac.envs.kernels.state import (
 from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.recordings import make_recordings
-from hitmac.envs.scenario import MOST, MOST_DEGREES, Scenario
-
-_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
-
-
-def total_memory() -> int | None:
-    """Return the bytes of memory of this machine, or of what this process may use of it; None if it does not say."""
-    try:
-        found = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
-    except (AttributeError, ValueError, OSError):
-        return None
-    for limit in map(Path, _LIMITS):
-        try:
-            found.append(int(limit.read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    return min(found)
-
-
-def check_memory(needed: float, what: str) -> None:
-    """Raise ValueError if `what`, the beginning of the message, takes more bytes than there are."""
-    there = total_memory()
-    if there is not None and needed > there:
-        raise ValueError(f"{what} takes {in_gigabytes(needed)} of memory or more, and there are {in_gigabytes(there)}")
-
-
-def in_gigabytes(number: float) -> str:
-    """Return a number of bytes in words."""
-    return f"{number / 2**30:,.1f} GiB"
-
+from hitmac.envs.scenario import MOST_DEGREES, Scenario
 
 GRID_FROM = 10_000
 """Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
@@ -67,7 +36,6 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
     large = n * m >= GRID_FROM
-    _check_size(scenario, num_envs)
     # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
     # cache sets. Large scenes are computed one by one, and only need the space.
     b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
@@ -91,7 +59,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
-        mounts=make_mounts(scenario, num_envs),
+        poses=make_poses(scenario, num_envs),
         streets=make_streets(scenario),
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
     )
@@ -107,28 +75,11 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     return rows
 
 
-def _check_size(scenario: Scenario, num_envs: int) -> None:
-    """Raise ValueError if the state of the scenes does not fit into the memory."""
-    n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
-    needed = 8.0 * (17 * n + 13 * m + 3 * k) + n * m
-    if scenario.knowledge != "full":
-        rows, slots, words = _knowledge_sizes(scenario)
-        needed += 43.0 * rows * m + n * m + slots * m * (8.0 * words + 32.0 * n) + 8.0 * words * (m + n)
-    kind = "" if scenario.knowledge == "full" else f" and the knowledge {scenario.knowledge!r}"
-    check_memory(num_envs * needed, f"num_envs is {num_envs}, with {n} sensors and {m} targets{kind}, which")
-
-
-def _knowledge_sizes(scenario: Scenario) -> tuple[int, int, int]:
-    """Return the numbers of rows of knowledge, of sub-steps for which reports are on their way, and of words."""
-    rows = 1 if scenario.knowledge == "shared" else scenario.num_sensors
-    if scenario.knowledge != "neighbours":
-        return rows, 0, 0
-    return rows, scenario.message_delay, (scenario.num_sensors - 1) // 64 + 1
-
-
 def _knowledge(scenario: Scenario, b: int) -> Knowledge:
     n, m = scenario.num_sensors, scenario.num_targets
-    rows, slots, words = _knowledge_sizes(scenario)
+    rows = 1 if scenario.knowledge == "shared" else n
+    messages = scenario.knowledge == "neighbours"
+    slots, words = (scenario.message_delay, (n - 1) // 64 + 1) if messages else (0, 0)
     return Knowledge(
         known=np.zeros((rows, m, 5, b)),
         seeing=np.zeros((rows, m, b), np.int16),
@@ -193,18 +144,19 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     elif name == "heading":
         if (wrong := np.abs(places) > MOST_DEGREES).any():
             raise ValueError(f"heading holds {places[wrong][0]:g}; it must be at most {MOST_DEGREES:g} degrees")
-        return places if rows.mounts is None else _within_limits(places, rows.mounts.limit)
+        if rows.poses is not None:
+            places = within(places, rows.poses.pan_limit)
+            check_pan(places, rows.poses.pan_limit, "heading")
     elif (wrong := np.abs(places) > scenario.extent).any():
         raise ValueError(f"{name} holds {places[wrong][0]:g}; the arena is {scenario.arena_words}")
     return places
 
 
-def _within_limits(headings: np.ndarray, limit: np.ndarray) -> np.ndarray:
-    headings = within(headings, limit)
+def check_pan(headings: np.ndarray, limit: np.ndarray, name: str) -> None:
+    """Raise ValueError, with `name`, for a heading (..., n) beyond its limits (n, 2), degrees."""
     if (wrong := outside(headings, limit)).any():
         low, high = np.broadcast_to(limit, (*headings.shape, 2))[wrong][0]
-        raise ValueError(f"heading holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
-    return headings
+        raise ValueError(f"{name} holds {headings[wrong][0]:g}; it must be within the pan_limits {low:g} to {high:g}")
 
 
 def no_tracks(num_envs: int, num_targets: int) -> Tracks:
@@ -228,81 +180,55 @@ def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: b
 
 
 def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> None:
-    """Raise ValueError unless `state` can replace `own`, the whole state of a simulator with the arrays `rows`."""
+    """Raise ValueError unless `state` has the names, shapes, types and ranges of `own`, the state of a simulator."""
     if set(state) != set(own):
         raise ValueError(f"a state must have the names {', '.join(own)}; got {', '.join(map(str, state))}")
     for name, array in own.items():
-        given, shape = np.shape(state[name]), array.shape
+        given, shape = state[name].shape, array.shape
         if name == "track_position" and len(given) == 4:  # of any length
             shape = (shape[0], given[1], *shape[2:])
         if given != shape:
             raise ValueError(f"state {name!r} has shape {given}; it must be {shape}")
-        if np.asarray(state[name]).dtype != array.dtype:
-            raise ValueError(f"state {name!r} is {np.asarray(state[name]).dtype}; it must be {array.dtype}")
-        endless = name in ("places", "known_age")
-        holed = name == "track_position"  # NaN: not there
-        if (np.isnan(state[name]).any() and not holed) or not (endless or holed or np.isfinite(state[name]).all()):
+        if state[name].dtype != array.dtype:
+            raise ValueError(f"state {name!r} is {state[name].dtype}; it must be {array.dtype}")
+        bad = np.isnan(state[name]) if name in ("places", "known_age") else ~np.isfinite(state[name])
+        if bad.any() and name != "track_position":
             raise ValueError(f"state {name!r} holds a number that is not finite")
-    for name, (low, high) in _limits(state, own, rows).items():
+    _, n, m = own["visible"].shape
+    corner = rows.parameters[0]["half_width"], rows.parameters[0]["half_height"]
+    corner = np.array(corner) * (1 + 1e-9)  # a place on a rail is rounded
+    ranges: dict[str, tuple[Any, Any]] = {
+        "time": (0, 2**62),
+        "num_sensors": (1, n),
+        "num_targets": (1, m),
+        "heading": (-MOST_DEGREES, MOST_DEGREES),
+        "sensor_position": (-corner, corner),
+        "target_position": (-corner, corner),
+        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
+        "track_moves": (0, state["track_length"]),
+        "track_length": (0, state["track_position"].shape[1]),
+    }
+    if rows.recordings is not None:
+        ranges["recording_row"] = ranges["recording_end"] = 0, len(rows.recordings.place) - 1
+    for name, (low, high) in ranges.items():
         wrong = (state[name] < low) | (state[name] > high)
-        if name == "places":
-            wrong &= np.isfinite(state[name])
         if wrong.any():
             low, high = (np.broadcast_to(edge, wrong.shape)[wrong][0] for edge in (low, high))
             found = state[name][wrong][0]
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
-    if rows.mounts is not None and outside(np.asarray(state["heading"]), rows.mounts.limit).any():
-        raise ValueError("state 'heading' holds a number that is not within the pan_limits")
-    if rows.recordings is not None and not np.isin(state["recording_end"], rows.recordings.last).all():
-        raise ValueError("state 'recording_end' holds a number that is not the last row of a file")
-    for name, derived in _derived(state, rows).items():
-        if (np.abs(state[name] - derived) > 1e-6 * np.maximum(1.0, np.abs(derived))).any():
-            raise ValueError(f"state {name!r} does not follow from the headings and fields of view")
+    if rows.poses is not None:
+        check_pan(state["heading"], rows.poses.pan_limit, "state 'heading'")
 
 
-def _derived(state: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, np.ndarray]:
-    """Return the arrays of a state that follow from its headings and fields of view, up to rounding."""
-    heading, view = np.radians(state["heading"]), state["field_of_view"]
-    return {
-        "direction": np.stack((np.cos(heading), np.sin(heading)), -1),
-        "range_squared": rows.sensor[:, VIEW_AREA, 0] / view,
-        "cos_half_view": np.where(view < 360, np.cos(np.radians(view / 2)), -2.0),
-    }
+def total_memory() -> int | None:
+    """Return the bytes of memory of this machine."""
+    return None
 
 
-def _limits(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], rows: KernelState) -> dict[str, Any]:
-    """Return the lowest and the highest number of the arrays of a state."""
-    _, n, m = own["visible"].shape
-    p = rows.parameters[0]
-    corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
-    length = np.shape(state["track_position"])[1]
-    views = np.array((p["narrowest"], p["widest"])) if p["zoom_step"] > 0 else rows.sensor[:, START_VIEW, 0]
-    limits: dict[str, tuple[Any, Any]] = {
-        name: (-MOST, MOST) for name, array in own.items() if array.dtype == np.float64
-    }
-    limits |= dict.fromkeys(("sensor_position", "target_position", "goal", "track_position"), (-corner, corner))
-    limits |= {
-        "places": (-np.tile(corner, 2), np.tile(corner, 2)),
-        "time": (0, 2**62),
-        "time_before": (-1, state["time"]),
-        "num_sensors": (1, n),
-        "num_targets": (1, m),
-        "num_covered": (0, m),
-        "coverage": (0, 1),
-        "turned": (0, n),
-        "heading": (-MOST_DEGREES, MOST_DEGREES),
-        "rail_direction": (-1 - 1e-6, 1 + 1e-6),  # rounded
-        "field_of_view": (views.min(), views.max()),
-        "range_squared": (0, MOST**2),
-        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
-        "speed": (0, MOST),
-        "moves": (0, MOST),
-        "known_seeing": (0, n),
-        "known_age": (0, np.inf),
-        "track_length": (0, length),
-        "track_moves": (0, state["track_length"]),
-    }
-    if rows.recordings is not None:
-        limits["recording_end"] = (0, len(rows.recordings.place) - 1)
-        limits["recording_row"] = (0, state["recording_end"])
-    return {name: limit for name, limit in limits.items() if name in own}
+def check_memory(needed: float, what: str) -> None:
+    """Do nothing."""
+
+
+def in_gigabytes(number: float) -> str:
+    """Return a number of bytes in words."""
+    return f"{number / 2**30:,.1f} GiB"

@@ -10,9 +10,9 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.kernels.features import FEATURES, Scales, most_speed
-from hitmac.envs.kernels.nearest import Index, Shown, index_scenes, make_cells, observe_near
-from hitmac.envs.kernels.observe import SCALES, observe
+from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, most_speed
+from hitmac.envs.kernels.nearest import Index, NearestObservation, index_scenes, make_cells, observe_near
+from hitmac.envs.kernels.observe import observe
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import in_short, is_among
@@ -163,7 +163,7 @@ class Observer:
             longest=np.empty(scenes),
         )
         targets = np.empty((scenes, n, self._slots), np.int32)
-        shown = Shown(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
+        shown = NearestObservation(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
         limit = math.inf if self.radius is None else self.radius * self.radius
         state = simulator.observed
         simulator.threads.run(index_scenes, state._replace(knowledge=None), simulator.scenario.missed_detections, index)

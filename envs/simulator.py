@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, with_tracks
-from hitmac.envs.kernels import physics as simulate
+from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
@@ -93,7 +93,7 @@ class Simulator:
         self.num_envs = positive("num_envs", num_envs)
         self.rows = allocate(self.scenario, self.num_envs)
         self.observed = self.rows._replace(
-            tracks=None, rails=None, recordings=None, mounts=None, streets=None, grid=None
+            tracks=None, rails=None, recordings=None, poses=None, streets=None, grid=None
         )
         self.state = scenes_first(self.rows, self.num_envs)
         knowledge = self.rows.knowledge
@@ -162,14 +162,13 @@ class Simulator:
         `options` are the arguments of :meth:`place`, by name, which replace the random positions and headings.
         """
         checked, chosen = self._checked(as_options(options)), self.chosen(mask)
-        keys = None if seed is None else stream_keys(scene_seeds(seed, self.num_envs))
+        if seed is not None:
+            self.state.key[chosen] = stream_keys(scene_seeds(seed, self.num_envs))[chosen]
+            self.state.draws[chosen] = 0
         if self.rows.tracks is not None:
             self.rows.tracks.track_length[chosen] = 0
             self._set_tracks(self.rows.tracks)
-        if keys is not None:
-            self.state.key[chosen] = keys[chosen]
-            self.state.draws[chosen] = 0
-        self.run(simulate.begin, chosen)
+        self.run(physics.begin, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
@@ -192,11 +191,11 @@ class Simulator:
             )
         action, chosen = np.require(action, np.int64, ["C", "W"]), self.chosen(mask)  # one compiled kernel for all
         if self.large:
-            self.run(simulate.move, action, chosen)
-            self.sensor_threads.run(simulate.look_near, self.rows, chosen)
-            self.run(simulate.end, chosen)
+            self.run(physics.move, action, chosen)
+            self.sensor_threads.run(physics.look_near, self.rows, chosen)
+            self.run(physics.end, chosen)
         else:
-            self.run(simulate.sub_step, action, chosen)
+            self.run(physics.sub_step, action, chosen)
 
     def run(self, kernel: Callable, *arguments: Any) -> None:
         """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
@@ -266,7 +265,7 @@ class Simulator:
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
         if checked:
-            self.run(simulate.look, chosen)
+            self.run(physics.look, chosen)
 
     def _set_tracks(self, tracks: Tracks) -> None:
         """Keep `tracks` if any scene follows them."""
@@ -286,19 +285,10 @@ class Simulator:
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from a state of :meth:`get_state` (of this simulator or one of the same sizes).
 
-        An older state without `draws_before` and `time_before` counts as one before the first move: until the next
-        move, observed velocities have no errors. One without `along` has no rails. In the tracks of one without
-        `track_extra`, extra moves count.
-
         Raises ``ValueError`` for a missing or unknown name, a wrong shape or type, or a number out of its range; the
         state is then unchanged.
         """
         own = self._whole_state()
-        before = {"draws_before": np.zeros_like(self.state.draws), "time_before": np.full_like(self.state.time, -1)}
-        before["track_extra"] = np.ones(self.num_envs, np.bool_)
-        if self.rows.rails is None:
-            before |= {name: np.zeros_like(own[name]) for name in ("along", "rail_direction")}
-        state = {**before, **state}
         state = {name: as_array(f"state {name!r}", array) for name, array in state.items()}
         check_state(state, own, self.rows)
         for name, array in own.items():
@@ -306,7 +296,7 @@ class Simulator:
                 array[...] = state[name]
         self._set_tracks(Tracks(*(np.array(state[name]) for name in Tracks._fields)))
         if self.large:
-            self.run(simulate.index, self._everyone)
+            self.run(physics.index, self._everyone)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> Simulator:

@@ -93,7 +93,7 @@ def test_headings_that_are_placed_are_within_the_limits():
         simulator.place(heading=[91, 160, 0])
     state = simulator.get_state()
     state["heading"][0, 1] = 89
-    with pytest.raises(ValueError, match="state 'heading' holds a number that is not within the pan_limits"):
+    with pytest.raises(ValueError, match="state 'heading' holds 89; it must be within the pan_limits"):
         simulator.set_state(state)
 
 

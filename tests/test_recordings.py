@@ -347,9 +347,6 @@ def test_moves_that_are_placed_include_extra_moves():
         simulator.step(np.zeros((2, 4), np.int64))
         assert simulator.state.target_position[:, 0, 0].tolist() == [t + 1 + (t >= 10), t]
     assert simulator.track_ended.tolist() == [True, False]
-    old = {name: value for name, value in simulator.get_state().items() if name != "track_extra"}
-    simulator.set_state(old)
-    assert simulator.get_state()["track_extra"].all()
 
 
 def test_the_site_of_the_documentation(tmp_path):

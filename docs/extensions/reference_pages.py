@@ -59,7 +59,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.tasks.per_sensor": ("mask_unassigned",),
         "hitmac.envs.render": ("save_pictures", "check_film", "Picture", "save_png"),
         "hitmac.envs.kernels.state": (
-            "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Mounts",
+            "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Poses",
             "Grid", "Cells", "Streets",
         ),
         "hitmac.envs.allocation": ("GRID_FROM",),

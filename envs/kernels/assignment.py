@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels import physics
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import was_stopped
-from hitmac.envs.kernels.state import FIELD_OF_VIEW, HEADING, RANGE_SQUARED, TIME, TURN, TURNED, X, Y
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import inlined, kernel
 
@@ -22,7 +23,7 @@ def bearing_to(state, b, i, x, y):
     """Return the bearing of (x, y) from sensor i of scene b, counter-clockwise, degrees in [-180, 180)."""
     dx = x - state.sensor[i, X, b]
     dy = y - state.sensor[i, Y, b]
-    degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, HEADING, b]
+    degrees = math.degrees(math.atan2(dy, dx)) - state.sensor[i, at.HEADING, b]
     return degrees - 360.0 * math.floor((degrees + 180.0) / 360.0)
 
 
@@ -37,7 +38,7 @@ def assign_in_range(state, b, share, assigned):
             known, x, y = place_of(state, state.knowledge, i, j, b)
             dx = x - state.sensor[i, X, b]
             dy = y - state.sensor[i, Y, b]
-            in_range = dx * dx + dy * dy <= state.sensor[i, RANGE_SQUARED, b]
+            in_range = dx * dx + dy * dy <= state.sensor[i, at.RANGE_SQUARED, b]
             taken = share == 1.0 or draw_uniform(state.stream, b) < share
             assigned[b, i, j] = taken and in_range and state.working[i, b] and known
 
@@ -58,12 +59,12 @@ def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
                 count += 1
                 if state.visible[i, j, b]:
                     x, y = state.target[j, X, b], state.target[j, Y, b]
-                    aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, FIELD_OF_VIEW, b] / 2.0)
+                    aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, at.FIELD_OF_VIEW, b] / 2.0)
                     total += 1.0 - centring * aside
                 else:
                     total -= 1.0
         rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
-        if action[b, i] != STAY and state.working[i, b] and not was_stopped(state.mounts, i, b):
+        if action[b, i] != STAY and state.working[i, b] and not was_stopped(state.poses, i, b):
             rewards[b, i] -= turn_cost
 
 
@@ -86,7 +87,7 @@ def turn_to_mean(state, b, assigned, action):
                 y += at_y
                 count += 1
         if count > 0:
-            turns = math.floor(bearing_to(state, b, i, x / count, y / count) / state.sensor[i, TURN, b])
+            turns = math.floor(bearing_to(state, b, i, x / count, y / count) / state.sensor[i, at.TURN, b])
             action[b, i] = LEFT if turns > 0 else (RIGHT if turns < 0 else STAY)
 
 
@@ -161,7 +162,7 @@ def executor_step(state, rules, action, assigned, rewards, chosen, share):
         physics.advance(state, p, action, first, last)
         for b in range(first, last):
             executor_rewards(state, b, rules.turn_cost, rules.centring, action, assigned, rewards)
-            if state.scene[TIME, b] % rules.every == 0:
+            if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, b, rules.share, assigned)
 
 
@@ -192,7 +193,7 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
             for b in range(first, last):
                 decision.sub_rewards[b, k] = coordinator_reward(state, b, decision.penalty, decision.assigned)
                 add_marginal_coverage(state, b, decision.marginal)
-                decision.turned[b] += state.scene[TURNED, b]
+                decision.turned[b] += state.scene[at.TURNED, b]
 
 
 @kernel

@@ -4,34 +4,10 @@ import math
 
 import numpy as np
 
-from hitmac.envs.kernels.rails import draw_heading, has_heading, kept_within, own_heading, place_at_mounts, put_on_rail
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.rails import kept_within, put_on_rail
 from hitmac.envs.kernels.recordings import begin_recording
-from hitmac.envs.kernels.state import (
-    COS_HALF_VIEW,
-    COURSE,
-    DIRECTION_X,
-    DIRECTION_Y,
-    FIELD_OF_VIEW,
-    GOAL_X,
-    GOAL_Y,
-    HEADING,
-    LAST_X,
-    MOVES,
-    NUM_SENSORS,
-    NUM_TARGETS,
-    RADIUS,
-    RAIL_LENGTH,
-    RANGE_SQUARED,
-    SPEED,
-    START_VIEW,
-    TIME,
-    TIME_BEFORE,
-    TURNED,
-    VELOCITY_X,
-    VIEW_AREA,
-    X,
-    Y,
-)
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_place, draw_uniform
 from hitmac.envs.kernels.streets import step_onto_street
 from hitmac.envs.kernels.threads import allocating, compiled, inlined, one_of
@@ -48,7 +24,7 @@ def _deal(state, b, n, count):
 
 
 @allocating
-def _in_areas(state, p, b):
+def _in_areas(state, p, poses, rails, streets, b):
     """Anywhere in the areas of `sensor_areas`, of which every sensor gets another one of the first n."""
     dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
@@ -58,7 +34,7 @@ def _in_areas(state, p, b):
 
 
 @allocating
-def _on_grid(state, p, b):
+def _on_grid(state, p, poses, rails, streets, b):
     """In the middle of different random cells of a square grid over the arena, of `grid` cells along a side."""
     dealt = _deal(state, b, state.sensor.shape[0], p.grid * p.grid)
     for i in range(state.sensor.shape[0]):
@@ -69,7 +45,7 @@ def _on_grid(state, p, b):
 
 
 @compiled
-def _anywhere(state, p, b):
+def _anywhere(state, p, poses, rails, streets, b):
     """Anywhere in the arena outside the discs, at least `spacing` from the other sensors."""
     for i in range(state.sensor.shape[0]):
         free, draws = False, 0
@@ -85,14 +61,14 @@ def _anywhere(state, p, b):
             for k in range(p.fixed_discs):
                 dx = x - state.disc[k, X, b]
                 dy = y - state.disc[k, Y, b]
-                free = free and dx * dx + dy * dy > state.disc[k, RADIUS, b] ** 2
+                free = free and dx * dx + dy * dy > state.disc[k, at.RADIUS, b] ** 2
             state.sensor[i, X, b] = x
             state.sensor[i, Y, b] = y
 
 
 @allocating
-def _start_on_rails(state, p, rails, b):
-    """Place the sensors on their rails; `rails` is an argument of its own, so that without any this is no code."""
+def _on_rails(state, p, poses, rails, streets, b):
+    """On their rails, at `rail_starts`, which are dealt out at random on a shared rail; without any, anywhere."""
     if rails is not None:
         n, given, shared = state.sensor.shape[0], rails.start.shape[0] > 0, rails.length.shape[0] == 1
         dealt = _deal(state, b, n, n) if given and shared else np.arange(n)
@@ -100,25 +76,22 @@ def _start_on_rails(state, p, rails, b):
             if given:
                 along = rails.start[dealt[i]]
             else:
-                along = draw_between(state.stream, b, 0.0, state.sensor[i, RAIL_LENGTH, b], False)
+                along = draw_between(state.stream, b, 0.0, state.sensor[i, at.RAIL_LENGTH, b], False)
             put_on_rail(state, rails, b, i, along)
 
 
-@allocating
-def _on_rails(state, p, b):
-    """On their rails, at `rail_starts`, which are dealt out at random on a shared rail; without any, anywhere."""
-    _start_on_rails(state, p, state.rails, b)
-
-
 @compiled
-def _fixed(state, p, b):
+def _fixed(state, p, poses, rails, streets, b):
     """At `sensor_positions`, sensor i at the i-th."""
-    place_at_mounts(state, state.mounts, b)
+    if poses is not None:
+        for i in range(poses.position.shape[0]):
+            state.sensor[i, X, b] = poses.position[i, 0]
+            state.sensor[i, Y, b] = poses.position[i, 1]
 
 
 @allocating
-def _at_crossings_of(state, streets, b):
-    """Place the sensors at crossings; `streets` is an argument of its own, so that without any this is no code."""
+def _at_crossings(state, p, poses, rails, streets, b):
+    """At different random crossings of the streets between `blocks`."""
     if streets is not None:
         columns = streets.x.shape[0]
         dealt = _deal(state, b, state.sensor.shape[0], columns * streets.y.shape[0])
@@ -127,17 +100,15 @@ def _at_crossings_of(state, streets, b):
             state.sensor[i, Y, b] = streets.y[dealt[i] // columns]
 
 
-@allocating
-def _at_crossings(state, p, b):
-    """At different random crossings of the streets between `blocks`."""
-    _at_crossings_of(state, state.streets, b)
-
-
 PLACEMENTS = {
     "areas": _in_areas, "grid": _on_grid, "random": _anywhere, "rails": _on_rails, "fixed": _fixed,
     "crossings": _at_crossings,
 }  # fmt: skip
-"""The placements of the sensors, by name: functions that place all sensors of a scene."""
+"""The placements of the sensors, by name: functions that place all sensors of a scene.
+
+Poses, rails and streets of the state, each None if the scenario has none, are arguments of their own, since numba
+leaves out code under ``is not None`` only for arguments.
+"""
 
 place_sensors = one_of(tuple(PLACEMENTS.values()))
 """Place the sensors of a scene by the placement of a code, its index in the table."""
@@ -146,10 +117,10 @@ place_sensors = one_of(tuple(PLACEMENTS.values()))
 @inlined
 def set_heading(state, b, i, heading):
     """Turn sensor i of scene b to `heading`, degrees."""
-    state.sensor[i, HEADING, b] = heading
+    state.sensor[i, at.HEADING, b] = heading
     radians = math.radians(heading)
-    state.sensor[i, DIRECTION_X, b] = math.cos(radians)
-    state.sensor[i, DIRECTION_Y, b] = math.sin(radians)
+    state.sensor[i, at.DIRECTION_X, b] = math.cos(radians)
+    state.sensor[i, at.DIRECTION_Y, b] = math.sin(radians)
 
 
 @inlined
@@ -158,22 +129,26 @@ def set_field_of_view(state, b, i, field_of_view):
 
     The area of the view stays constant: ``range^2 * field_of_view`` is that of the start.
     """
-    state.sensor[i, FIELD_OF_VIEW, b] = field_of_view
-    state.sensor[i, RANGE_SQUARED, b] = state.sensor[i, VIEW_AREA, b] / field_of_view
+    state.sensor[i, at.FIELD_OF_VIEW, b] = field_of_view
+    state.sensor[i, at.RANGE_SQUARED, b] = state.sensor[i, at.VIEW_AREA, b] / field_of_view
     # Below every cosine: a field of view of 360 degrees also sees a target exactly behind.
-    state.sensor[i, COS_HALF_VIEW, b] = math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
+    state.sensor[i, at.COS_HALF_VIEW, b] = (
+        math.cos(math.radians(field_of_view / 2.0)) if field_of_view < 360.0 else -2.0
+    )
 
 
 @compiled
 def take_goal(state, p, b, j):
     """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
-    state.target[j, GOAL_X, b] = draw_place(state.stream, b, -p.half_width, p.half_width, p.half_width, p.whole_numbers)
-    state.target[j, GOAL_Y, b] = draw_place(
+    state.target[j, at.GOAL_X, b] = draw_place(
+        state.stream, b, -p.half_width, p.half_width, p.half_width, p.whole_numbers
+    )
+    state.target[j, at.GOAL_Y, b] = draw_place(
         state.stream, b, -p.half_height, p.half_height, p.half_height, p.whole_numbers
     )
     highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
-    state.target[j, SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
-    state.target[j, MOVES, b] = 0
+    state.target[j, at.SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
+    state.target[j, at.MOVES, b] = 0
 
 
 @compiled
@@ -189,13 +164,13 @@ def enter(state, p, b, j):
     take_goal(state, p, b, j)
     step_onto_street(state, state.streets, b, j)
     # The direction of the goal is random, and needs no further draw.
-    to_goal_x = state.target[j, GOAL_X, b] - state.target[j, X, b]
-    to_goal_y = state.target[j, GOAL_Y, b] - state.target[j, Y, b]
-    state.target[j, COURSE, b] = math.atan2(to_goal_y, to_goal_x)
+    to_goal_x = state.target[j, at.GOAL_X, b] - state.target[j, X, b]
+    to_goal_y = state.target[j, at.GOAL_Y, b] - state.target[j, Y, b]
+    state.target[j, at.COURSE, b] = math.atan2(to_goal_y, to_goal_x)
     for axis in range(2):
-        state.target[j, VELOCITY_X + axis, b] = 0.0
+        state.target[j, at.VELOCITY_X + axis, b] = 0.0
     for k in range(4):
-        state.target[j, LAST_X + k, b] = np.inf
+        state.target[j, at.LAST_X + k, b] = np.inf
 
 
 @inlined
@@ -218,7 +193,24 @@ def _place_discs(state, p, b):
                 free = free and dx * dx + dy * dy > radius * radius
             state.disc[k, X, b] = x
             state.disc[k, Y, b] = y
-            state.disc[k, RADIUS, b] = radius if free else 0.0
+            state.disc[k, at.RADIUS, b] = radius if free else 0.0
+
+
+@inlined
+def _start_heading(state, p, poses, b, i):
+    """Return the start heading of sensor i, degrees: its own, that of a target, or a random one within its limits."""
+    low, high = -180.0, 180.0
+    if poses is not None:
+        if poses.heading.shape[0] > 0:
+            return poses.heading[i]
+        if poses.pan_limit[i, 0] > -np.inf:
+            low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
+    if p.start_facing_target:
+        j = i % state.scene[at.NUM_TARGETS, b]
+        return math.degrees(
+            math.atan2(state.target[j, Y, b] - state.sensor[i, Y, b], state.target[j, X, b] - state.sensor[i, X, b])
+        )
+    return draw_between(state.stream, b, low, high, p.whole_numbers)
 
 
 @inlined
@@ -226,30 +218,21 @@ def begin(state, p, b):
     """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds."""
     n = state.sensor.shape[0]
     m = state.target.shape[0]
-    state.scene[TIME, b] = 0
-    state.scene[TIME_BEFORE, b] = -1
-    state.scene[TURNED, b] = 0
-    state.scene[NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
-    state.scene[NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
-    place_sensors(p.placement, state, p, b)
+    state.scene[at.TIME, b] = 0
+    state.scene[at.TIME_BEFORE, b] = -1
+    state.scene[at.TURNED, b] = 0
+    state.scene[at.NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
+    state.scene[at.NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
+    place_sensors(p.placement, state, p, state.poses, state.rails, state.streets, b)
     _place_discs(state, p, b)
     for j in range(m):
         enter(state, p, b, j)
-        state.present[j, b] = j < state.scene[NUM_TARGETS, b]
+        state.present[j, b] = j < state.scene[at.NUM_TARGETS, b]
     begin_recording(state, p, state.recordings, b)
     for i in range(n):
-        state.working[i, b] = i < state.scene[NUM_SENSORS, b]
-        set_field_of_view(state, b, i, state.sensor[i, START_VIEW, b])
-        if has_heading(state.mounts):
-            set_heading(state, b, i, kept_within(state.mounts, i, own_heading(state.mounts, i, 0.0)))
-        elif p.start_facing_target:
-            j = i % state.scene[NUM_TARGETS, b]
-            dx = state.target[j, X, b] - state.sensor[i, X, b]
-            dy = state.target[j, Y, b] - state.sensor[i, Y, b]
-            set_heading(state, b, i, kept_within(state.mounts, i, math.degrees(math.atan2(dy, dx))))
-        else:
-            drawn = draw_heading(state, state.mounts, b, i, p.whole_numbers)
-            set_heading(state, b, i, kept_within(state.mounts, i, drawn))
+        state.working[i, b] = i < state.scene[at.NUM_SENSORS, b]
+        set_field_of_view(state, b, i, state.sensor[i, at.START_VIEW, b])
+        set_heading(state, b, i, kept_within(state.poses, i, _start_heading(state, p, state.poses, b, i)))
 
 
 @inlined
@@ -257,12 +240,12 @@ def update_availability(state, p, first, last):
     """Let sensors fail and recover, and targets leave and return, with their probabilities per sub-step."""
     if p.failure_rate > 0.0:
         for b in range(first, last):
-            for i in range(min(state.scene[NUM_SENSORS, b], state.working.shape[0])):
+            for i in range(min(state.scene[at.NUM_SENSORS, b], state.working.shape[0])):
                 u = draw_uniform(state.stream, b)
                 state.working[i, b] = u >= p.failure_rate if state.working[i, b] else u < p.recovery_rate
     if p.leave_rate > 0.0:
         for b in range(first, last):
-            for j in range(min(state.scene[NUM_TARGETS, b], state.present.shape[0])):
+            for j in range(min(state.scene[at.NUM_TARGETS, b], state.present.shape[0])):
                 u = draw_uniform(state.stream, b)
                 if state.present[j, b]:
                     state.present[j, b] = u >= p.leave_rate

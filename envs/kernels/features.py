@@ -10,19 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.state import (
-    ALONG,
-    DIRECTION_X,
-    DIRECTION_Y,
-    FIELD_OF_VIEW,
-    RAIL_LENGTH,
-    RAIL_X,
-    RAIL_Y,
-    RANGE_SQUARED,
-    TURN,
-    X,
-    Y,
-)
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import inlined, one_of
 
 
@@ -63,6 +52,34 @@ class Scales(NamedTuple):
     diagonal: float
     pace: float  # time that a target walks in a sub-step, on average
     top_speed: float
+
+
+SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
+"""Record of :class:`Scales`: an array of one is a kernel's argument, since fewer arguments make a call faster."""
+
+
+@inlined
+def scales_of(scales):
+    """Return the scales of an array of one record as scalars, which make loops faster."""
+    s = scales[0]
+    return Scales(
+        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
+        s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
+    )  # fmt: skip
+
+
+@inlined
+def measure_offsets(dx, dy, distance, east, north, first, last):
+    """Write distance and unit vector (east, north) of offsets.
+
+    A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
+    """
+    for b in range(first, last):
+        distance[b] = math.sqrt(dx[b] * dx[b] + dy[b] * dy[b])
+    for b in range(first, last):
+        east[b] = dx[b] / distance[b] if distance[b] > 0.0 else 1.0
+    for b in range(first, last):
+        north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
 
 
 class Feature(NamedTuple):
@@ -157,13 +174,13 @@ def num_sensors(scenario: Any) -> float:
 @inlined
 def _aside(pair, b):
     """Return the sine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.north[b] - pair.sensor[DIRECTION_Y, b] * pair.east[b]
+    return pair.sensor[at.DIRECTION_X, b] * pair.north[b] - pair.sensor[at.DIRECTION_Y, b] * pair.east[b]
 
 
 @inlined
 def _ahead(pair, b):
     """Return the cosine of the bearing."""
-    return pair.sensor[DIRECTION_X, b] * pair.east[b] + pair.sensor[DIRECTION_Y, b] * pair.north[b]
+    return pair.sensor[at.DIRECTION_X, b] * pair.east[b] + pair.sensor[at.DIRECTION_Y, b] * pair.north[b]
 
 
 @inlined
@@ -240,7 +257,7 @@ def bearing_cos(pair, scales, b):
 @feature(0, 1)
 def in_range(pair, scales, b):
     """1 if the target is within the sensing range."""
-    return pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b] <= pair.sensor[RANGE_SQUARED, b]
+    return pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b] <= pair.sensor[at.RANGE_SQUARED, b]
 
 
 @feature(0, 1)
@@ -270,32 +287,32 @@ def tangential_velocity(pair, scales, b):
 @feature(0, 1)
 def field_of_view(pair, scales, b):
     """The sensor's field of view / 360 deg."""
-    return pair.sensor[FIELD_OF_VIEW, b] / 360.0
+    return pair.sensor[at.FIELD_OF_VIEW, b] / 360.0
 
 
 @feature(0, math.inf, longest_range)
 def sensing_range(pair, scales, b):
     """The sensor's range / distance_scale of the scenario."""
-    return math.sqrt(pair.sensor[RANGE_SQUARED, b]) * scales.per_distance
+    return math.sqrt(pair.sensor[at.RANGE_SQUARED, b]) * scales.per_distance
 
 
 @feature(0, 1)
 def turn(pair, scales, b):
     """Angle that the sensor turns in a sub-step / 180 deg."""
-    return pair.sensor[TURN, b] / 180.0
+    return pair.sensor[at.TURN, b] / 180.0
 
 
 @feature(0, 4)
 def relative_distance(pair, scales, b):
     """Distance / the sensor's range, at most 4."""
-    squared = (pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]) / pair.sensor[RANGE_SQUARED, b]
+    squared = (pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]) / pair.sensor[at.RANGE_SQUARED, b]
     return math.sqrt(min(squared, 16.0))
 
 
 @feature(-4, 4)
 def relative_bearing(pair, scales, b):
     """Angle from the heading to the target / half the sensor's field of view, within +-4."""
-    angle = _turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[FIELD_OF_VIEW, b]
+    angle = _turns(_aside(pair, b), _ahead(pair, b)) * 360.0 / pair.sensor[at.FIELD_OF_VIEW, b]
     return min(max(angle, -4.0), 4.0)
 
 
@@ -333,8 +350,8 @@ def expected_sin(pair, scales, b):
     """Sine of the bearing of the expected position."""
     dx, dy = _expected(pair, scales, b)
     away = math.sqrt(dx * dx + dy * dy)
-    aside = pair.sensor[DIRECTION_X, b] * dy - pair.sensor[DIRECTION_Y, b] * dx
-    return aside / away if away > 0.0 else -pair.sensor[DIRECTION_Y, b]
+    aside = pair.sensor[at.DIRECTION_X, b] * dy - pair.sensor[at.DIRECTION_Y, b] * dx
+    return aside / away if away > 0.0 else -pair.sensor[at.DIRECTION_Y, b]
 
 
 @feature(-1, 1, moving=True)
@@ -342,8 +359,8 @@ def expected_cos(pair, scales, b):
     """Cosine of the bearing of the expected position."""
     dx, dy = _expected(pair, scales, b)
     away = math.sqrt(dx * dx + dy * dy)
-    ahead = pair.sensor[DIRECTION_X, b] * dx + pair.sensor[DIRECTION_Y, b] * dy
-    return ahead / away if away > 0.0 else pair.sensor[DIRECTION_X, b]
+    ahead = pair.sensor[at.DIRECTION_X, b] * dx + pair.sensor[at.DIRECTION_Y, b] * dy
+    return ahead / away if away > 0.0 else pair.sensor[at.DIRECTION_X, b]
 
 
 @feature(0, math.inf, diagonal)
@@ -367,31 +384,37 @@ def sensor_y(pair, scales, b):
 @feature(-1, 1, of_sensor=True)
 def heading_sin(pair, scales, b):
     """Sine of the sensor's heading, also shown for unknown targets."""
-    return pair.sensor[DIRECTION_Y, b]
+    return pair.sensor[at.DIRECTION_Y, b]
 
 
 @feature(-1, 1, of_sensor=True)
 def heading_cos(pair, scales, b):
     """Cosine of the sensor's heading, also shown for unknown targets."""
-    return pair.sensor[DIRECTION_X, b]
+    return pair.sensor[at.DIRECTION_X, b]
 
 
 @feature(0, 1, of_sensor=True)
 def along(pair, scales, b):
     """The sensor's place on its rail / length of the rail, also shown for unknown targets; 0 without a rail."""
-    return pair.sensor[ALONG, b] / pair.sensor[RAIL_LENGTH, b] if pair.sensor[RAIL_LENGTH, b] > 0.0 else 0.0
+    return pair.sensor[at.ALONG, b] / pair.sensor[at.RAIL_LENGTH, b] if pair.sensor[at.RAIL_LENGTH, b] > 0.0 else 0.0
 
 
 @feature(-1, 1, of_sensor=True)
 def rail_sin(pair, scales, b):
     """Sine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
-    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_Y, b] - pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_X, b]
+    return (
+        pair.sensor[at.DIRECTION_X, b] * pair.sensor[at.RAIL_Y, b]
+        - pair.sensor[at.DIRECTION_Y, b] * pair.sensor[at.RAIL_X, b]
+    )
 
 
 @feature(-1, 1, of_sensor=True)
 def rail_cos(pair, scales, b):
     """Cosine of the rail's bearing from the heading, also shown for unknown targets; 0 without a rail."""
-    return pair.sensor[DIRECTION_X, b] * pair.sensor[RAIL_X, b] + pair.sensor[DIRECTION_Y, b] * pair.sensor[RAIL_Y, b]
+    return (
+        pair.sensor[at.DIRECTION_X, b] * pair.sensor[at.RAIL_X, b]
+        + pair.sensor[at.DIRECTION_Y, b] * pair.sensor[at.RAIL_Y, b]
+    )
 
 
 write_feature = one_of(WRITERS)

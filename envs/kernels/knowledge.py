@@ -5,8 +5,9 @@ With full knowledge a state has no :class:`~hitmac.envs.kernels.state.Knowledge`
 
 import numpy as np
 
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.recordings import may_leave
-from hitmac.envs.kernels.state import AGE, KNOWN_X, KNOWN_Y, TIME, TIME_BEFORE, VELOCITY_X, VELOCITY_Y, X, Y
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import (
     message_key,
     noise_key,
@@ -45,7 +46,7 @@ def row_of(known, i):
 @inlined
 def is_known(knowledge, row, j, b):
     """Return True if target j was ever seen in scene b, and not seen leaving since, as far as a row knows."""
-    return (knowledge.known[row, j, AGE, b] < np.inf) & (not knowledge.left[row, j, b])
+    return (knowledge.known[row, j, at.AGE, b] < np.inf) & (not knowledge.left[row, j, b])
 
 
 @inlined
@@ -54,39 +55,21 @@ def place_of(state, knowledge, i, j, b):
     if knowledge is None:
         return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
     row = row_of(knowledge.known, i)
-    return is_known(knowledge, row, j, b), knowledge.known[row, j, KNOWN_X, b], knowledge.known[row, j, KNOWN_Y, b]
+    return (
+        is_known(knowledge, row, j, b),
+        knowledge.known[row, j, at.KNOWN_X, b],
+        knowledge.known[row, j, at.KNOWN_Y, b],
+    )
 
 
-@compiled
-def _forget(knowledge, first, last):
-    if knowledge is not None:
-        known, reported = knowledge.known, knowledge.reported
-        for r in range(known.shape[0]):
-            for j in range(known.shape[1]):
-                for k in range(known.shape[2]):
-                    for b in range(first, last):
-                        known[r, j, k, b] = np.inf if k == AGE else 0.0
-                for b in range(first, last):
-                    knowledge.left[r, j, b] = False
-        for s in range(reported.shape[0]):
-            for j in range(reported.shape[1]):
-                for w in range(reported.shape[2]):
-                    for b in range(first, last):
-                        reported[s, j, w, b] = _ZERO
-
-
-@compiled
-def forget(state, first, last):
+@allocating
+def forget(knowledge, first, last):
     """Let no sensor know of any target."""
-    _forget(state.knowledge, first, last)
-
-
-@compiled
-def forget_placed(state, first, last):
-    """Forget in the scenes that have not begun to move: what their sensors knew was never so."""
-    for b in range(first, last):
-        if state.scene[TIME, b] == 0:
-            forget(state, b, b + _ONE)
+    if knowledge is not None:
+        knowledge.known[..., first:last] = 0.0
+        knowledge.known[:, :, at.AGE, first:last] = np.inf
+        knowledge.left[..., first:last] = False
+        knowledge.reported[..., first:last] = _ZERO
 
 
 @compiled
@@ -95,22 +78,22 @@ def _measure(state, p, i, j, first, last):
     pair = pair_number(state, i, j)
     for k in range(4):
         for b in range(first, last):
-            state.scratch[k, b] = state.target[j, X + k, b]  # X, Y, VELOCITY_X, VELOCITY_Y
+            state.scratch[k, b] = state.target[j, X + k, b]  # X, Y, at.VELOCITY_X, at.VELOCITY_Y
     for b in range(first, last):
         if state.scratch_mask[b]:
             x, y = position_error(p.position_noise, noise_key(state, b), pair)
             state.scratch[X, b] += x
             state.scratch[Y, b] += y
-            if state.scene[TIME_BEFORE, b] >= 0:
+            if state.scene[at.TIME_BEFORE, b] >= 0:
                 x, y = velocity_error(state, b, p.position_noise, 1.0 / p.time_step, pair)
-                state.scratch[VELOCITY_X, b] += x
-                state.scratch[VELOCITY_Y, b] += y
+                state.scratch[at.VELOCITY_X, b] += x
+                state.scratch[at.VELOCITY_Y, b] += y
 
 
 @inlined
 def _grow_older(state, p, knowledge, row, j, first, last):
     """Let a sub-step pass. A target that leaves while it is seen is known to have left."""
-    age = knowledge.known[row, j, AGE]
+    age = knowledge.known[row, j, at.AGE]
     if may_leave(state, p):
         for b in range(first, last):
             knowledge.left[row, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
@@ -146,8 +129,8 @@ def _look(state, p, knowledge, first, last):
                     before, now = known[r, j, k, b], measured[k, b]
                     known[r, j, k, b] = now if new[b] else before
             for b in range(first, last):
-                before = known[r, j, AGE, b]
-                known[r, j, AGE, b] = 0.0 if new[b] else before
+                before = known[r, j, at.AGE, b]
+                known[r, j, at.AGE, b] = 0.0 if new[b] else before
             if may_leave(state, p):
                 for b in range(first, last):
                     knowledge.left[r, j, b] &= not new[b]
@@ -217,7 +200,7 @@ def _delay(state, knowledge, first, last):
     """Store the reports of this sub-step, and write into `seers` those that arrive in it."""
     seers, reported, slots = knowledge.seers, knowledge.reported, knowledge.reported.shape[0]
     for b in range(first, last):
-        slot = state.scene[TIME, b] % slots
+        slot = state.scene[at.TIME, b] % slots
         for j in range(seers.shape[0]):
             for w in range(seers.shape[1]):
                 seers[j, w, b], reported[slot, j, w, b] = reported[slot, j, w, b], seers[j, w, b]
@@ -228,7 +211,7 @@ def _keep_reports(state, knowledge, first, last):
     """Store the positions and velocities of this sub-step's reports, in place of those that have arrived."""
     slots = knowledge.report.shape[0]
     for b in range(first, last):
-        slot = state.scene[TIME, b] % slots
+        slot = state.scene[at.TIME, b] % slots
         for i in range(knowledge.noticed.shape[0]):
             for j in range(knowledge.noticed.shape[1]):
                 if knowledge.noticed[i, j, b]:
@@ -237,7 +220,7 @@ def _keep_reports(state, knowledge, first, last):
 
 
 @inlined
-def _take_in(state, knowledge, k, j, first, last):
+def _hear(state, knowledge, k, j, first, last):
     """Let sensor k know of target j what has been reported to it, where that is news."""
     known, report, slots = knowledge.known, knowledge.report, knowledge.reported.shape[0]
     for w in range(knowledge.seers.shape[1]):
@@ -245,20 +228,20 @@ def _take_in(state, knowledge, k, j, first, last):
         for b in range(first, last):
             knowledge.seeing[k, j, b] += np.int16(popcount(seers[b] & heard[b]))
         for b in range(first, last):
-            if (seers[b] & heard[b] != _ZERO) & (known[k, j, AGE, b] > slots):
+            if (seers[b] & heard[b] != _ZERO) & (known[k, j, at.AGE, b] > slots):
                 i = np.int64(_first(seers[b] & heard[b])) + 64 * w
                 for c in range(4):
                     if slots > 0:
-                        known[k, j, c, b] = report[state.scene[TIME, b] % slots, i, j, c, b]
+                        known[k, j, c, b] = report[state.scene[at.TIME, b] % slots, i, j, c, b]
                     else:
                         known[k, j, c, b] = known[i, j, c, b]
-                known[k, j, AGE, b] = slots
+                known[k, j, at.AGE, b] = slots
                 knowledge.left[k, j, b] = False
 
 
 @compiled
-def _talk(state, p, knowledge, first, last):
-    """Let the sensors report what they notice, and take in the reports that arrive."""
+def _exchange(state, p, knowledge, first, last):
+    """Let the sensors report what they notice, and learn from the reports that arrive."""
     _connect(state, p, knowledge, first, last)
     if p.hops > 1:
         _relay(knowledge, p.hops, first, last)
@@ -267,23 +250,18 @@ def _talk(state, p, knowledge, first, last):
         _delay(state, knowledge, first, last)
     for k in range(knowledge.known.shape[0]):
         for j in range(knowledge.known.shape[1]):
-            _take_in(state, knowledge, k, j, first, last)
+            _hear(state, knowledge, k, j, first, last)
     if knowledge.reported.shape[0] > 0:
         _keep_reports(state, knowledge, first, last)
 
 
 @compiled
-def _learn(state, p, knowledge, first, last):
+def learn(state, p, knowledge, first, last):
+    """Let a sub-step pass, and the sensors learn what they see in it and what they are told.
+
+    Call it after the sensors have seen and the time has advanced. `knowledge` is that of the state.
+    """
     if knowledge is not None:
         _look(state, p, knowledge, first, last)
         if p.hops > 0:
-            _talk(state, p, knowledge, first, last)
-
-
-@compiled
-def learn(state, p, first, last):
-    """Let a sub-step pass, and the sensors learn what they see in it and what they are told.
-
-    Call it after the sensors have seen and the time has advanced.
-    """
-    _learn(state, p, state.knowledge, first, last)
+            _exchange(state, p, knowledge, first, last)

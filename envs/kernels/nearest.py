@@ -5,21 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.features import Pair, Scales, write_feature
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.state import (
-    AGE,
-    KNOWN_VELOCITY_X,
-    KNOWN_VELOCITY_Y,
-    RANGE_SQUARED,
-    TIME_BEFORE,
-    VELOCITY_X,
-    VELOCITY_Y,
-    Cells,
-    Grid,
-    X,
-    Y,
-)
+from hitmac.envs.kernels.state import Cells, Grid, X, Y
 from hitmac.envs.kernels.streams import noise_key, pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
@@ -149,28 +138,25 @@ def make_grid(scenario: Any, walls: np.ndarray, discs: int, b: int) -> Grid:
     )
 
 
-BINS = 64
-"""Bins of the squared distances of candidates."""
-
-
 @inlined
-def _limit(reach, own, limit, s):
-    if reach is None:
-        return limit
-    return (reach[s] + own) * (reach[s] + own)
+def keep_nearest(distance, index, count, squared, j):
+    """Add thing j at a squared distance to a list of the nearest, of two at the same distance the lower number first.
 
-
-@inlined
-def _collect(first, last, order, x, y, reach, own, at_x, at_y, limit, skip, distance, index, count):
-    """Append the things `first` to `last` - 1 of the order that are near enough; return the number of candidates."""
-    for s in range(first, last):
-        dx = x[s] - at_x
-        dy = y[s] - at_y
-        squared = dx * dx + dy * dy
-        distance[count] = squared
-        index[count] = order[s]
-        count += squared <= _limit(reach, own, limit, s) and order[s] != skip
-    return count
+    Returns:
+        Length of the list. One that is full loses its farthest thing.
+    """
+    s = count
+    if count == distance.shape[0]:
+        s = count - 1
+        if squared > distance[s] or (squared == distance[s] and j > index[s]):
+            return count
+    while s > 0 and (squared < distance[s - 1] or (squared == distance[s - 1] and j < index[s - 1])):
+        distance[s] = distance[s - 1]
+        index[s] = index[s - 1]
+        s -= 1
+    distance[s] = squared
+    index[s] = j
+    return min(count + 1, distance.shape[0])
 
 
 @inlined
@@ -188,21 +174,11 @@ def _gap(cells, left, right, low, high, at_x, at_y):
     return gap - PAD * (cells.half_width + cells.half_height)
 
 
-@inlined
-def _within(distance, count, bound):
-    """Return the number of candidates under a squared distance."""
-    within = 0
-    for s in range(count):
-        within += distance[s] < bound
-    return within
-
-
 @compiled
-def collect_near(cells, start, order, x, y, reach, own, at_x, at_y, limit, skip, k, distance, index, count):
-    """Collect things around a place, among them the k nearest, or all within the limit.
+def search(cells, start, order, x, y, reach, own, at_x, at_y, limit, skip, distance, index, count):
+    """Search for the things that are nearest to a place, ring by ring around the place's cell.
 
-    The search goes ring by ring around the place's cell. It ends when there are k candidates nearer than all that is
-    outside the rings, or when that is beyond the limit.
+    The search ends when all that is outside the rings is farther than the list's last thing, or beyond the limit.
 
     Args:
         cells: the division of the arena.
@@ -216,16 +192,15 @@ def collect_near(cells, start, order, x, y, reach, own, at_x, at_y, limit, skip,
         at_y: the place.
         limit: largest squared distance.
         skip: number of a thing to leave out.
-        k: number of things that are searched.
-        distance: squared distances of the candidates, written; one place more than there are things.
-        index: numbers of the candidates, written.
-        count: number of candidates that are there already.
+        distance: (k,) squared distances of the k nearest, ascending, written.
+        index: (k,) their numbers, written.
+        count: number of things that are listed already.
 
     Returns:
-        Number of candidates.
+        Number of things listed.
     """
     column, row = column_of(cells, at_x), row_of_cells(cells, at_y)
-    ring = 0
+    ring, k = 0, distance.shape[0]
     while True:
         left, right, low, high = column - ring, column + ring, row - ring, row + ring
         for r in range(max(low, 0), min(high, cells.rows - 1) + 1):
@@ -236,81 +211,28 @@ def collect_near(cells, start, order, x, y, reach, own, at_x, at_y, limit, skip,
                 last = min(left if ends and end == 0 else right, cells.columns - 1)
                 if first <= last:
                     before = r * cells.columns
-                    count = _collect(
-                        start[before + first], start[before + last + 1], order, x, y, reach, own, at_x, at_y, limit,
-                        skip, distance, index, count,
-                    )  # fmt: skip
+                    for s in range(start[before + first], start[before + last + 1]):
+                        dx = x[s] - at_x
+                        dy = y[s] - at_y
+                        squared = dx * dx + dy * dy
+                        if squared <= _limit(reach, own, limit, s) and order[s] != skip:
+                            count = keep_nearest(distance, index, count, squared, order[s])
         gap = _gap(cells, left, right, low, high, at_x, at_y)
-        if gap == math.inf or (gap > 0.0 and (gap * gap > limit or _within(distance, count, gap * gap) >= k)):
+        if gap == math.inf or (gap > 0.0 and (gap * gap > limit or (count == k and distance[k - 1] < gap * gap))):
             return count
         ring += 1
 
 
-@compiled
-def choose_nearest(k, distance, index, count, bins, chosen):
-    """Choose the k nearest of some candidates, of two at the same distance the one of the lower number.
-
-    Candidates are counted by bins of the squared distance. Those of the first bins are among the nearest, and only
-    those of the bin that holds the k-th are compared.
-
-    Args:
-        k: number of candidates to choose.
-        distance: squared distances of the candidates, overwritten.
-        index: their numbers, overwritten.
-        count: number of candidates.
-        bins: (BINS,) int32, overwritten.
-        chosen: the numbers of the nearest, written, in no order.
-
-    Returns:
-        Number of candidates chosen, k at most.
-    """
-    if count <= k:
-        for s in range(count):
-            chosen[s] = index[s]
-        return count
-    farthest = 0.0
-    for s in range(count):
-        farthest = max(farthest, distance[s])
-    scale = (BINS - 1) / farthest if farthest > 0.0 else 0.0
-    for c in range(BINS):
-        bins[c] = 0
-    for s in range(count):
-        bins[_bin(distance[s], scale)] += 1
-    last, before = 0, 0
-    while before + bins[last] <= k:
-        before += bins[last]
-        last += 1
-    taken, few = 0, 0
-    for s in range(count):
-        c = _bin(distance[s], scale)
-        if c < last:
-            chosen[taken] = index[s]
-            taken += 1
-        elif c == last:
-            distance[few] = distance[s]
-            index[few] = index[s]
-            few += 1
-    while taken < k:
-        best = 0
-        for s in range(1, few):
-            if distance[s] < distance[best] or (distance[s] == distance[best] and index[s] < index[best]):
-                best = s
-        chosen[taken] = index[best]
-        taken += 1
-        few -= 1
-        distance[best] = distance[few]
-        index[best] = index[few]
-    return k
-
-
 @inlined
-def _bin(squared, scale):
-    return max(min(int(squared * scale), BINS - 1), 0)
+def _limit(reach, own, limit, s):
+    if reach is None:
+        return limit
+    return (reach[s] + own) * (reach[s] + own)
 
 
 @compiled
-def write_sorted(chosen, count, slots):
-    """Write the first `count` different numbers of `chosen` into the slots, ascending, and -1 into the others."""
+def _write_sorted(chosen, count, slots):
+    """Write the first `count` numbers of `chosen`, all different, into the slots, ascending, and -1 into the others."""
     for s in range(count):
         rank = 0
         for other in range(count):
@@ -347,16 +269,14 @@ class Index(NamedTuple):
 class Buffers(NamedTuple):
     """Arrays of one thread for a row of k slots, overwritten for every sensor."""
 
-    distance: np.ndarray  # squared distances and numbers of candidates
-    candidate: np.ndarray  # int32
-    bins: np.ndarray  # (BINS,) int32
-    chosen: np.ndarray  # int32: the nearest candidates
+    distance: np.ndarray  # squared distances and numbers of the nearest
+    index: np.ndarray  # int32
     sensor: np.ndarray  # (17, k) rows of the sensor
     row: np.ndarray  # (10, k) what it observes
     number: np.ndarray  # (k,) int64: targets
 
 
-class Shown(NamedTuple):
+class NearestObservation(NamedTuple):
     """Observation of the nearest targets."""
 
     pairs: np.ndarray  # (B, n, k, d) float32
@@ -390,7 +310,7 @@ def _sort_sensors(state, index, b):
     )  # fmt: skip
     index.longest[b] = 0.0
     for s in range(index.sensor_start[b, index.sensor_start.shape[1] - 1]):
-        index.reach[b, s] = math.sqrt(state.sensor[index.sensor[b, s], RANGE_SQUARED, b])
+        index.reach[b, s] = math.sqrt(state.sensor[index.sensor[b, s], at.RANGE_SQUARED, b])
         index.longest[b] = max(index.longest[b], index.reach[b, s])
 
 
@@ -434,34 +354,33 @@ def _choose(state, knowledge, index, b, i, limit, buffers, targets):
         for j in range(k):
             targets[j] = j if _is_shown(state, knowledge, b, i, j, limit)[0] else -1
         return
-    distance, candidate, count = buffers.distance, buffers.candidate, 0
+    distance, nearest, count = buffers.distance[:k], buffers.index[:k], 0
     if state.working[i, b]:
         if knowledge is None:
-            count = collect_near(
+            count = search(
                 index.cells, index.start[b], index.target[b], index.target_x[b], index.target_y[b], None, 0.0,
-                state.sensor[i, X, b], state.sensor[i, Y, b], limit, -1, k, distance, candidate, 0,
+                state.sensor[i, X, b], state.sensor[i, Y, b], limit, -1, distance, nearest, 0,
             )  # fmt: skip
         else:
             for j in range(m):
-                shown, distance[count] = _is_shown(state, knowledge, b, i, j, limit)
-                candidate[count] = j
-                count += shown
-    count = choose_nearest(k, distance, candidate, count, buffers.bins, buffers.chosen)
-    write_sorted(buffers.chosen, count, targets)
+                shown, squared = _is_shown(state, knowledge, b, i, j, limit)
+                if shown:
+                    count = keep_nearest(distance, nearest, count, squared, j)
+    _write_sorted(nearest, count, targets)
 
 
 @compiled
 def _find_neighbours(state, index, b, i, buffers, neighbours):
     """Write the neighbours of sensor i, ascending, -1 for none."""
-    own = math.sqrt(state.sensor[i, RANGE_SQUARED, b])
+    own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
-    buffers.distance[0], buffers.candidate[0] = -1.0, i  # itself before all others
-    count = collect_near(
+    distance, nearest = buffers.distance[:most], buffers.index[:most]
+    distance[0], nearest[0] = -1.0, i  # itself before all others
+    count = search(
         index.cells, index.sensor_start[b], index.sensor[b], index.sensor_x[b], index.sensor_y[b], index.reach[b], own,
-        state.sensor[i, X, b], state.sensor[i, Y, b], limit, i, most, buffers.distance, buffers.candidate, 1,
+        state.sensor[i, X, b], state.sensor[i, Y, b], limit, i, distance, nearest, 1,
     )  # fmt: skip
-    count = choose_nearest(most, buffers.distance, buffers.candidate, count, buffers.bins, buffers.chosen)
-    write_sorted(buffers.chosen, count, neighbours)
+    _write_sorted(nearest, count, neighbours)
 
 
 @inlined
@@ -490,7 +409,10 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
         if knowledge is None:
             row[_DX, s] = state.target[j, X, b] - state.sensor[i, X, b]
             row[_DY, s] = state.target[j, Y, b] - state.sensor[i, Y, b]
-            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = state.target[j, VELOCITY_X, b], state.target[j, VELOCITY_Y, b]
+            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = (
+                state.target[j, at.VELOCITY_X, b],
+                state.target[j, at.VELOCITY_Y, b],
+            )
             row[_SEEING, s] = index.seeing[b, j] if index.seeing.shape[1] > 0 else 0
             row[_AGE, s] = 0.0
             if scales.position_noise > 0.0:
@@ -498,7 +420,7 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
                 error_x, error_y = position_error(scales.position_noise, noise_key(state, b), pair)
                 row[_DX, s] += error_x
                 row[_DY, s] += error_y
-                if scales.noisy_velocity and state.scene[TIME_BEFORE, b] >= 0:
+                if scales.noisy_velocity and state.scene[at.TIME_BEFORE, b] >= 0:
                     error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
                     row[_VELOCITY_X, s] += error_x
                     row[_VELOCITY_Y, s] += error_y
@@ -506,9 +428,9 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
             r = row_of(knowledge.known, i)
             known = knowledge.known[r, j]
             row[_DX, s], row[_DY, s] = known[X, b] - state.sensor[i, X, b], known[Y, b] - state.sensor[i, Y, b]
-            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[KNOWN_VELOCITY_X, b], known[KNOWN_VELOCITY_Y, b]
+            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
-            row[_AGE, s] = known[AGE, b]
+            row[_AGE, s] = known[at.AGE, b]
 
 
 @compiled
@@ -521,13 +443,7 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
     for part in range(sensor.shape[0]):
         for s in range(k):
             sensor[part, s] = state.sensor[i, part, b]
-    for s in range(k):
-        distance[s] = math.sqrt(dx[s] * dx[s] + dy[s] * dy[s])
-    # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-    for s in range(k):
-        east[s] = dx[s] / distance[s] if distance[s] > 0.0 else 1.0
-    for s in range(k):
-        north[s] = dy[s] / distance[s] if distance[s] > 0.0 else 0.0
+    measure_offsets(dx, dy, distance, east, north, 0, k)
     pair = Pair(
         i, 0, n, m, sensor, dx, dy, distance, east, north, row[_VELOCITY_X], row[_VELOCITY_Y], row[_NOTICED],
         row[_SEEING], row[_AGE], buffers.number,
@@ -563,15 +479,10 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
 
     The share of a thread are sensors, scene by scene.
     """
-    s = scales[0]
-    own = Scales(
-        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
-        s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
-    )  # fmt: skip
+    own = scales_of(scales)
     n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
-    things, slots = max(n, state.target.shape[0]) + 1, max(k, most)
     buffers = Buffers(
-        np.empty(things), np.empty(things, np.int32), np.empty(BINS, np.int32), np.empty(slots, np.int32),
+        np.empty(max(k, most)), np.empty(max(k, most), np.int32),
         np.empty((state.sensor.shape[1], k)), np.empty((10, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):

@@ -1,27 +1,14 @@
 """Features of every pair of a sensor and a target, written for a whole batch. Compiled by numba."""
 
-import math
-
 import numpy as np
 
-from hitmac.envs.kernels.features import Pair, Scales, write_feature
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import is_known, row_of
 from hitmac.envs.kernels.physics import BLOCK
-from hitmac.envs.kernels.state import (
-    AGE,
-    KNOWN_VELOCITY_X,
-    KNOWN_VELOCITY_Y,
-    KNOWN_X,
-    TIME_BEFORE,
-    VELOCITY_X,
-    VELOCITY_Y,
-    X,
-)  # fmt: skip
+from hitmac.envs.kernels.state import X
 from hitmac.envs.kernels.streams import noise_key, notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
-
-SCALES = np.dtype(list(Scales.__annotations__.items()), align=True)
-"""Record of :class:`Scales`."""
 
 
 @compiled
@@ -46,9 +33,9 @@ def _velocity(state, scales, i, j, first, last):
     """
     pair = pair_number(state, i, j)
     for b in range(first, last):
-        state.scratch[6, b] = state.target[j, VELOCITY_X, b]
-        state.scratch[7, b] = state.target[j, VELOCITY_Y, b]
-        if state.scene[TIME_BEFORE, b] >= 0:
+        state.scratch[6, b] = state.target[j, at.VELOCITY_X, b]
+        state.scratch[7, b] = state.target[j, at.VELOCITY_Y, b]
+        if state.scene[at.TIME_BEFORE, b] >= 0:
             error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
             state.scratch[6, b] += error_x
             state.scratch[7, b] += error_y
@@ -77,7 +64,7 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     if knowledge is None:
         notice(state, scales.missed_detections, i, j, first, last)
         _offset(state, scales, i, j, first, last)
-        velocity_x, velocity_y = state.target[j, VELOCITY_X], state.target[j, VELOCITY_Y]
+        velocity_x, velocity_y = state.target[j, at.VELOCITY_X], state.target[j, at.VELOCITY_Y]
         if scales.noisy_velocity:
             _velocity(state, scales, i, j, first, last)
             velocity_x, velocity_y = state.scratch[6], state.scratch[7]
@@ -86,10 +73,16 @@ def _view_of(state, knowledge, scales, i, j, first, last):
     known = knowledge.known[r, j]
     for axis in range(2):
         for b in range(first, last):
-            state.scratch[axis, b] = known[KNOWN_X + axis, b] - state.sensor[i, X + axis, b]
+            state.scratch[axis, b] = known[at.KNOWN_X + axis, b] - state.sensor[i, X + axis, b]
     for b in range(first, last):
         state.scratch[5, b] = knowledge.seeing[r, j, b]
-    return known[KNOWN_VELOCITY_X], known[KNOWN_VELOCITY_Y], knowledge.noticed[i, j], state.scratch[5], known[AGE]
+    return (
+        known[at.KNOWN_VELOCITY_X],
+        known[at.KNOWN_VELOCITY_Y],
+        knowledge.noticed[i, j],
+        state.scratch[5],
+        known[at.AGE],
+    )
 
 
 @compiled
@@ -118,13 +111,7 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
         _noticing(state, state.knowledge, scales, j, first, last)
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, state.knowledge, scales, i, j, first, last)
-            for b in range(first, last):
-                distance[b] = math.sqrt(dx[b] * dx[b] + dy[b] * dy[b])
-            # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-            for b in range(first, last):
-                east[b] = dx[b] / distance[b] if distance[b] > 0.0 else 1.0
-            for b in range(first, last):
-                north[b] = dy[b] / distance[b] if distance[b] > 0.0 else 0.0
+            measure_offsets(dx, dy, distance, east, north, first, last)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
                 None,
@@ -146,12 +133,7 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
 
     Features `of_sensor` (d,) are also shown where the target is not known.
     """
-    # One array as argument, since fewer arguments make a call faster; then scalars, since they make the loops faster.
-    s = scales[0]
-    own = Scales(
-        s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
-        s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
-    )  # fmt: skip
+    own = scales_of(scales)
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)

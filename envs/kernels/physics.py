@@ -8,26 +8,12 @@ Source: Xu, Zhong, Wang, NeurIPS 2020.
 import numpy as np
 
 from hitmac.envs.kernels import episode
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import set_field_of_view, update_availability
-from hitmac.envs.kernels.knowledge import forget, forget_placed, learn
+from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits
 from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, resume, see, sort_scene
-from hitmac.envs.kernels.state import (
-    ALONG,
-    COS_TURN,
-    DIRECTION_X,
-    DIRECTION_Y,
-    DRAWS,
-    DRAWS_BEFORE,
-    FIELD_OF_VIEW,
-    HEADING,
-    SIN_TURN,
-    TIME,
-    TIME_BEFORE,
-    TURN,
-    TURNED,
-)
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.walks import move_targets
 
@@ -62,11 +48,11 @@ def runs(chosen, share):
 @inlined
 def _cosine_and_sine(sensor, sign, i, b):
     """Return the cosine and the sine of ``sign[b]`` (-1, 0 or 1) times the angle by which sensor i turns."""
-    return (sensor[i, COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, SIN_TURN, b]
+    return (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
 
 
 @inlined
-def _turn(state, mounts, action, first, last):
+def _turn(state, poses, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
 
     The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle. This is much
@@ -74,18 +60,18 @@ def _turn(state, mounts, action, first, last):
     """
     sensor, sign, turned_x = state.sensor, state.scratch[0], state.scratch[1]
     for b in range(first, last):
-        state.scene[TURNED, b] = 0
+        state.scene[at.TURNED, b] = 0
     for i in range(sensor.shape[0]):
-        x, y = sensor[i, DIRECTION_X], sensor[i, DIRECTION_Y]
+        x, y = sensor[i, at.DIRECTION_X], sensor[i, at.DIRECTION_Y]
         for b in range(first, last):
             sign[b] = (action[b, i] == LEFT) * 1.0 - (action[b, i] == RIGHT) * 1.0
         for b in range(first, last):
             sign[b] *= state.working[i, b]
-        stop_at_limits(state, mounts, i, sign, first, last)
+        stop_at_limits(state, poses, i, sign, first, last)
         for b in range(first, last):
-            state.scene[TURNED, b] += sign[b] != 0.0
+            state.scene[at.TURNED, b] += sign[b] != 0.0
         for b in range(first, last):
-            sensor[i, HEADING, b] += sign[b] * sensor[i, TURN, b]
+            sensor[i, at.HEADING, b] += sign[b] * sensor[i, at.TURN, b]
         for b in range(first, last):
             c, s = _cosine_and_sine(sensor, sign, i, b)
             turned_x[b] = c * x[b] - s * y[b]
@@ -105,7 +91,7 @@ def _zoom(state, p, action, first, last):
             for i in range(n):
                 if state.working[i, b] and action[b, n + i] != KEEP:
                     step = -p.zoom_step if action[b, n + i] == NARROWER else p.zoom_step
-                    view = min(max(state.sensor[i, FIELD_OF_VIEW, b] + step, p.narrowest), p.widest)
+                    view = min(max(state.sensor[i, at.FIELD_OF_VIEW, b] + step, p.narrowest), p.widest)
                     set_field_of_view(state, b, i, view)
 
 
@@ -116,9 +102,9 @@ def about_to_move(state, first, last):
     Call it after the last observation and before any draw.
     """
     for b in range(first, last):
-        state.stream[DRAWS_BEFORE, b] = state.stream[DRAWS, b]
+        state.stream[at.DRAWS_BEFORE, b] = state.stream[at.DRAWS, b]
     for b in range(first, last):
-        state.scene[TIME_BEFORE, b] = state.scene[TIME, b]
+        state.scene[at.TIME_BEFORE, b] = state.scene[at.TIME, b]
 
 
 @inlined
@@ -126,40 +112,40 @@ def extra_moves(state, p, first, last):
     """Move the targets once in the scenes in which an extra move is due; recorded tracks have none."""
     if p.extra_move_every > 0:
         for b in range(first, last):
-            state.scratch_mask[b] = state.scene[TIME, b] % p.extra_move_every == 0
+            state.scratch_mask[b] = state.scene[at.TIME, b] % p.extra_move_every == 0
         leave_out_followers(state, state.tracks, first, last)
         # The walk also writes into `scratch_mask`, only for scenes that this loop has already passed.
-        at, end = _next_run(state.scratch_mask, first, last)
-        while at < end:
-            about_to_move(state, at, end)
-            move_targets(state, p, at, end)
-            at, end = _next_run(state.scratch_mask, end, last)
+        low, high = _next_run(state.scratch_mask, first, last)
+        while low < high:
+            about_to_move(state, low, high)
+            move_targets(state, p, state.tracks, state.recordings, low, high)
+            low, high = _next_run(state.scratch_mask, high, last)
 
 
 @inlined
-def move_all(state, p, action, first, last):
-    """Let all sensors turn and move, and all targets move."""
+def _move_all(state, p, action, first, last):
+    """Let sensors and targets fail, leave and return, all sensors turn, zoom and move, and all targets move."""
     update_availability(state, p, first, last)
-    _turn(state, state.mounts, action, first, last)
+    _turn(state, state.poses, action, first, last)
     _zoom(state, p, action, first, last)
     move_along(state, p, state.rails, action, first, last)
-    move_targets(state, p, first, last)
+    move_targets(state, p, state.tracks, state.recordings, first, last)
 
 
 @inlined
-def end_sub_step(state, p, first, last):
+def _end(state, p, first, last):
     """Let the time pass, and the sensors learn what they have seen."""
     for b in range(first, last):
-        state.scene[TIME, b] += 1
-    learn(state, p, first, last)
+        state.scene[at.TIME, b] += 1
+    learn(state, p, state.knowledge, first, last)
 
 
 @inlined
 def advance(state, p, action, first, last):
     """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
-    move_all(state, p, action, first, last)
-    see(state, first, last)
-    end_sub_step(state, p, first, last)
+    _move_all(state, p, action, first, last)
+    see(state, state.grid, first, last)
+    _end(state, p, first, last)
 
 
 @kernel
@@ -169,9 +155,9 @@ def begin(state, chosen, share):
     for first, last in runs(chosen, share):
         for b in range(first, last):
             episode.begin(state, p, b)
-        see(state, first, last)
-        forget(state, first, last)
-        learn(state, p, first, last)
+        see(state, state.grid, first, last)
+        forget(state.knowledge, first, last)
+        learn(state, p, state.knowledge, first, last)
 
 
 @kernel
@@ -191,7 +177,7 @@ def move(state, action, chosen, share):
     for first, last in runs(chosen, share):
         extra_moves(state, p, first, last)
         about_to_move(state, first, last)
-        move_all(state, p, action, first, last)
+        _move_all(state, p, action, first, last)
         for b in range(first, last):
             sort_scene(state, state.grid, b)
 
@@ -209,7 +195,7 @@ def end(state, chosen, share):
     for first, last in runs(chosen, share):
         for b in range(first, last):
             count_covered(state, state.grid, b)
-        end_sub_step(state, state.parameters[0], first, last)
+        _end(state, state.parameters[0], first, last)
 
 
 @kernel
@@ -224,14 +210,16 @@ def index(state, chosen, share):
 def look(state, chosen, share):
     """Let the sensors of the chosen scenes see again, after a change of positions, headings or fields of view.
 
-    In an episode that has begun, what they know grows older by a sub-step.
+    In an episode that has begun, what they know ages by a sub-step; before, what they knew is forgotten.
     """
     for first, last in runs(chosen, share):
         for b in range(first, last):
             for i in range(state.sensor.shape[0]):
-                episode.set_heading(state, b, i, kept_within(state.mounts, i, state.sensor[i, HEADING, b]))
-                episode.set_field_of_view(state, b, i, state.sensor[i, FIELD_OF_VIEW, b])
-                put_on_rail(state, state.rails, b, i, state.sensor[i, ALONG, b])
-        see(state, first, last)
-        forget_placed(state, first, last)
-        learn(state, state.parameters[0], first, last)
+                episode.set_heading(state, b, i, kept_within(state.poses, i, state.sensor[i, at.HEADING, b]))
+                episode.set_field_of_view(state, b, i, state.sensor[i, at.FIELD_OF_VIEW, b])
+                put_on_rail(state, state.rails, b, i, state.sensor[i, at.ALONG, b])
+        see(state, state.grid, first, last)
+        for b in range(first, last):
+            if state.scene[at.TIME, b] == 0:
+                forget(state.knowledge, b, b + np.uint64(1))
+        learn(state, state.parameters[0], state.knowledge, first, last)

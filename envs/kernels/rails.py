@@ -1,6 +1,7 @@
-"""Rails: polylines on which sensors move. Compiled by numba.
+"""Rails, the polylines on which sensors move, and pan limits, within which they turn. Compiled by numba.
 
-A place on a rail is its distance along the rail from the first corner. Without rails all of this compiles to nothing.
+A place on a rail is its distance along the rail from the first corner. Without rails or poses of the scenario, which
+are then None, all of this compiles to nothing.
 """
 
 import math
@@ -9,22 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.kernels.state import (
-    ALONG,
-    CORNER_ALONG,
-    HEADING,
-    RAIL_LENGTH,
-    RAIL_X,
-    RAIL_Y,
-    TO_NEXT_X,
-    TO_NEXT_Y,
-    TURN,
-    Mounts,
-    Rails,
-    X,
-    Y,
-)
-from hitmac.envs.kernels.streams import draw_between
+from hitmac.envs.kernels import state as at
+from hitmac.envs.kernels.state import Poses, Rails, X, Y
 from hitmac.envs.kernels.threads import inlined
 
 STAND, FORWARD, BACK = 0, 1, 2  # actions of a sensor on a rail: stay, move away from the first corner, towards it
@@ -70,10 +57,10 @@ def gone_along(rails, r, along, distance):
 def point_on(rails, r, along):
     """Return x and y of a place on rail r, and the unit vector of the rail there."""
     k = 0
-    while k + 1 < rails.corner.shape[1] and rails.corner[r, k + 1, CORNER_ALONG] <= along:
+    while k + 1 < rails.corner.shape[1] and rails.corner[r, k + 1, at.CORNER_ALONG] <= along:
         k += 1
-    x, y, rest = rails.corner[r, k, X], rails.corner[r, k, Y], along - rails.corner[r, k, CORNER_ALONG]
-    way_x, way_y = rails.corner[r, k, TO_NEXT_X], rails.corner[r, k, TO_NEXT_Y]
+    x, y, rest = rails.corner[r, k, X], rails.corner[r, k, Y], along - rails.corner[r, k, at.CORNER_ALONG]
+    way_x, way_y = rails.corner[r, k, at.TO_NEXT_X], rails.corner[r, k, at.TO_NEXT_Y]
     return x + rest * way_x, y + rest * way_y, way_x, way_y
 
 
@@ -90,11 +77,11 @@ def put_on_rail(state, rails, b, i, along):
     """Put sensor i of scene b at a place on its rail; `rails` of the state."""
     if rails is not None:
         x, y, way_x, way_y = point_on(rails, rail_of(rails, i), along)
-        state.sensor[i, ALONG, b] = along
+        state.sensor[i, at.ALONG, b] = along
         state.sensor[i, X, b] = x
         state.sensor[i, Y, b] = y
-        state.sensor[i, RAIL_X, b] = way_x
-        state.sensor[i, RAIL_Y, b] = way_y
+        state.sensor[i, at.RAIL_X, b] = way_x
+        state.sensor[i, at.RAIL_Y, b] = way_y
 
 
 @inlined
@@ -107,24 +94,24 @@ def move_along(state, p, rails, action, first, last):
             for b in range(first, last):
                 for i in range(n):
                     way = (action[b, moves + i] == FORWARD) * 1.0 - (action[b, moves + i] == BACK) * 1.0
-                    if way != 0.0 and state.working[i, b] and state.sensor[i, RAIL_LENGTH, b] > 0.0:
-                        along = state.sensor[i, ALONG, b]
+                    if way != 0.0 and state.working[i, b] and state.sensor[i, at.RAIL_LENGTH, b] > 0.0:
+                        along = state.sensor[i, at.ALONG, b]
                         put_on_rail(state, rails, b, i, gone_along(rails, rail_of(rails, i), along, way * p.rail_step))
 
 
 _ROUNDING = 1e-9  # degrees by which a heading may pass its limit
 
 
-def make_mounts(scenario: Any, num_envs: int) -> Mounts | None:
+def make_poses(scenario: Any, num_envs: int) -> Poses | None:
     """Return the kernels' form of `sensor_positions`, `sensor_headings` and `pan_limits`; None if there are none."""
     n, fixed = scenario.num_sensors, scenario.placement == "fixed"
     if not (fixed or scenario.sensor_headings or scenario.pan_limits):
         return None
-    return Mounts(
-        place=np.array(scenario.sensor_positions if fixed else (), np.float64).reshape(-1, 2)[:n],
+    return Poses(
+        position=np.array(scenario.sensor_positions if fixed else (), np.float64).reshape(-1, 2)[:n],
         heading=np.array(scenario.sensor_headings, np.float64)[:n],
-        limit=limits_of(scenario),
-        stopped=np.zeros((n, num_envs), np.bool_),
+        pan_limit=limits_of(scenario),
+        at_limit=np.zeros((n, num_envs), np.bool_),
     )
 
 
@@ -168,11 +155,11 @@ def turns_to_limits(heading: Any, limit: np.ndarray, turn: np.ndarray) -> np.nda
 
 
 @inlined
-def kept_within(mounts, i, heading):
+def kept_within(poses, i, heading):
     """Return the heading within the limits of sensor i that is nearest to `heading`, degrees."""
-    if mounts is None:
+    if poses is None:
         return heading
-    low, high = mounts.limit[i, 0], mounts.limit[i, 1]
+    low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
     if low == -np.inf:
         return heading
     middle = (low + high) / 2.0
@@ -180,55 +167,20 @@ def kept_within(mounts, i, heading):
 
 
 @inlined
-def place_at_mounts(state, mounts, b):
-    """Place the sensors of scene b at their mounts."""
-    if mounts is not None:
-        for i in range(mounts.place.shape[0]):
-            state.sensor[i, X, b] = mounts.place[i, 0]
-            state.sensor[i, Y, b] = mounts.place[i, 1]
-
-
-@inlined
-def draw_heading(state, mounts, b, i, whole):
-    """Draw a heading of sensor i, degrees: uniform in [-180, 180], or within its limits."""
-    if mounts is None:
-        return draw_between(state.stream, b, -180.0, 180.0, whole)
-    limited = mounts.limit[i, 0] > -np.inf
-    low, high = (mounts.limit[i, 0], mounts.limit[i, 1]) if limited else (-180.0, 180.0)
-    return draw_between(state.stream, b, low, high, whole)
-
-
-@inlined
-def has_heading(mounts):
-    """Return whether the sensors have start headings of their own."""
-    if mounts is None:
-        return False
-    return mounts.heading.shape[0] > 0
-
-
-@inlined
-def own_heading(mounts, i, heading):
-    """Return the start heading of sensor i, degrees; `heading` if it has none of its own."""
-    if mounts is None:
-        return heading
-    return mounts.heading[i] if mounts.heading.shape[0] > 0 else heading
-
-
-@inlined
-def stop_at_limits(state, mounts, i, sign, first, last):
+def stop_at_limits(state, poses, i, sign, first, last):
     """Set ``sign[b]`` to 0 where a turn of that sign would take sensor i beyond its limits."""
-    if mounts is not None:
-        low, high = mounts.limit[i, 0] - _ROUNDING, mounts.limit[i, 1] + _ROUNDING
+    if poses is not None:
+        low, high = poses.pan_limit[i, 0] - _ROUNDING, poses.pan_limit[i, 1] + _ROUNDING
         for b in range(first, last):
-            then = state.sensor[i, HEADING, b] + sign[b] * state.sensor[i, TURN, b]
-            mounts.stopped[i, b] = (sign[b] != 0.0) & ((then < low) | (then > high))
+            then = state.sensor[i, at.HEADING, b] + sign[b] * state.sensor[i, at.TURN, b]
+            poses.at_limit[i, b] = (sign[b] != 0.0) & ((then < low) | (then > high))
         for b in range(first, last):
-            sign[b] = 0.0 if mounts.stopped[i, b] else sign[b]
+            sign[b] = 0.0 if poses.at_limit[i, b] else sign[b]
 
 
 @inlined
-def was_stopped(mounts, i, b):
+def was_stopped(poses, i, b):
     """Return whether a limit stopped the last turn of sensor i."""
-    if mounts is None:
+    if poses is None:
         return False
-    return mounts.stopped[i, b]
+    return poses.at_limit[i, b]

@@ -50,9 +50,7 @@ def begin_recording(state, p, recordings, b):
 @inlined
 def follow_recording(state, p, recordings, b):
     """Move every target of scene b to the next row of its file; after the last one, keep it there."""
-    on = recordings.row[b] < recordings.end[b]
-    if on:
-        recordings.row[b] += 1
+    recordings.row[b] = min(recordings.row[b] + 1, recordings.end[b])
     row = recordings.row[b]
     for j in range(state.target.shape[0]):
         _go_to(state, p, b, j, recordings.place[row, j, 0], recordings.place[row, j, 1])
@@ -60,7 +58,13 @@ def follow_recording(state, p, recordings, b):
 
 @inlined
 def follow_tracks(state, p, tracks, b):
-    """Move every target of scene b to its next position of the tracks; after the last one, keep it there."""
+    """Move every target of scene b to its next position of the tracks; after the last one, keep it there.
+
+    Returns:
+        Whether the scene follows tracks.
+    """
+    if tracks is None or tracks.track_length[b] == 0:
+        return False
     move = tracks.track_moves[b]
     if move < tracks.track_length[b]:
         for j in range(state.target.shape[0]):
@@ -70,6 +74,7 @@ def follow_tracks(state, p, tracks, b):
         for j in range(state.target.shape[0]):
             state.target[j, VELOCITY_X, b] = 0.0
             state.target[j, VELOCITY_Y, b] = 0.0
+    return True
 
 
 @inlined

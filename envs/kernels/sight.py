@@ -1,18 +1,14 @@
-"""Sight: which sensor sees which target, in small scenes by a look at every pair. Compiled by numba."""
+"""Sight: which sensor sees which target. Compiled by numba.
+
+In small scenes every sensor looks at every target, many scenes at a time. In large scenes, whose state has a grid, a
+sensor looks at the cells within its range.
+"""
 
 import math
 
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
-from hitmac.envs.kernels.state import (
-    COS_HALF_VIEW,
-    DIRECTION_X,
-    DIRECTION_Y,
-    NUM_COVERED,
-    RADIUS,
-    RANGE_SQUARED,
-    X,
-    Y,
-)
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import compiled, inlined
 
 
@@ -46,6 +42,61 @@ def wall_blocks(x, y, to_x, to_y, wall):
 
 
 @compiled
+def _look_past_obstacles(state, i, j, first, last):
+    """Mark target j as not visible to sensor i where a disc or a wall blocks the view."""
+    sensor, target, disc = state.sensor, state.target, state.disc
+    for k in range(disc.shape[0]):
+        for b in range(first, last):
+            state.visible[i, j, b] &= not disc_blocks(
+                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
+                disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b],
+            )  # fmt: skip
+    for k in range(state.walls.shape[0]):
+        for b in range(first, last):
+            state.visible[i, j, b] &= not wall_blocks(
+                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
+            )
+
+
+@compiled
+def _see_all(state, first, last):
+    """Compute the same as :func:`see` by a look of every sensor at every target."""
+    sensor, target = state.sensor, state.target
+    obstacles = state.disc.shape[0] + state.walls.shape[0] > 0
+    num_present = state.scratch[0]
+    for b in range(first, last):
+        state.scene[at.NUM_COVERED, b] = 0
+    for b in range(first, last):
+        num_present[b] = 0.0
+    for j in range(target.shape[0]):
+        for b in range(first, last):
+            state.covered[j, b] = False
+        for i in range(sensor.shape[0]):
+            for b in range(first, last):
+                dx = target[j, X, b] - sensor[i, X, b]
+                dy = target[j, Y, b] - sensor[i, Y, b]
+                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
+                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
+                squared = dx * dx + dy * dy
+                ahead = sensor[i, at.DIRECTION_X, b] * dx + sensor[i, at.DIRECTION_Y, b] * dy
+                state.visible[i, j, b] = (squared <= sensor[i, at.RANGE_SQUARED, b]) & (
+                    ahead > sensor[i, at.COS_HALF_VIEW, b] * math.sqrt(squared)
+                )
+            for b in range(first, last):
+                state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
+            if obstacles:
+                _look_past_obstacles(state, i, j, first, last)
+            for b in range(first, last):
+                state.covered[j, b] |= state.visible[i, j, b]
+        for b in range(first, last):
+            state.scene[at.NUM_COVERED, b] += state.covered[j, b]
+        for b in range(first, last):
+            num_present[b] += state.present[j, b]
+    for b in range(first, last):
+        state.coverage[b] = state.scene[at.NUM_COVERED, b] / num_present[b] if num_present[b] > 0.0 else 1.0
+
+
+@compiled
 def sort_scene(state, grid, b):
     """Sort the targets and the discs of scene b into cells."""
     sort_into_cells(
@@ -67,7 +118,7 @@ def _past_discs(state, grid, b, widest, x, y, to_x, to_y):
         before = row * grid.cells.columns
         for s in range(grid.disc_start[b, before + first_column], grid.disc_start[b, before + last_column + 1]):
             k = grid.disc[b, s]
-            if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, RADIUS, b]):
+            if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
                 return False
     return True
 
@@ -84,14 +135,6 @@ def _past_walls(state, grid, x, y, to_x, to_y):
             if wall_blocks(x, y, to_x, to_y, state.walls[grid.wall[s]]):
                 return False
     return True
-
-
-@inlined
-def _widest_disc(state, b):
-    widest = 0.0
-    for k in range(state.disc.shape[0]):
-        widest = max(widest, state.disc[k, RADIUS, b])
-    return widest
 
 
 @compiled
@@ -112,11 +155,13 @@ def look_around(state, grid, b, i):
     count = 0
     if state.working[i, b]:
         x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
-        direction_x, direction_y = state.sensor[i, DIRECTION_X, b], state.sensor[i, DIRECTION_Y, b]
-        range_squared, cos_half_view = state.sensor[i, RANGE_SQUARED, b], state.sensor[i, COS_HALF_VIEW, b]
+        direction_x, direction_y = state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
+        range_squared, cos_half_view = state.sensor[i, at.RANGE_SQUARED, b], state.sensor[i, at.COS_HALF_VIEW, b]
         reach = math.sqrt(range_squared)
         first_column, last_column, first_row, last_row = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
-        widest = _widest_disc(state, b)
+        widest = 0.0
+        for k in range(state.disc.shape[0]):
+            widest = max(widest, state.disc[k, at.RADIUS, b])
         for row in range(first_row, last_row + 1):
             before = row * grid.cells.columns
             for s in range(grid.start[b, before + first_column], grid.start[b, before + last_column + 1]):
@@ -149,8 +194,8 @@ def look_from(state, grid, chosen, low, high):
 
 
 @compiled
-def find_seers(state, grid, b):
-    """Write the first sensor of scene b that sees each target."""
+def count_covered(state, grid, b):
+    """Compute the first sensor that sees each target of scene b, and coverage, after its sensors have looked around."""
     for j in range(grid.seer.shape[1]):
         grid.seer[b, j] = -1
     for i in range(grid.num_seen.shape[1]):
@@ -162,29 +207,13 @@ def find_seers(state, grid, b):
             for s in range(grid.num_seen[b, i]):
                 if grid.seer[b, grid.seen[b, i, s]] < 0:
                     grid.seer[b, grid.seen[b, i, s]] = i
-
-
-@compiled
-def count_covered(state, grid, b):
-    """Compute covered targets and coverage of scene b, after its sensors have looked around."""
-    find_seers(state, grid, b)
     covered, present = 0, 0
     for j in range(grid.seer.shape[1]):
         state.covered[j, b] = grid.seer[b, j] >= 0
         covered += grid.seer[b, j] >= 0
         present += state.present[j, b]
-    state.scene[NUM_COVERED, b] = covered
+    state.scene[at.NUM_COVERED, b] = covered
     state.coverage[b] = covered / present if present > 0 else 1.0
-
-
-@compiled
-def see_near(state, grid, first, last):
-    """Compute visibility, covered targets and coverage; see :func:`hitmac.envs.kernels.sight.see`."""
-    for b in range(first, last):
-        sort_scene(state, grid, b)
-        for i in range(state.sensor.shape[0]):
-            look_around(state, grid, b, i)
-        count_covered(state, grid, b)
 
 
 @compiled
@@ -193,78 +222,22 @@ def resume(state, grid, b):
     sort_scene(state, grid, b)
     for i in range(grid.num_seen.shape[1]):
         grid.num_seen[b, i] = grid.seen.shape[2] + 1
-    find_seers(state, grid, b)
+    count_covered(state, grid, b)
 
 
 @compiled
-def _look_past_obstacles(state, i, j, first, last):
-    """Mark target j as not visible to sensor i where a disc or a wall blocks the view."""
-    sensor, target, disc = state.sensor, state.target, state.disc
-    for k in range(disc.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not disc_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
-                disc[k, X, b], disc[k, Y, b], disc[k, RADIUS, b],
-            )  # fmt: skip
-    for k in range(state.walls.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not wall_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
-            )
-
-
-@compiled
-def _see_all(state, first, last):
-    """Compute what :func:`see` says, by a look of every sensor at every target."""
-    sensor, target = state.sensor, state.target
-    obstacles = state.disc.shape[0] + state.walls.shape[0] > 0
-    num_present = state.scratch[0]
-    for b in range(first, last):
-        state.scene[NUM_COVERED, b] = 0
-    for b in range(first, last):
-        num_present[b] = 0.0
-    for j in range(target.shape[0]):
-        for b in range(first, last):
-            state.covered[j, b] = False
-        for i in range(sensor.shape[0]):
-            for b in range(first, last):
-                dx = target[j, X, b] - sensor[i, X, b]
-                dy = target[j, Y, b] - sensor[i, Y, b]
-                # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
-                dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
-                squared = dx * dx + dy * dy
-                ahead = sensor[i, DIRECTION_X, b] * dx + sensor[i, DIRECTION_Y, b] * dy
-                state.visible[i, j, b] = (squared <= sensor[i, RANGE_SQUARED, b]) & (
-                    ahead > sensor[i, COS_HALF_VIEW, b] * math.sqrt(squared)
-                )
-            for b in range(first, last):
-                state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
-            if obstacles:
-                _look_past_obstacles(state, i, j, first, last)
-            for b in range(first, last):
-                state.covered[j, b] |= state.visible[i, j, b]
-        for b in range(first, last):
-            state.scene[NUM_COVERED, b] += state.covered[j, b]
-        for b in range(first, last):
-            num_present[b] += state.present[j, b]
-    for b in range(first, last):
-        state.coverage[b] = state.scene[NUM_COVERED, b] / num_present[b] if num_present[b] > 0.0 else 1.0
-
-
-@compiled
-def _see(state, grid, first, last):
-    """Compute what :func:`see` says; `grid` is an argument of its own, since numba then compiles only one branch."""
-    if grid is None:
-        _see_all(state, first, last)
-    else:
-        see_near(state, grid, first, last)
-
-
-@compiled
-def see(state, first, last):
+def see(state, grid, first, last):
     """Compute visibility, covered targets and coverage.
 
     A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (computed as
-    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view.
+    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view. `grid` is that of
+    the state, as an argument, since numba leaves out code under ``is not None`` only for arguments.
     """
-    _see(state, state.grid, first, last)
+    if grid is not None:
+        for b in range(first, last):
+            sort_scene(state, grid, b)
+            for i in range(state.sensor.shape[0]):
+                look_around(state, grid, b, i)
+            count_covered(state, grid, b)
+    else:
+        _see_all(state, first, last)

@@ -129,14 +129,14 @@ class Rails(NamedTuple):
     start: np.ndarray  # (S,) starting places, as distances along the rails; none: anywhere
 
 
-class Mounts(NamedTuple):
-    """Places, start headings and limits of the sensors, the same in all scenes."""
+class Poses(NamedTuple):
+    """Positions, start headings and pan limits of the sensors, the same in all scenes."""
 
-    place: np.ndarray  # (n, 2), or (0, 2) without fixed places
+    position: np.ndarray  # (n, 2), or (0, 2) without fixed positions
     heading: np.ndarray  # (n,) degrees, or (0,) without fixed start headings
-    limit: np.ndarray  # (n, 2) degrees, lowest and highest heading; -inf and inf: none
+    pan_limit: np.ndarray  # (n, 2) degrees, lowest and highest heading; -inf and inf: none
     # Undefined between two sub-steps:
-    stopped: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
+    at_limit: np.ndarray  # (n, B) bool: the sensor would have turned beyond its limit
 
 
 class KernelState(NamedTuple):
@@ -163,7 +163,7 @@ class KernelState(NamedTuple):
     knowledge: Knowledge | None = None  # None: all is known
     rails: Rails | None = None  # None: no sensor moves
     recordings: Recordings | None = None  # None: the scenario has none
-    mounts: Mounts | None = None  # None: no sensor has a place, a start heading or limits of its own
+    poses: Poses | None = None  # None: no sensor has a position, a start heading or pan limits of its own
     streets: Streets | None = None  # None: neither sensors nor targets keep to streets
     grid: Grid | None = None  # None: every sensor looks at every target
 

@@ -40,8 +40,9 @@ def _line_ahead(lines, place, up):
 
 
 @inlined
-def _step_onto_street(state, streets, b, j):
-    if streets.kept:
+def step_onto_street(state, streets, b, j):
+    """Move target j of scene b onto the nearest street; its goal is the next crossing on the way to its former goal."""
+    if streets is not None and streets.kept:
         x, y = state.target[j, X, b], state.target[j, Y, b]
         at_x, at_y = streets.x[_nearest_line(streets.x, x)], streets.y[_nearest_line(streets.y, y)]
         if abs(at_x - x) < abs(at_y - y):
@@ -52,13 +53,6 @@ def _step_onto_street(state, streets, b, j):
             goal_x, goal_y = streets.x[_line_ahead(streets.x, at_x, state.target[j, GOAL_X, b] > x)], at_y
         state.target[j, X, b], state.target[j, Y, b] = at_x, at_y
         state.target[j, GOAL_X, b], state.target[j, GOAL_Y, b] = goal_x, goal_y
-
-
-@inlined
-def step_onto_street(state, streets, b, j):
-    """Move target j of scene b onto the nearest street; its goal is the next crossing on the way to its former goal."""
-    if streets is not None:
-        _step_onto_street(state, streets, b, j)
 
 
 @inlined
@@ -111,10 +105,11 @@ def _back(to_x, to_y):
 
 
 @compiled
-def walk_streets(state, p, streets, first, last):
-    """Move every target on towards its crossing, and beyond it into another street, but no farther than the next one.
+def walk_streets(state, p, streets, grid, first, last):
+    """Along the streets of a city, straight on from crossing to crossing; there into any street, save back.
 
-    A target that was placed off the street goes to the nearest crossing first.
+    A move ends at the second crossing at the latest. A target that was placed off the street goes to the nearest
+    crossing first.
     """
     if streets is not None:
         for b in range(first, last):

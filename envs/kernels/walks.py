@@ -1,36 +1,20 @@
 """Walks of the targets, for many scenes at a time. Compiled by numba.
 
-To add one, write a function with a line that says how the targets move, and put it into the table.
+A new walk is a function whose docstring describes it in its first line, and a line of the table.
 
-Functions take the scenes ``first`` to ``last - 1`` (uint64, which tells the compiler that no index is negative).
-A loop over scenes writes only one array. Otherwise the compiler could not vectorise it, since it must prove that the
-loop does not write what it reads next.
+Functions take the scenes ``first`` to ``last - 1`` (uint64: the compiler then assumes no negative index). A loop over
+scenes writes only one array: only then can the compiler prove that it does not write what it reads next, and vectorise
+it.
 """
 
 import math
 
 import numpy as np
 
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import take_goal
 from hitmac.envs.kernels.recordings import follow_recording, follow_tracks
-from hitmac.envs.kernels.state import (
-    COURSE,
-    DIRECTION_X,
-    DIRECTION_Y,
-    DRAWS,
-    GOAL_X,
-    GOAL_Y,
-    KEY,
-    LAST_X,
-    LAST_Y,
-    MOVES,
-    OLDER_X,
-    SPEED,
-    VELOCITY_X,
-    VELOCITY_Y,
-    X,
-    Y,
-)  # fmt: skip
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import MOST_DRAWS, draw_uniform, uniform
 from hitmac.envs.kernels.streets import walk_streets
 from hitmac.envs.kernels.threads import compiled, inlined, one_of
@@ -56,12 +40,12 @@ def _pursue(state, p, j, first, last):
     """
     target = state.target
     for b in range(first, last):
-        target[j, MOVES, b] += 1
+        target[j, at.MOVES, b] += 1
     for b in range(first, last):
-        state.scratch_mask[b] = (target[j, MOVES, b] > p.goal_patience) | _near(
-            target[j, X, b], target[j, Y, b], target[j, GOAL_X, b], target[j, GOAL_Y, b], p.goal_radius
+        state.scratch_mask[b] = (target[j, at.MOVES, b] > p.goal_patience) | _near(
+            target[j, X, b], target[j, Y, b], target[j, at.GOAL_X, b], target[j, at.GOAL_Y, b], p.goal_radius
         )
-    for place in (LAST_X, OLDER_X):
+    for place in (at.LAST_X, at.OLDER_X):
         for b in range(first, last):
             state.scratch_mask[b] |= _near(
                 target[j, X, b], target[j, Y, b], target[j, place, b], target[j, place + 1, b], p.stuck_distance
@@ -71,23 +55,25 @@ def _pursue(state, p, j, first, last):
             take_goal(state, p, b, j)
     for axis in range(2):
         for b in range(first, last):
-            target[j, OLDER_X + axis, b] = target[j, LAST_X + axis, b]
+            target[j, at.OLDER_X + axis, b] = target[j, at.LAST_X + axis, b]
         for b in range(first, last):
-            target[j, LAST_X + axis, b] = target[j, X + axis, b]
+            target[j, at.LAST_X + axis, b] = target[j, X + axis, b]
     for b in range(first, last):
-        to_goal_x = target[j, GOAL_X, b] - target[j, X, b]
-        to_goal_y = target[j, GOAL_Y, b] - target[j, Y, b]
+        to_goal_x = target[j, at.GOAL_X, b] - target[j, X, b]
+        to_goal_y = target[j, at.GOAL_Y, b] - target[j, Y, b]
         distance = math.sqrt(to_goal_x * to_goal_x + to_goal_y * to_goal_y)
-        speed = target[j, SPEED, b] * (1.0 + p.speed_noise * uniform(state.stream[KEY, b], state.stream[DRAWS, b]))
+        speed = target[j, at.SPEED, b] * (
+            1.0 + p.speed_noise * uniform(state.stream[at.KEY, b], state.stream[at.DRAWS, b])
+        )
         state.scratch[0, b] = speed / distance if distance > 0.0 else 0.0
     for b in range(first, last):
-        state.stream[DRAWS, b] += _ONE
+        state.stream[at.DRAWS, b] += _ONE
     for axis in range(2):
         for b in range(first, last):
-            to_goal = target[j, GOAL_X + axis, b] - target[j, X + axis, b]
-            target[j, VELOCITY_X + axis, b] = to_goal * state.scratch[0, b]
+            to_goal = target[j, at.GOAL_X + axis, b] - target[j, X + axis, b]
+            target[j, at.VELOCITY_X + axis, b] = to_goal * state.scratch[0, b]
         for b in range(first, last):
-            target[j, X + axis, b] += target[j, VELOCITY_X + axis, b] * p.time_step
+            target[j, X + axis, b] += target[j, at.VELOCITY_X + axis, b] * p.time_step
 
 
 @inlined
@@ -97,7 +83,7 @@ def _outside(state, p, b, j):
 
 
 @compiled
-def _to_goals(state, p, first, last):
+def _to_goals(state, p, streets, grid, first, last):
     """Walk of HiT-MAC's targets, from goal to goal.
 
     A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
@@ -113,8 +99,8 @@ def _to_goals(state, p, first, last):
                 draws = 0
                 while _outside(state, p, b, j) and draws < MOST_DRAWS:
                     draws += 1
-                    state.target[j, X, b] = state.target[j, LAST_X, b]
-                    state.target[j, Y, b] = state.target[j, LAST_Y, b]
+                    state.target[j, X, b] = state.target[j, at.LAST_X, b]
+                    state.target[j, Y, b] = state.target[j, at.LAST_Y, b]
                     _pursue(state, p, j, b, b + _ONE)
                 state.target[j, X, b] = min(max(state.target[j, X, b], -p.half_width), p.half_width)
                 state.target[j, Y, b] = min(max(state.target[j, Y, b], -p.half_height), p.half_height)
@@ -132,24 +118,24 @@ def _first_seer(state, grid, b, j):
 
 
 @inlined
-def _way_out(state, b, j):
+def _way_out(state, grid, b, j):
     """Return the direction, radians, in which target j of scene b leaves the first view that it is in; NaN without one.
 
     The direction is perpendicular to the line of sight, to the side of the view's axis on which the target is.
     """
-    i = _first_seer(state, state.grid, b, j)
+    i = _first_seer(state, grid, b, j)
     if i < 0:
         return math.nan
     dx = state.target[j, X, b] - state.sensor[i, X, b]
     dy = state.target[j, Y, b] - state.sensor[i, Y, b]
-    side = state.sensor[i, DIRECTION_X, b] * dy - state.sensor[i, DIRECTION_Y, b] * dx
+    side = state.sensor[i, at.DIRECTION_X, b] * dy - state.sensor[i, at.DIRECTION_Y, b] * dx
     return math.atan2(dy, dx) + math.copysign(0.5 * math.pi, side)
 
 
 @inlined
 def _advance(target, stream, p, b, j, course):
     """Move target j of scene b in the direction `course`, radians; the border reflects it."""
-    length = target[j, SPEED, b] * p.time_step
+    length = target[j, at.SPEED, b] * p.time_step
     if p.speed_noise > 0.0:
         length *= 1.0 + p.speed_noise * draw_uniform(stream, b)
     x = target[j, X, b]
@@ -164,24 +150,24 @@ def _advance(target, stream, p, b, j, course):
         course = -course
     new_x = min(max(new_x, -p.half_width), p.half_width)  # for a move longer than the arena
     new_y = min(max(new_y, -p.half_height), p.half_height)
-    target[j, COURSE, b] = course
+    target[j, at.COURSE, b] = course
     target[j, X, b] = new_x
     target[j, Y, b] = new_y
-    target[j, VELOCITY_X, b] = (new_x - x) / p.time_step
-    target[j, VELOCITY_Y, b] = (new_y - y) / p.time_step
+    target[j, at.VELOCITY_X, b] = (new_x - x) / p.time_step
+    target[j, at.VELOCITY_Y, b] = (new_y - y) / p.time_step
 
 
 @inlined
 def _swerved(target, stream, p, b, j):
     """Return the direction of target j of scene b, radians, changed by up to `wander` to either side."""
-    course = target[j, COURSE, b]
+    course = target[j, at.COURSE, b]
     if p.wander > 0.0:
         course += p.wander * (2.0 * draw_uniform(stream, b) - 1.0)
     return course
 
 
 @compiled
-def _at_random(state, p, first, last):
+def _at_random(state, p, streets, grid, first, last):
     """Every move in a new direction."""
     target, stream = state.target, state.stream
     for b in range(first, last):
@@ -190,7 +176,7 @@ def _at_random(state, p, first, last):
 
 
 @compiled
-def _bounce(state, p, first, last):
+def _bounce(state, p, streets, grid, first, last):
     """Straight ahead, reflected at the border, swerving by `wander`."""
     target, stream = state.target, state.stream
     for b in range(first, last):
@@ -199,60 +185,43 @@ def _bounce(state, p, first, last):
 
 
 @compiled
-def _stay(state, p, first, last):
+def _stay(state, p, streets, grid, first, last):
     """No moves."""
 
 
 @compiled
-def _evade(state, p, first, last):
+def _evade(state, p, streets, grid, first, last):
     """As `bounce`, and out of the view of a sensor that sees the target."""
     target, stream = state.target, state.stream
     for b in range(first, last):
         for j in range(target.shape[0]):
             course = _swerved(target, stream, p, b, j)
-            way_out = _way_out(state, b, j)
+            way_out = _way_out(state, grid, b, j)
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
-
-
-@compiled
-def _along_streets(state, p, first, last):
-    """Along the streets of a city, straight on from crossing to crossing; there into any street, save back."""
-    walk_streets(state, p, state.streets, first, last)
 
 
 WALKS = {
     "goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _stay, "evade": _evade,
-    "streets": _along_streets,
+    "streets": walk_streets,
 }  # fmt: skip
-"""The walks of the targets, by name: functions that move every target of some scenes once."""
+"""The walks of the targets, by name: functions that move every target of some scenes once.
+
+Streets and grid of the state are arguments of their own, since numba leaves out code under ``is not None`` only for
+arguments.
+"""
 
 _walk = one_of(tuple(WALKS.values()))
 
 
 @compiled
-def _move_on(state, p, recordings, first, last):
-    """Move the targets of scenes without tracks of their own; see :func:`_move`."""
-    if recordings is None:
-        _walk(p.walk, state, p, first, last)
-    else:
-        for b in range(first, last):
-            follow_recording(state, p, recordings, b)
-
-
-@compiled
-def _move(state, p, tracks, recordings, first, last):
-    """Move the targets; `tracks` is an argument of its own, since numba then compiles only one of the branches."""
-    if tracks is None:
-        _move_on(state, p, recordings, first, last)
-    else:
-        for b in range(first, last):
-            if tracks.track_length[b] == 0:
-                _move_on(state, p, recordings, b, b + _ONE)
-            else:
-                follow_tracks(state, p, tracks, b)
-
-
-@compiled
-def move_targets(state, p, first, last):
+def move_targets(state, p, tracks, recordings, first, last):
     """Move every target of the scenes once: to its next recorded position if it has any, else by its walk."""
-    _move(state, p, state.tracks, state.recordings, first, last)
+    if tracks is None and recordings is None:
+        _walk(p.walk, state, p, state.streets, state.grid, first, last)
+    else:
+        for b in range(first, last):
+            if not follow_tracks(state, p, tracks, b):
+                if recordings is None:
+                    _walk(p.walk, state, p, state.streets, state.grid, b, b + _ONE)
+                else:
+                    follow_recording(state, p, recordings, b)
