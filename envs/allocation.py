@@ -218,17 +218,3 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
             raise ValueError(f"state {name!r} holds a number that is not from {low} to {high}: {found}")
     if rows.poses is not None:
         check_pan(state["heading"], rows.poses.pan_limit, "state 'heading'")
-
-
-def total_memory() -> int | None:
-    """Return the bytes of memory of this machine."""
-    return None
-
-
-def check_memory(needed: float, what: str) -> None:
-    """Do nothing."""
-
-
-def in_gigabytes(number: float) -> str:
-    """Return a number of bytes in words."""
-    return f"{number / 2**30:,.1f} GiB"

@@ -177,11 +177,3 @@ def test_a_large_scene_is_planned_by_the_nearest(name):
 def test_a_radius_is_refused():
     with pytest.raises(ValueError, match=r"radius is 40\.0; beliefs need lists without"):
         load_agent("belief-planner:nearest=3:radius=40", "hit-mac")
-
-
-def test_beliefs_that_do_not_fit_into_the_memory_are_an_error(monkeypatch):
-    monkeypatch.setattr("hitmac.envs.allocation.total_memory", lambda: 2**33)
-    large = load_scenario("large").replace(num_sensors=1000, num_targets=1000, grid=40)
-    Beliefs(large.replace(knowledge="shared"), 168)
-    with pytest.raises(ValueError, match=r"knowledge 'own', 1000 times a belief of 168 particles .* 20\.0 GiB"):
-        Beliefs(large.replace(knowledge="own"), 168)
