@@ -195,8 +195,8 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         if bad.any() and name != "track_position":
             raise ValueError(f"state {name!r} holds a number that is not finite")
     _, n, m = own["visible"].shape
-    corner = rows.parameters[0]["half_width"], rows.parameters[0]["half_height"]
-    corner = np.array(corner) * (1 + 1e-9)  # a place on a rail is rounded
+    p = rows.parameters[0]
+    corner = np.array((p["half_width"], p["half_height"])) * (1 + 1e-9)  # a place on a rail is rounded
     ranges: dict[str, tuple[Any, Any]] = {
         "time": (0, 2**62),
         "num_sensors": (1, n),

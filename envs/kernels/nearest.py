@@ -270,7 +270,7 @@ class Buffers(NamedTuple):
     """Arrays of one thread for a row of k slots, overwritten for every sensor."""
 
     distance: np.ndarray  # squared distances and numbers of the nearest
-    index: np.ndarray  # int32
+    listed: np.ndarray  # int32
     sensor: np.ndarray  # (17, k) rows of the sensor
     row: np.ndarray  # (10, k) what it observes
     number: np.ndarray  # (k,) int64: targets
@@ -354,7 +354,7 @@ def _choose(state, knowledge, index, b, i, limit, buffers, targets):
         for j in range(k):
             targets[j] = j if _is_shown(state, knowledge, b, i, j, limit)[0] else -1
         return
-    distance, nearest, count = buffers.distance[:k], buffers.index[:k], 0
+    distance, nearest, count = buffers.distance[:k], buffers.listed[:k], 0
     if state.working[i, b]:
         if knowledge is None:
             count = search(
@@ -374,7 +374,7 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
     """Write the neighbours of sensor i, ascending, -1 for none."""
     own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
-    distance, nearest = buffers.distance[:most], buffers.index[:most]
+    distance, nearest = buffers.distance[:most], buffers.listed[:most]
     distance[0], nearest[0] = -1.0, i  # itself before all others
     count = search(
         index.cells, index.sensor_start[b], index.sensor[b], index.sensor_x[b], index.sensor_y[b], index.reach[b], own,

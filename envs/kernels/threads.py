@@ -89,9 +89,10 @@ _OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 def _part(**options: Any) -> Callable[[Callable], Any]:
     """Return a decorator that compiles a function for calls by kernels alone; called from Python, it refuses."""
+    options["no_cpython_wrapper"] = True
 
     def decorate(function: Callable) -> Any:
-        dispatcher = njit(pipeline_class=_PartCompiler, no_cpython_wrapper=True, **_OPTIONS, **options)(function)
+        dispatcher = njit(pipeline_class=_PartCompiler, **_OPTIONS, **options)(function)
 
         def refuse(*arguments: Any, **keywords: Any) -> None:
             name = function.__name__
