@@ -42,33 +42,6 @@ def test_a_disc_without_room_is_left_out():
     assert ((free >= 25) & (free <= 100)).all()
 
 
-<<<<<<< HEAD
-def test_what_does_not_fit_into_the_memory_is_said_before():
-    with pytest.raises(ValueError, match=r"num_envs is 1000000000000, with 4 sensors .* GiB of memory or more"):
-        Simulator(HIT_MAC, 10**12)
-=======
-@pytest.mark.parametrize(
-    ("changes", "says"),
-    [
-        ({"sensing_range": 1e200}, "sensing_range is 1e+200; it must be 1e-30 to 1e+30"),
-        ({"arena": 1e200}, "arena is 1e+200; it must be 1e-30 to 1e+30"),
-        ({"spacing": 1e200, "placement": "random"}, "spacing is 1e+200; it must be at most 1e+30 in magnitude"),
-        ({"discs": [(1e200, 0, 1)]}, "it must be at most 1e+30 in magnitude"),
-        ({"distance_scale": 1e-30}, "distance_scale is 1e-30; it must be larger"),
-        ({"position_noise": 1e29, "time_step": 1e-20}, "position_noise is 1e+29; it must be smaller"),
-        ({"sensor_headings": (1e300,) * 4}, "it must be at most 1e+09 in magnitude"),
-        ({"num_sensors": 40_000, "placement": "random", "knowledge": "own"}, "it must be at most 32767"),
-        ({"num_sensors": 10**15, "zoom": (90, 90)}, "it must be at least one area for each"),
-    ],
-)
-def test_what_cannot_be_computed_with_is_refused_in_one_line(changes, says):
-    with pytest.raises(ValueError) as refused:  # noqa: PT011 - the text is compared
-        Scenario(**changes)
-    assert says in str(refused.value)
-    assert "\n" not in str(refused.value)
->>>>>>> ffd3acb (Kernels: a sub-step reads in physics from top to bottom; poses, one list of the nearest; states are checked for shape and range)
-
-
 @pytest.mark.parametrize(
     ("name", "number"),
     [
