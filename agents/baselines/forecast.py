@@ -399,13 +399,8 @@ def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle
 def _moves_on_course(walk, shortest, away, last, made, draw):
     """Return the number of moves until a target takes a new goal.
 
-    Args:
-        walk: walk of the targets.
-        shortest: length of the target's shortest move.
-        away: distance to its goal.
-        last: length of its last move.
-        made: moves that it has made towards the goal.
-        draw: number in [0, 1) for the moves until one is so short that it takes a new goal.
+    Its shortest move is `shortest` long, its last one was `last` long, and it has `made` moves to a goal that is `away`
+    from it. The `draw` in [0, 1) is for the moves until one is so short that it takes a new goal.
     """
     mean = shortest * (1.0 + 0.5 * walk.speed_noise)
     near = max(walk.goal_radius, 0.5 * mean)
@@ -456,24 +451,12 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 @allocating
 def foresee_believed(rules, sampling, body, weight, together, time, j, looks, middle, moves, shared, futures):
-    """List where target j can be at each look.
+    """List where target j can be at each look, by P particles (7, P) and their weights (P,).
 
-    The futures are those of particles, drawn at even steps of their weights. The draws of a future depend only on
-    target, sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures.
-
-    Args:
-        rules: the scenario.
-        sampling: options.
-        body: (7, P) particles.
-        weight: (P,) their weights.
-        together: all particles go the same way: samples share an entry until they turn.
-        time: sub-steps since the episode began.
-        j: number of the target.
-        looks: (H + 1,) look of each sub-step.
-        middle: (L + 1,) sub-step in the middle of each look.
-        moves: (L + 1,) number of moves until then.
-        shared: (L + 1,) scratch memory.
-        futures: lists, extended in place.
+    Futures are those of particles drawn at even steps of their weights. The draws of a future depend only on target,
+    sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures. If all particles
+    go the same way, `together`, samples share an entry until they turn. `middle` and `moves` (L + 1,) are the sub-step
+    in the middle of each look, and the moves until then. `shared` (L + 1,) is scratch memory.
     """
     samples, word = sampling.samples, j // sampling.per_word
     first = j % sampling.per_word * samples

@@ -89,9 +89,9 @@ def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, we
         pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
         mask: (B, n, m) valid pairs.
         targets: (B, n, k) targets that pairs and mask, then (B, n, k, ...), list; None: all m, in their order.
-        history: arrays of the history, changed in place, except the observation.
+        history: arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`, the memory changed in place.
         walk: rule of the targets' walk.
-        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
+        motion: of the sensors; None: they do not move.
         limits: (n, 2) pan limits, degrees; None: there are none.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
@@ -155,14 +155,10 @@ def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, dr
 
 @allocating
 def _likeliest_pairs(near, views, futures):
-    """Return the candidate pairs of every sensor's k likeliest targets.
+    """Return the candidate pairs of every sensor's k likeliest targets, given its view (n, 7).
 
-    They have the most samples in reach of the sensor, over all looks; targets without any are left out.
-
-    Args:
-        near: options.
-        views: (n, 7) views of the sensors.
-        futures: lists with a word for every target.
+    They have the most samples in reach of the sensor, over all looks, of lists with a word for each target. Targets
+    without any are left out.
     """
     n, m, cells = views.shape[0], futures.length.shape[1], near.cells
     reach = np.where(views[:, VIEW_RANGE] > 0.0, (np.sqrt(views[:, VIEW_RANGE]) + near.moved) * _PAD, 0.0)
@@ -221,23 +217,11 @@ def _gather_near(near, links, i, view, samples, every, futures):
 def _plan_rows(
     rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, low, high
 ):
-    """Write the values of the next actions of the rows of knowledge `low` to `high` - 1.
+    """Write the values of the next actions of the rows of knowledge `low` to `high` - 1; see :func:`_plan_scenes`.
 
-    Args:
-        rules: the scenario.
-        sensors: half the field of view (n,) and the turn (n,) of its sensors, degrees.
-        motion: the :class:`~hitmac.agents.baselines.forecast.Motion` of the sensors; None: they do not move.
-        limits: (n, 2) pan limits, degrees; None: there are none.
-        along: (R, n) places on the rails / length of the rail.
-        sampling: options of the futures.
-        near: options of plans for the nearest targets; None: every sensor plans for all.
-        search: options.
-        weight: (H + 1,) float32 weight of a sample at each sub-step.
-        scene: what the rows believe.
-        history: (R, n, H + 1) plans and (R, n) their ways to move, changed in place.
-        values: (R, n, 3) result, on rails (R, 2 n, 3); see :func:`hitmac.agents.baselines.search.ascend`.
-        low: first row.
-        high: last row + 1.
+    `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the places on the rails /
+    length of the rail, and `scene` is what the rows believe. With `near`, sensors plan for the nearest targets, else
+    for all. `history` holds plans (R, n, H + 1) and their ways to move (R, n), changed in place.
     """
     (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, horizon, samples = all_views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples

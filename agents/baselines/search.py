@@ -180,33 +180,23 @@ def _write_sides(sides, e, x, y, near, half_view, per_turn, most):
     no longer from the second on; the interval is empty if it is not `near`. All numbers are float32.
     """
     full, zero, one = np.float32(360.0), np.float32(0.0), np.float32(1.0)
-    bearing = _degrees(y, x)
-    again = bearing - full if bearing > zero else bearing + full
-    half = half_view if near else zero
-    first = np.floor((bearing - half) * per_turn) + one
-    last = np.ceil((bearing + half) * per_turn) if half > zero else first
-    other_first = np.floor((again - half) * per_turn) + one
-    other_last = np.ceil((again + half) * per_turn) if half > zero else other_first
-    sides[0, e] = np.int32(min(max(first, -most), most + one) + most)
-    sides[1, e] = np.int32(min(max(last, -most), most + one) + most)
-    sides[2, e] = np.int32(min(max(other_first, -most), most + one) + most)
-    sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
+    bearing, half = _degrees(y, x), half_view if near else zero
+    for side in range(0, 4, 2):
+        first = np.floor((bearing - half) * per_turn) + one
+        last = np.ceil((bearing + half) * per_turn) if half > zero else first
+        sides[side, e] = np.int32(min(max(first, -most), most + one) + most)
+        sides[side + 1, e] = np.int32(min(max(last, -most), most + one) + most)
+        bearing += full if bearing <= zero else -full
 
 
 @allocating
 def mark(x, y, who, pose, moved, view, most, sides, row):
     """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
 
-    Args:
-        x: (E,) float32 places of the entries, E a multiple of CHUNK.
-        y: (E,) the same.
-        who: (E,) their samples.
-        pose: place of the sensor, cosine and sine of its present heading, float32.
-        moved: (2,) float32 way that it goes.
-        view: its range squared, half its field of view in degrees, and turns in a degree, float32.
-        most: most turns to either side.
-        sides: (E / CHUNK, 4, CHUNK) scratch memory.
-        row: result, from `most` turns to the right on; the last is of no heading.
+    The entries are at x and y (E,), E a multiple of CHUNK, with the samples `who` (E,). `pose` is the place of the
+    sensor, and the cosine and sine of its present heading; it goes by `moved` (2,). `view` is its range squared, half
+    its field of view in degrees, and its turns in a degree. All these are float32. A row begins `most` turns to the
+    right; its last number is of no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
     """
     # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
     # it was written with others takes long.
@@ -321,20 +311,10 @@ def _cover(looks, sees, farthest, planned, plan, covers):
 def _improve(headings, weight, search, order, trial, scratch, limits, candidates, samples):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
-    Args:
-        headings: what the sensors can see.
-        weight: (H + 1,) weight of a sample at a sub-step.
-        search: options.
-        order: number of the order of the sensors; odd ones run backwards.
-        trial: plans (n, H + 1), their ways to move (n,), whether a sensor already has a plan (n,), the samples
-            (n, L + 1, W) that each plan covers, and the result, the values (n, 3) of staying, turning left and turning
-            right, with 3 ways (2 n, 3), followed by those of the ways. A turn beyond the limits is worth what staying
-            is. All are changed in place.
-        scratch: arrays of undefined content.
-        limits: None without pan limits.
-        candidates: the :class:`Candidates`, where the words of each sensor are those of the targets that it lists;
-            None: those of all targets.
-        samples: number of samples of a target.
+    `trial` holds plans (n, H + 1), their ways to move (n,), whether a sensor already has a plan (n,), the samples
+    (n, L + 1, W) that each plan covers, and the result, the values (n, 3) of staying, turning left and turning right,
+    with 3 ways (2 n, 3), followed by those of the ways. A turn beyond the limits is worth what staying is. The sensors
+    take turns in the order of the number `order`; odd orders run backwards.
     """
     plans, ways, planned, covers, values = trial
     covered, value, gain, plan = scratch
@@ -403,12 +383,13 @@ def ascend(headings, room, weight, search, limits, candidates, step, samples, ke
     The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
 
     Args:
-        headings: see :func:`_improve`.
+        headings: what the sensors have in view.
         room: arrays of :func:`room_for`.
-        weight: see :func:`_improve`.
-        search: the same.
-        limits: the same.
-        candidates: the same.
+        weight: (H + 1,) weight of a sample at a sub-step.
+        search: options.
+        limits: None without pan limits.
+        candidates: the :class:`Candidates`, where the words of each sensor are those of the targets that it lists;
+            None: those of all targets.
         step: sub-steps since the start.
         samples: number of samples of a target.
         kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.

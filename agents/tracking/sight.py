@@ -111,18 +111,11 @@ def _merge(reports, b, first, last, last_age, place, known):
 
 @kernel
 def merge_reports(reports, last_age, place, known, share):
-    """Write what every row of knowledge knows of all targets: what is listed, and what it has not seen to be gone.
+    """Write what each row of knowledge knows (R, m, 5) of all targets: what is listed, and was not seen to be gone.
 
-    A target that is not listed stays where it was last known, unless a sensor would list it there: then it is not known
-    any more.
-
-    Args:
-        reports: the lists.
-        last_age: (R, m) ages of what was known at the last observation; inf: nothing. R is B, or B * n where every
-            sensor knows its own list alone.
-        place: (R, m, 2) last known places, changed in place.
-        known: (R, m, 5) result.
-        share: part of this thread.
+    A target that is not listed stays at its last known `place` (R, m, 2), changed in place, unless a sensor would list
+    it there: then it is not known any more. `last_age` (R, m) are the ages of what was known at the last observation;
+    inf: nothing. R is B, or B * n where every sensor has its own list alone.
     """
     scenes, n = reports.within.shape
     rows = known.shape[0] // scenes
