@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -66,17 +66,10 @@ class ExactAgent(RulePolicy):
             plans[b] = [turns[k] for turns, k in zip(headings, choose(options), strict=True)]
         return plans
 
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+    def decide(
+        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Act as :class:`~hitmac.agents.policy.Policy` specifies.
-
-        The state holds the turns left (B, n) and the plans' ages (B,).
-        """
+        """Return the turns; the state holds the turns left (B, n) and the plans' ages (B,)."""
         self.lists_of(observation)  # refuses them
         pairs, mask = self.checked(observation["pairs"], observation["mask"])
         if state is None:
@@ -85,7 +78,7 @@ class ExactAgent(RulePolicy):
         anew = needs_replanning(age, self.every, episode_start)
         left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
         left[~mask.any(-1)] = 0
-        return self.completed(towards(left)), (left - np.sign(left), age + 1)
+        return towards(left), (left - np.sign(left), age + 1)
 
 
 def undominated(sees: np.ndarray) -> np.ndarray:

@@ -66,13 +66,11 @@ class ScriptedExecutor(RulePolicy):
 def in_place(scenario: Scenario | str | Path) -> Scenario:
     """Return the scenario with sensors that stay in their places, since the levels decide on no moves.
 
-    It has no pan limits either, of which the levels' features do not tell.
+    It has no pan limits either, which are not among the levels' features.
     """
     scenario = load_scenario(scenario)
-    scenario = scenario.replace(pan_limits=()) if scenario.pan_limits else scenario
-    if not scenario.rails:
-        return scenario
-    return scenario.replace(rails=(), rail_starts=(), placement="random", spacing=0.0)
+    still = {"rails": (), "rail_starts": (), "placement": "random", "spacing": 0.0} if scenario.rails else {}
+    return scenario.replace(pan_limits=(), **still)
 
 
 class AssignPlanned(RulePolicy):

@@ -51,17 +51,13 @@ class PlanningPolicy(RulePolicy):
         """
         raise NotImplementedError
 
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+    def decide(
+        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies: take the actions of the highest value."""
+        """Return the actions of the highest value."""
         lists = self.lists_of(observation)
         values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
-        return self.completed(values.argmax(-1)), new
+        return values.argmax(-1), new
 
 
 class HeadingPlanner(PlanningPolicy):
@@ -370,6 +366,7 @@ class BeliefPlannerAgent(HeadingPlanner):
     """
 
     features: ClassVar[tuple[str, ...]] = Beliefs.features
+    nearest: ClassVar[int | None] = 16
 
     def __init__(
         self,
@@ -391,10 +388,6 @@ class BeliefPlannerAgent(HeadingPlanner):
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
         self._cells = make_cells(scenario, scenario.num_sensors)
-
-    def near(self) -> dict[str, Any]:
-        """Return the nearest 16 targets."""
-        return {"nearest": 16}
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options given, or in a large scene :meth:`near`; raise ValueError for a radius."""

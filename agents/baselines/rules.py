@@ -86,6 +86,9 @@ class RulePolicy:
     per_sensor: ClassVar[bool] = False
     """True if the policy without a scenario decides for rows of single sensors."""
 
+    nearest: ClassVar[int | None] = None
+    """Number of the nearest targets that suffice to decide in a large scene; None: all are needed."""
+
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
         self._scenario = None if scenario is None else load_scenario(scenario)
         self.seed = checked_seed(seed)
@@ -102,7 +105,7 @@ class RulePolicy:
         None: the policy needs the observations of all targets. Else :meth:`act` also takes the argument `targets`
         (B, n, k), the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in an empty place.
         """
-        return None
+        return None if self.nearest is None else {"nearest": self.nearest}
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options of the environment for the nearest targets: those given, or in a large scene :meth:`near`.
@@ -144,9 +147,16 @@ class RulePolicy:
         episode_start: np.ndarray | None = None,
         deterministic: bool = False,
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies, without a state."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
+        actions, new = self.decide(observation, state, episode_start)
+        return self.completed(actions), new
+
+    def decide(
+        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
+    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        """Return the actions, before they are :meth:`completed`, and the state; without a memory None."""
         lists = self.lists_of(observation)
-        return self.completed(self.act(*self.checked(observation["pairs"], observation["mask"]), **lists)), None
+        return self.act(*self.checked(observation["pairs"], observation["mask"]), **lists), None
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the features and the mask of an observation, the mask bool.
@@ -196,14 +206,10 @@ class RandomPolicy(RulePolicy):
         """Return the number of decisions of a row, given the mask of the observation."""
         raise NotImplementedError
 
-    def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+    def decide(
+        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
     ) -> tuple[np.ndarray, BatchRandom]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
+        """Draw the actions."""
         self.lists_of(observation)
         mask = np.asarray(observation["mask"])
         check_size(mask, (None,) * len(self.size))
@@ -218,26 +224,18 @@ class RandomAgent(RandomPolicy):
     """
 
     per_sensor: ClassVar[bool] = True
-
-    def near(self) -> dict[str, Any]:
-        """Return the nearest target per_sensor: the agent reads none."""
-        return {"nearest": 1}
+    nearest: ClassVar[int | None] = 1
 
     def decisions(self, mask: np.ndarray) -> int:
         """Return d n, d decisions for every sensor; 1 without a scenario."""
-        if self._scenario is None:
-            return 1
-        return mask.shape[1] * len(self._scenario.decisions)
+        return 1 if self._scenario is None else mask.shape[1] * len(self._scenario.decisions)
 
 
 class StillAgent(RulePolicy):
     """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
 
     per_sensor: ClassVar[bool] = True
-
-    def near(self) -> dict[str, Any]:
-        """Return the nearest target per_sensor: the agent reads none."""
-        return {"nearest": 1}
+    nearest: ClassVar[int | None] = 1
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return stay for every sensor."""
@@ -253,10 +251,7 @@ class NearestAgent(RulePolicy):
     """Agent whose sensors turn towards their nearest target, and stay while its bearing is within half a turn."""
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
-
-    def near(self) -> dict[str, Any]:
-        """Return the nearest target alone."""
-        return {"nearest": 1}
+    nearest: ClassVar[int | None] = 1
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return left or right, towards the nearest target; stay without any target."""
@@ -286,8 +281,7 @@ class GreedyAgent(RulePolicy):
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         actions = np.zeros(pairs.shape[:2], np.int64)
-        if targets is None:
-            targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape)
+        targets = np.broadcast_to(np.arange(pairs.shape[2]), mask.shape) if targets is None else targets
         scenes = np.arange(len(pairs))
         open_targets = np.ones((len(pairs), targets.max(initial=0) + 1), bool)
         for i in range(pairs.shape[1]):

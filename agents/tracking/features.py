@@ -45,12 +45,10 @@ def _add_to_sectors(view, x, y, mass, sectors):
 
 
 @allocating
-def _describe(rules, pace, scale, top_speed, body, weight, known, views, j, pairs):
-    """Write the features of target j, (n, d)."""
+def _describe(rules, pace, scale, top_speed, body, weight, known, views, pairs):
+    """Add the features (n, d) of a target."""
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
-    for i in range(n):
-        pairs[i] = 0.0
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
         dx, dy = body[AIM_X, p], body[AIM_Y, p]
@@ -91,17 +89,13 @@ def _describe(rules, pace, scale, top_speed, body, weight, known, views, j, pair
 
 @kernel
 def describe_all(rules, pace, scale, top_speed, belief, known, views, present, pairs, share):
-    """Write the belief features of every pair, (R, n, m, d); see :class:`BeliefFeatures`."""
+    """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`."""
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             for j in range(known.shape[1]):
                 if present[r, j]:
-                    _describe(
-                        rules, pace, scale, top_speed, belief.body[r, j], belief.weight[r, j], known[r, j], views[r], j,
-                        pairs[r, :, j],
-                    )  # fmt: skip
-                else:
-                    pairs[r, :, j] = 0.0
+                    body, weight = belief.body[r, j], belief.weight[r, j]
+                    _describe(rules, pace, scale, top_speed, body, weight, known[r, j], views[r], pairs[r, :, j])
 
 
 class BeliefFeatures:
@@ -127,17 +121,16 @@ class BeliefFeatures:
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.beliefs = scenario, Beliefs(scenario, PARTICLES)
-        n, m, d = scenario.num_sensors, scenario.num_targets, SUMMARY + len(AHEAD) * SECTORS
-        self.space = spaces.Dict(
-            pairs=spaces.Box(-_MOST, _MOST, (n, m, d), np.float32), mask=spaces.MultiBinary((n, m))
-        )
+        shape = scenario.num_sensors, scenario.num_targets
+        pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
+        self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
         self._pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of what R rows of knowledge believe."""
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
-        pairs = np.empty((rows, n, m, d), np.float32)
+        pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
             describe_all, self.beliefs.rules, self._pace, self.scenario.distance_scale, self.scenario.top_speed,
             scene.belief, scene.known, scene.views, scene.present, pairs,
@@ -180,12 +173,9 @@ class BeliefObserver:
         b, rows = simulator.num_envs, simulator.rows
         moment = np.stack((*rows.stream[[KEY, DRAWS], :b].view(np.int64), rows.scene[TIME, :b]))
         if self._moment.shape != moment.shape:
-            self._state = None
-        moved = np.ones(b, np.bool_)
-        on = np.zeros(b, np.bool_)
-        if self._state is not None:
-            moved = (moment != self._moment).any(0)
-            on = (moment[0] == self._moment[0]) & (moment[2] == self._moment[2] + 1)
+            self._state, self._moment = None, np.full_like(moment, -1)
+        moved = (moment != self._moment).any(0)
+        on = (moment[0] == self._moment[0]) & (moment[2] == self._moment[2] + 1)
         if moved.any():
             shown = self._observer.observe(simulator)
             scene, new = self._features.beliefs.update(shown["pairs"], shown["mask"] != 0, self._state, ~on)
@@ -200,9 +190,8 @@ class BeliefObserver:
     def get_state(self) -> dict[str, np.ndarray]:
         """Return copies of all arrays that the next observation depends on."""
         assert self._state is not None
-        return {name: array.copy() for name, array in (self._state._asdict() | self._last).items()} | {
-            "moment": self._moment.copy()
-        }
+        arrays = self._state._asdict() | self._last | {"moment": self._moment}
+        return {name: array.copy() for name, array in arrays.items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """Continue from arrays of :meth:`get_state`."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from hitmac.envs.simulator import positive
+from hitmac.envs.tasks.base import check_number
+from hitmac.envs.validation import over
 
 
 class KalmanTracker:
@@ -16,8 +18,8 @@ class KalmanTracker:
         x' = x + t v,  v' = v,  C' = F C F^T + q Q,  F = [[1, t], [0, 1]],  Q = [[t^3 / 3, t^2 / 2], [t^2 / 2, t]].
 
     A detection z of standard deviation s has the gain ``K = C[:, 0] / (C[0, 0] + s^2)``: (x, v) changes by
-    ``K (z - x)``, C by ``-K C[0, :]``. A normal distribution cannot say where a target is not: looks that saw nothing
-    are not used, and the arena has no border. :class:`~hitmac.agents.tracking.ParticleTracker` does both.
+    ``K (z - x)``, C by ``-K C[0, :]``. Looks that detect nothing are not used: the result would not be normal. There
+    is no border. :class:`~hitmac.agents.tracking.ParticleTracker` uses both.
     Source: Bar-Shalom, Li, Kirubarajan, "Estimation with Applications to Tracking and Navigation", 2001, chapter 6.
 
     Args:
@@ -48,12 +50,10 @@ class KalmanTracker:
         top_speed: float = 100.0,
     ) -> None:
         b, m = positive("num_scenes", num_scenes), positive("num_targets", num_targets)
-        options = {"agility": agility, "deviation": deviation, "arena": arena, "top_speed": top_speed}
-        for name, value in options.items():
-            if not 0 < value < np.inf:
-                raise ValueError(f"{name} is {value!r}; it must be a number over 0")
-        self.agility, self.deviation = float(agility), float(deviation)
-        self._start = np.diag((float(arena) ** 2, float(top_speed) ** 2))
+        self.agility = check_number("agility", agility, over(0))
+        self.deviation = check_number("deviation", deviation, over(0))
+        start = check_number("arena", arena, over(0)), check_number("top_speed", top_speed, over(0))
+        self._start = np.diag(np.square(start))
         self.state, self.covariance = np.zeros((b, m, 2, 2)), np.zeros((b, m, 2, 2))
         self.reset()
 
@@ -81,7 +81,7 @@ class KalmanTracker:
         self.covariance = step @ self.covariance @ step.T + noise
 
     def see(self, position: np.ndarray, seen: np.ndarray) -> None:
-        """Take in detections.
+        """Update the beliefs by detections.
 
         Args:
             position: (B, m, 2) measured positions; those of unseen targets are not read.
@@ -102,9 +102,8 @@ class KalmanTracker:
     def map(self, arena: float | tuple[float, float], cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) of each cell of a c x c grid over the arena, x first.
 
-        `arena` is half its side, or half its width and half its height.
-
-        It is the density in the middle of a cell times its area, scaled to the sum 1.
+        `arena` is half its side, or half its width and half its height. The probability is the density in the middle of
+        a cell times its area, scaled to the sum 1.
         """
         half = np.broadcast_to(np.asarray(arena, np.float64), 2)
         middle = ((np.arange(positive("cells", cells)) + 0.5) / cells * 2)[:, None] * half - half  # (c, 2)

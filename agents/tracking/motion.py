@@ -21,8 +21,7 @@ MODELS = ("goals", "constant velocity", "random")
 """The walk models; see :class:`~hitmac.agents.tracking.ParticleTracker`."""
 
 GOALS, CONSTANT_VELOCITY, RANDOM = range(3)
-DRAWS = 4  # numbers that a move may draw
-_ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(DRAWS)
+_ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
 
 
 class WalkModel(NamedTuple):
@@ -64,20 +63,11 @@ def moves_at(rules, time):
 def walk_model(scenario: Scenario) -> WalkModel:
     """Return the model of a scenario's walk; one that bounces, evades or stands still keeps its velocity."""
     model = {"goals": GOALS, "random": RANDOM}.get(scenario.walk, CONSTANT_VELOCITY)
-    still = scenario.walk == "still"
+    speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
     return WalkModel(
-        model,
-        *scenario.extent,
-        0.0 if still else scenario.min_speed,
-        0.0 if still else scenario.max_speed,
-        scenario.speed_noise,
-        scenario.time_step,
-        math.radians(scenario.wander),
-        scenario.goal_radius,
-        scenario.stuck_distance,
-        scenario.goal_patience,
-        *scenario.target_area,
-    )
+        model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),
+        scenario.goal_radius, scenario.stuck_distance, scenario.goal_patience, *scenario.target_area,
+    )  # fmt: skip
 
 
 @inlined
@@ -129,10 +119,8 @@ def _straight_on(walk, body, p, key, counter, increase):
         body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
     length = _length(walk, body, p, increase)
     for axis in range(2):
-        place, border = (
-            body[axis, p] + length * body[AIM_X + axis, p],
-            walk.half_width if axis == 0 else walk.half_height,
-        )
+        place = body[axis, p] + length * body[AIM_X + axis, p]
+        border = walk.half_width if axis == 0 else walk.half_height
         if abs(place) > border:
             place = math.copysign(2.0 * border, place) - place
             body[AIM_X + axis, p] = -body[AIM_X + axis, p]
@@ -143,11 +131,7 @@ def _straight_on(walk, body, p, key, counter, increase):
 
 @inlined
 def move(walk, body, p, key, counter, increase):
-    """Move particle p once; `increase` in [0, 1) is the draw of the move's length.
-
-    Returns:
-        The counter of the next draw of the stream `key`.
-    """
+    """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter."""
     if walk.model == GOALS:
         return _to_goal(walk, body, p, key, counter, increase)
     return _straight_on(walk, body, p, key, counter, increase)

@@ -1,4 +1,4 @@
-"""Views of sensors, as beliefs take them in. Compiled by numba."""
+"""Views of sensors, and their reports to beliefs. Compiled by numba."""
 
 from __future__ import annotations
 
@@ -27,14 +27,10 @@ class NearViews(NamedTuple):
 @allocating
 def sort_views(cells, views):
     """Return the views (n, 7) that can detect anything by cell."""
-    n, reach = views.shape[0], 0.0
-    detects = np.empty((n, 1), np.bool_)
-    for i in range(n):
-        detects[i, 0] = views[i, VIEW_CHANCE] > 0.0 and views[i, VIEW_RANGE] > 0.0
-        if detects[i, 0]:
-            reach = max(reach, math.sqrt(views[i, VIEW_RANGE]))
+    n, detects = views.shape[0], (views[:, VIEW_CHANCE] > 0.0) & (views[:, VIEW_RANGE] > 0.0)
+    reach = math.sqrt(np.where(detects, views[:, VIEW_RANGE], 0.0).max())
     start, number = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
-    sort_into_cells(cells, views.reshape(n, 7, 1), detects, 0, start, number, np.empty(n), np.empty(n))
+    sort_into_cells(cells, views.reshape(n, 7, 1), detects.reshape(n, 1), 0, start, number, np.empty(n), np.empty(n))
     return NearViews(cells, start, number, reach)
 
 
@@ -87,7 +83,7 @@ class Reports(NamedTuple):
 
 @allocating
 def _merge(reports, b, first, last, last_age, place, known):
-    """Write what the sensors `first` to `last` - 1 of scene b tell of all targets; see :func:`merge_reports`."""
+    """Write what the sensors `first` to `last` - 1 of scene b report of all targets; see :func:`merge_reports`."""
     known[:, :] = 0.0
     known[:, AGE] = np.inf
     tells = False
@@ -122,6 +118,5 @@ def merge_reports(reports, last_age, place, known, share):
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             b, i = r // rows, r % rows
-            _merge(
-                reports, b, i if rows > 1 else 0, i + 1 if rows > 1 else n, last_age[r], place[r], known[r]
-            )  # fmt: skip
+            first, last = (i, i + 1) if rows > 1 else (0, n)
+            _merge(reports, b, first, last, last_age[r], place[r], known[r])
