@@ -173,9 +173,9 @@ def moved_twice(pairs, mask, old_pairs, old_mask, candidates, walk):
 
 @allocating
 def _farthest_pair(pairs, mask, candidates, j):
-    """Return the sensor farthest from target j, and its place there now and in the last observation; -1: none.
+    """Return the sensor farthest from target j, and the target's places in its list now and before; -1: none.
 
-    There the line of sight changes least. Sensors that listed it in the last observation too come first.
+    From there the line of sight changes least. Sensors that listed it in the last observation too come first.
     """
     best, place, old_place = -1, -1, -1
     if candidates is None:

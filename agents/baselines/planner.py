@@ -334,23 +334,16 @@ class BeliefPlannerState(NamedTuple):
 class BeliefPlannerAgent(HeadingPlanner):
     """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
 
-    The belief about a target is that of :class:`~hitmac.agents.tracking.ParticleTracker`: particles that walk as the
-    scenario's targets do, from where it was last seen; a view in which it is not seen takes weight from the particles
-    inside. A target that was never seen may be anywhere at first, so that to look where nobody has looked is worth what
-    it can be expected to find. The futures of particles are the samples of the planner; its search, and the value of
-    the plans of all sensors, are those of :class:`~hitmac.agents.baselines.planner.PlannerAgent`.
+    The beliefs are those of :class:`~hitmac.agents.tracking.beliefs.Beliefs`, the samples are futures of their
+    particles, and the plans are those of :class:`HeadingPlanner`. A target that was never seen may be anywhere, so that
+    a look where no sensor has looked is worth the targets to be expected there.
 
-    It decides from the observation alone, with a memory in the state of ``predict``, which must be called at every
-    sub-step of an episode. With shared or full knowledge there is one belief for all sensors. With the knowledge
-    ``"neighbours"`` or ``"own"`` every sensor has its own beliefs, plans for all sensors on them, and makes its own
-    turn: nothing that a sensor does depends on what another one knows. Positions and headings of all sensors are known
-    to all. Obstacles are not: where a scenario has some, a view is taken to miss one target in ten.
+    The agent decides from the observation alone, with a memory in the state of ``predict``, which must be called at
+    every sub-step of an episode. With the knowledge ``"neighbours"`` or ``"own"`` every sensor plans for all sensors on
+    beliefs of its own, and makes its own turn: no decision depends on the knowledge of another sensor.
 
-    Of observations that list the k nearest targets, it keeps beliefs about all targets, and plans for each sensor on
-    the k whose futures come into its range most. A list with an empty place holds all that its sensor knows, and a full
-    one all up to its farthest target. Beyond that a target stays believed where it went when it was last listed, and a
-    view that does not see it says nothing. The option `radius` is not allowed: it would empty places. With full
-    knowledge a target that no sensor lists is taken to be absent.
+    Of observations that list the k nearest targets, the agent keeps beliefs about all targets, and plans for each
+    sensor on the k whose futures come into its range most. The option `radius` is not allowed: it would empty places.
 
     Args:
         scenario: the scenario to play.
@@ -392,9 +385,7 @@ class BeliefPlannerAgent(HeadingPlanner):
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return the options given, or in a large scene :meth:`near`; raise ValueError for a radius."""
         if "radius" in nearness:
-            raise ValueError(
-                f"radius is {nearness['radius']}; beliefs need lists without: a free place says that no more is known"
-            )
+            raise ValueError(f"radius is {nearness['radius']}; beliefs need lists without, whose free places count")
         return super().shown(nearness)
 
     def plan(

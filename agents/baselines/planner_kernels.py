@@ -12,12 +12,10 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.forecast import (
-    COS,
     COURSE_SPEED,
     HEADING_COS,
     HEADING_SIN,
     RANGE,
-    SIN,
     TURN,
     VIEW,
     clear,
@@ -109,9 +107,10 @@ def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, we
     headings, room = room_for(n, horizon, horizon, futures, search.farthest, values.shape[1])
     moved = np.zeros((headings.sees.shape[1], horizon + 1, 2), np.float32)
     for b in range(low, high):
-        links = None if targets is None else candidate_pairs(targets[b], mask[b], old_targets[b], old_mask[b], m)
-        extra = walk.every > 0 and walk.exact and moved_twice(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk)
-        remember(pairs[b], mask[b], old_pairs[b], old_mask[b], links, walk, motion, 2.0 if extra else 1.0, memory[b])
+        new, valid, old, old_valid = pairs[b], mask[b], old_pairs[b], old_mask[b]
+        candidates = None if targets is None else candidate_pairs(targets[b], valid, old_targets[b], old_valid, m)
+        extra = walk.every > 0 and walk.exact and moved_twice(new, valid, old, old_valid, candidates, walk)
+        remember(new, valid, old, old_valid, candidates, walk, motion, 2.0 if extra else 1.0, memory[b])
         if extra:
             clock[b] = 1
         elif clock[b] >= 0 and steps[b] > 0:
@@ -123,24 +122,23 @@ def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, we
                 moves[h] = h * (1.0 + 1.0 / walk.every) if walk.every > 0 else h
         clear(every)
         for j in range(m):
-            centre = middle(pairs[b], mask[b], links, j) if walk.goals and samples > 1 else (0.0, 0.0)
+            centre = middle(new, valid, candidates, j) if walk.goals and samples > 1 else (0.0, 0.0)
             foresee_observed(memory[b, j], centre, walk, moves, draws, j, shared, every)
         most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
         most_gone += 0.0 if motion is None else horizon * motion.step
         for i in range(n):
-            shown = pairs[b, i, 0]
-            turn, half_view = pairs[b, i, :, TURN].max() * 180.0, pairs[b, i, :, VIEW].max() * 180.0
-            reach = pairs[b, i, :, RANGE].max()
-            east, north = (shown[COS], shown[SIN]) if limits is None else (shown[HEADING_COS], shown[HEADING_SIN])
+            turn, half_view = new[i, :, TURN].max() * 180.0, new[i, :, VIEW].max() * 180.0
+            reach = new[i, :, RANGE].max()
+            east, north = (1.0, 0.0) if limits is None else (new[i, 0, HEADING_COS], new[i, 0, HEADING_SIN])
             write_reach(headings, i, search, limits, half_view, turn, turn > 0.0, east, north)
             if motion is not None:
                 for way in range(1, moved.shape[0]):
                     for h in range(1, horizon + 1):
-                        moved[way, h] = gone_on_rail(motion, shown, i, h if way == FORWARD else -h)
-            gather_observed(pairs[b], mask[b], links, i, samples, most_gone, every, futures)
+                        moved[way, h] = gone_on_rail(motion, new[i, 0], i, h if way == FORWARD else -h)
+            gather_observed(new, valid, candidates, i, samples, most_gone, every, futures)
             _mark_headings(headings, i, 0.0, 0.0, 1.0, 0.0, reach * reach, half_view, turn, futures, moved, last)
         ascend(
-            headings, room, weight, search, limits, links, steps[b], samples, kept[b], kept_ways[b], own[0],
+            headings, room, weight, search, limits, candidates, steps[b], samples, kept[b], kept_ways[b], own[0],
             own[1][b : b + 1], values[b],
         )  # fmt: skip
         steps[b] += 1
@@ -195,13 +193,13 @@ def _likeliest_pairs(near, views, futures):
 
 
 @allocating
-def _gather_near(near, links, i, view, samples, every, futures):
+def _gather_near(near, candidates, i, view, samples, every, futures):
     """Write the futures of the targets in the list of sensor i that are in its reach, as many in a word as fit."""
     clear(futures)
     reach = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD
-    for s in range(links.targets.shape[1]):
-        j = links.targets[i, s]
-        if not links.valid[i, s]:
+    for s in range(candidates.targets.shape[1]):
+        j = candidates.targets[i, s]
+        if not candidates.valid[i, s]:
             continue
         word, bit = bits_of(s, samples)
         for look in range(1, every.length.shape[0]):
@@ -249,7 +247,7 @@ def _plan_rows(
                     middle_of, moves, shared, every,
                 )  # fmt: skip
         close(every)
-        links = None if near is None else _likeliest_pairs(near, views, every)
+        candidates = None if near is None else _likeliest_pairs(near, views, every)
         for i in range(n):
             x, y, c, s = views[i, VIEW_X], views[i, VIEW_Y], views[i, VIEW_COS], views[i, VIEW_SIN]
             write_reach(headings, i, search, limits, half_view[i], turn[i], views[i, VIEW_RANGE] > 0.0, c, s)
@@ -262,12 +260,12 @@ def _plan_rows(
                         place = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
                         moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
             if near is not None:
-                _gather_near(near, links, i, views[i], samples, every, own)
+                _gather_near(near, candidates, i, views[i], samples, every, own)
             _mark_headings(
                 headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last
             )  # fmt: skip
         ascend(
-            headings, room, weight, search, limits, links, time[r], samples, kept[r], kept_ways[r], 0,
+            headings, room, weight, search, limits, candidates, time[r], samples, kept[r], kept_ways[r], 0,
             np.empty((0, n, m), np.float32), values[r],
         )  # fmt: skip
 

@@ -63,7 +63,7 @@ def track_all(rules, belief, known, views, cells, time, last_age, present, share
     Args:
         rules: the scenario.
         belief: beliefs of the rows, changed in place.
-        known: (R, m, 5) what each row knows.
+        known: (R, m, 5) knowledge of each row.
         views: (R, n, 7) views, with the probability that a sensor detects a target in view and the row is told at once.
         cells: cells by which views near a particle are found; None: all views are looked through.
         time: (R,) sub-steps since the episode began.
@@ -115,10 +115,10 @@ class Beliefs:
     Obstacles are not: where a scenario has some, a view is taken to miss one target in ten. Lenses are taken to keep
     their fields of view.
 
-    Of observations that list the nearest targets, beliefs are about all targets too. A list with an empty place holds
-    all that its sensor knows, and a full one all up to its farthest target. Beyond that, a target stays believed where
-    it went when it was last listed, and a view that does not see it says nothing. With full knowledge a target that no
-    sensor lists is taken to be absent.
+    Of observations that list the nearest targets, beliefs are about all targets too. A list with an empty place is
+    complete, and a full one is complete up to its farthest target. Beyond that, a target stays believed where it went
+    when it was last listed, and a view without it is no evidence. With full knowledge, targets that no sensor lists are
+    absent.
 
     Args:
         scenario: the scenario.
@@ -263,7 +263,7 @@ class Beliefs:
         return views
 
     def _knowledge(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return what the rows know (R, m, 5) of all targets."""
+        """Return the knowledge (R, m, 5) of the rows about all targets."""
         pose = pairs[:, :, :1]
         if not self.per_sensor:  # all sensors show the same; the first that works is as good as any
             first = np.argmax(mask, 1)[:, None]  # (B, 1, m)

@@ -99,7 +99,7 @@ def describe_all(rules, pace, scale, top_speed, belief, known, views, present, p
 
 
 class BeliefFeatures:
-    """Features of every pair of a sensor and a target, of the particles that say where the target may be.
+    """Features of every pair of a sensor and a target, of the particles of the target.
 
     ============ ======================================================================================================
     0, 1         sine and cosine of the bearing of the mean position
@@ -128,7 +128,7 @@ class BeliefFeatures:
         self._pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
-        """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of what R rows of knowledge believe."""
+        """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
         Threads(rows, cores(), block=8).run(
@@ -142,7 +142,7 @@ class BeliefFeatures:
 class BeliefObserver:
     """Observer that keeps beliefs, in place of :class:`hitmac.envs.observation.Observer` in a task of sub-steps.
 
-    It must observe every sub-step. All sensors must share what they know.
+    It must observe every sub-step. All sensors must share their knowledge.
 
     Args:
         scenario: the scenario; its `knowledge` is ``"shared"`` or ``"full"``.
@@ -152,7 +152,7 @@ class BeliefObserver:
         space: see :class:`BeliefFeatures`.
 
     Raises:
-        ValueError: sensors do not share what they know.
+        ValueError: sensors do not share their knowledge.
     """
 
     def __init__(self, scenario: Scenario) -> None:

@@ -86,9 +86,9 @@ def _merge(reports, b, first, last, last_age, place, known):
     """Write what the sensors `first` to `last` - 1 of scene b report of all targets; see :func:`merge_reports`."""
     known[:, :] = 0.0
     known[:, AGE] = np.inf
-    tells = False
+    listed = False
     for i in range(first, last):
-        tells |= reports.within[b, i] > 0.0
+        listed |= reports.within[b, i] > 0.0
         for s in range(reports.targets.shape[2]):
             j = reports.targets[b, i, s]
             if reports.mask[b, i, s] and known[j, AGE] == np.inf:
@@ -96,7 +96,7 @@ def _merge(reports, b, first, last, last_age, place, known):
     for j in range(known.shape[0]):
         if known[j, AGE] < np.inf:
             place[j, 0], place[j, 1] = known[j, PLACE_X], known[j, PLACE_Y]
-        elif last_age[j] < np.inf and tells:
+        elif last_age[j] < np.inf and listed:
             missing = False
             for i in range(first, last):
                 dx, dy = place[j, 0] - reports.position[b, i, 0], place[j, 1] - reports.position[b, i, 1]
@@ -107,7 +107,7 @@ def _merge(reports, b, first, last, last_age, place, known):
 
 @kernel
 def merge_reports(reports, last_age, place, known, share):
-    """Write what each row of knowledge knows (R, m, 5) of all targets: what is listed, and was not seen to be gone.
+    """Write the knowledge (R, m, 5) of each row about all targets: those listed, and those not seen to be gone.
 
     A target that is not listed stays at its last known `place` (R, m, 2), changed in place, unless a sensor would list
     it there: then it is not known any more. `last_age` (R, m) are the ages of what was known at the last observation;
