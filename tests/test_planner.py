@@ -11,7 +11,7 @@ from numba import njit
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.forecast import COURSE_MOVES as MOVES
 from hitmac.agents.baselines.forecast import COURSE_SPEED as SPEED
-from hitmac.agents.baselines.forecast import empty_futures, foresee_observed, middle
+from hitmac.agents.baselines.forecast import foresee_observed, middle
 from hitmac.agents.baselines.levels import AssignPlanned
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.planner_kernels import plan
@@ -210,12 +210,13 @@ def test_targets_turn_as_often_as_foreseen():
     shown = task.observe()
     _, state = agent.predict(shown, state)
     moves, mask = np.arange(61) * 1.1, shown["mask"] != 0
-    shared, foreseen = np.empty(61, np.int64), np.zeros((200, 5, 60))
+    when, who, where = np.empty(60 * 65, np.int32), np.empty(60 * 65, np.uint64), np.empty((2, 60 * 65), np.float32)
+    foreseen = np.zeros((200, 5, 60))
     called = njit(lambda *arguments: foresee_observed(*arguments))
     for b, j in np.ndindex(200, 5):
-        centre, futures = middle.py_func(shown["pairs"][b], mask[b], None, j), empty_futures.py_func(60, 1, 65)
-        called(state.targets[b, j], centre, agent._walk, moves, agent._futures, 0, shared, futures)
-        foreseen[b, j] = np.bitwise_count(futures.who[1:, 0, 0]) / 64  # that have not turned yet
+        centre = middle.py_func(shown["pairs"][b], mask[b], None, j)
+        called(state.targets[b, j], centre, agent._walk, moves, agent._futures, when, who, where)
+        foreseen[b, j] = np.bitwise_count(who[:60]) / 64  # that have not turned yet
     before, straight = live.moves.copy(), np.ones((200, 5), bool)
     for h in range(1, 51):
         task.step(np.zeros((200, 4), int))

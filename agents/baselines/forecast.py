@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import CHUNK, bits_of, everyone
+from hitmac.agents.baselines.search import CHUNK, everyone
 from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_at
 from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Rails
@@ -298,8 +298,11 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
 
 
 @allocating
-def foresee_observed(memory, centre, walk, moves, draws, j, shared, futures):
-    """List where target j can be at each sub-step, ahead and to the left of its present place on its course.
+def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
+    """Write where a target can be at each sub-step, ahead and to the left of its present place on its course.
+
+    Entry e: at sub-step `when[e]`, the samples in the bits `who[e]` are at `where[:, e]`. Samples that have not turned
+    yet share an entry.
 
     Args:
         memory: (4,) memory of the target.
@@ -308,29 +311,33 @@ def foresee_observed(memory, centre, walk, moves, draws, j, shared, futures):
         moves: (H + 1,) number of moves until each sub-step.
         draws: (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the later ones, and
             places (S, M + 1, 2) after 0 to M moves of length 1, without goals.
-        j: number of the target, and of its word.
-        shared: (H + 1,) scratch memory.
-        futures: lists, extended in place. Samples that have not turned yet share an entry.
+        when: (E,) result.
+        who: (E,) result.
+        where: (2, E) result.
+
+    Returns:
+        The number of entries.
     """
     first, later, wandering = draws
     samples, horizon, step = first.shape[0], moves.shape[0] - 1, memory[COURSE_SPEED] * walk.step
     if not walk.goals:
         for s in range(samples):
             for h in range(1, horizon + 1):
-                place = wandering[s, round(moves[h])]
-                put(futures, h, j, place[0] * step, place[1] * step, _ONE << np.uint64(s))
-        return
-    _begin_shared(futures, j, shared)
-    if samples == 1 or memory[SHOWN] == 0.0:
-        for h in range(1, horizon + 1):
-            _add(futures, h, j, shared, True, moves[h] * step, 0.0, everyone(samples))
-        return
-    for s in range(samples):
+                e, place = s * horizon + h - 1, wandering[s, round(moves[h])]
+                when[e], who[e] = h, _ONE << np.uint64(s)
+                where[0, e], where[1, e] = place[0] * step, place[1] * step
+        return samples * horizon
+    straight = samples == 1 or memory[SHOWN] == 0.0
+    for h in range(1, horizon + 1):
+        when[h - 1], who[h - 1] = h, everyone(samples) if straight else np.uint64(0)
+        where[0, h - 1], where[1, h - 1] = moves[h] * step, 0.0
+    entries = horizon
+    for s in range(0 if straight else samples):
         bit, left, h, turns = _ONE << np.uint64(s), 0.0, 1, 0
         if memory[SHOWN] * walk.step >= walk.stuck:
             left = _moves_on_seen_course(walk, step, memory[COURSE_MOVES], -centre[0], -centre[1], first[s])
         while h <= horizon and moves[h] <= left:
-            _add(futures, h, j, shared, True, moves[h] * step, 0.0, bit)
+            who[h - 1] |= bit
             h += 1
         x, y, at = left * step, 0.0, left
         # Every course is a move or more, so that the bound on their number ends no finite forecast.
@@ -346,38 +353,15 @@ def foresee_observed(memory, centre, walk, moves, draws, j, shared, futures):
             pace *= 1.0 + 0.5 * walk.noise
             left = min(left, min(max(distance / pace, 1.0), walk.patience))
             while h <= horizon and moves[h] <= at + left:
-                gone = moves[h] - at
-                put(futures, h, j, x + ahead * pace * gone, y + aside * pace * gone, bit)
+                when[entries], who[entries] = h, bit
+                where[0, entries] = x + ahead * pace * (moves[h] - at)
+                where[1, entries] = y + aside * pace * (moves[h] - at)
+                entries += 1
                 h += 1
             x += ahead * pace * left
             y += aside * pace * left
             at += left
-
-
-@allocating
-def gather_observed(pairs, mask, candidates, i, samples, most_gone, every, futures):
-    """Write the futures of the targets of sensor i, ahead and to the left of it, as many targets in a word as fit.
-
-    No target goes farther than `most_gone` with respect to the sensor. `every` has a word for each target.
-    """
-    clear(futures)
-    for s in range(mask.shape[1]):
-        own = pairs[i, s]
-        if mask[i, s] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
-            continue
-        speed = math.hypot(own[RADIAL], own[TANGENTIAL])
-        east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
-        north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
-        at_x, at_y = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE]
-        j = s if candidates is None else candidates.targets[i, s]
-        word, bit = bits_of(s, samples)
-        for h in range(1, every.length.shape[0]):
-            for e in range(every.length[h, j]):
-                if every.who[h, j, e] != 0:
-                    ahead, aside = every.x[h, j, e], every.y[h, j, e]
-                    x, y = at_x + east * ahead - north * aside, at_y + north * ahead + east * aside
-                    put(futures, h, word, x, y, every.who[h, j, e] << bit)
-    close(futures)
+    return entries
 
 
 @allocating

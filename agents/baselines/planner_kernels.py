@@ -12,10 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.forecast import (
+    COS,
     COURSE_SPEED,
+    DISTANCE,
     HEADING_COS,
     HEADING_SIN,
+    RADIAL,
     RANGE,
+    SIN,
+    TANGENTIAL,
     TURN,
     VIEW,
     clear,
@@ -23,7 +28,6 @@ from hitmac.agents.baselines.forecast import (
     empty_futures,
     foresee_believed,
     foresee_observed,
-    gather_observed,
     gone_on_rail,
     middle,
     moved_twice,
@@ -31,14 +35,23 @@ from hitmac.agents.baselines.forecast import (
     remember,
     spans,
 )
-from hitmac.agents.baselines.search import ascend, bits_of, candidate_pairs, mark, room_for, write_reach
+from hitmac.agents.baselines.search import (
+    CHUNK,
+    ascend,
+    bits_of,
+    candidate_pairs,
+    mark,
+    room_for,
+    write_reach,
+    write_sides,
+)
 from hitmac.agents.tracking.motion import moves_at
 from hitmac.agents.tracking.sight import AGE, SPEED_X, SPEED_Y, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Cells
-from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.kernels.threads import allocating, blocks, kernel
 
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
@@ -52,7 +65,7 @@ class Near(NamedTuple):
 
 
 @allocating
-def _mark_headings(headings, i, x, y, c, s, squared, half_view, turn, futures, moved, last):
+def _mark_believed(headings, i, x, y, c, s, squared, half_view, turn, futures, moved, last, sides):
     """Write the samples that sensor i has in view, on each of its ways to move, from each heading at each look.
 
     A heading is stored from the farthest turn to the right on. Those that the sensor cannot reach by the `last`
@@ -68,15 +81,51 @@ def _mark_headings(headings, i, x, y, c, s, squared, half_view, turn, futures, m
                 used = futures.length[look, word]
                 mark(
                     futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used], pose,
-                    moved[way, look], view, most, headings.sides,
+                    moved[way, look], view, most, sides,
                     headings.sees[i, way, look, word, farthest - most : farthest + most + 2],
                 )  # fmt: skip
 
 
-@inlined
-def _sizes(k, samples):
-    """Return the number of words of k targets, and of entries of each at a look."""
-    return (k - 1) // (64 // samples) + 1, min(k, 64 // samples) * (samples + 1)
+@allocating
+def _mark_observed(pairs, mask, candidates, i, foreseen, most_gone, samples, farthest, moved, sides, sees):
+    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
+
+    No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
+    the left; None: nowhere. `foreseen` are the entries of each target, and `sides` (4, E) is scratch memory.
+    """
+    entries, when, who, where = foreseen
+    sees[:] = 0
+    half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
+    per_turn = np.float32(1.0 / max(pairs[i, :, TURN].max() * 180.0, 1e-6))
+    most = np.float32(farthest)
+    for s in range(mask.shape[1]):
+        own = pairs[i, s]
+        if mask[i, s] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
+            continue
+        speed = math.hypot(own[RADIAL], own[TANGENTIAL])
+        east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
+        north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
+        at_x, at_y, squared = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE], own[RANGE] * own[RANGE]
+        j = s if candidates is None else candidates.targets[i, s]
+        ahead, aside = where[j, 0], where[j, 1]
+        for e in range(entries[j]):
+            x = at_x + east * ahead[e] - north * aside[e]
+            y = at_y + north * ahead[e] + east * aside[e]
+            if moved is not None:
+                x -= moved[when[j, e], 0]
+                y -= moved[when[j, e], 1]
+            write_sides(sides, e, x, y, x * x + y * y <= squared, half_view, per_turn, most)
+        word, bit = bits_of(s, samples)
+        for e in range(entries[j]):
+            row, members = sees[when[j, e], word], who[j, e] << bit
+            for k in range(4):
+                row[np.uint64(sides[k, e])] ^= members
+    for h in range(1, sees.shape[0]):
+        for w in range(sees.shape[1]):
+            row, members = sees[h, w], np.uint64(0)
+            for k in range(2 * farthest + 1):
+                members ^= row[k]
+                row[k] = members
 
 
 @allocating
@@ -101,11 +150,15 @@ def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, we
     """
     old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
     n, m, samples, horizon = mask.shape[1], memory.shape[1], draws[0].shape[0], weight.shape[0] - 1
-    words, entries = _sizes(mask.shape[2], samples)
-    every, futures = empty_futures(horizon, m, samples + 1), empty_futures(horizon, words, entries)
-    moves, shared, last = np.empty(horizon + 1), np.empty(horizon + 1, np.int64), np.arange(horizon + 1)
-    headings, room = room_for(n, horizon, horizon, futures, search.farthest, values.shape[1])
-    moved = np.zeros((headings.sees.shape[1], horizon + 1, 2), np.float32)
+    words, most = (mask.shape[2] - 1) // (64 // samples) + 1, horizon * (samples + 1 if samples > 1 else 1)
+    moves, sides = np.empty(horizon + 1), np.empty((4, most), np.int32)
+    foreseen = (
+        np.empty(m, np.int64), np.empty((m, most), np.int32), np.empty((m, most), np.uint64),
+        np.empty((m, 2, most), np.float32),
+    )  # fmt: skip
+    entries, when, who, where = foreseen
+    headings, room = room_for(n, horizon, horizon, words, search.farthest, values.shape[1])
+    moved = np.zeros((horizon + 1, 2), np.float32)
     for b in range(low, high):
         new, valid, old, old_valid = pairs[b], mask[b], old_pairs[b], old_mask[b]
         candidates = None if targets is None else candidate_pairs(targets[b], valid, old_targets[b], old_valid, m)
@@ -120,23 +173,26 @@ def _plan_scenes(pairs, mask, targets, history, walk, motion, limits, search, we
                 moves[h] = h + (clock[b] + h - 1) // walk.every - (clock[b] - 1) // walk.every
             else:
                 moves[h] = h * (1.0 + 1.0 / walk.every) if walk.every > 0 else h
-        clear(every)
         for j in range(m):
             centre = middle(new, valid, candidates, j) if walk.goals and samples > 1 else (0.0, 0.0)
-            foresee_observed(memory[b, j], centre, walk, moves, draws, j, shared, every)
+            entries[j] = foresee_observed(memory[b, j], centre, walk, moves, draws, when[j], who[j], where[j])
         most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
-        most_gone += 0.0 if motion is None else horizon * motion.step
         for i in range(n):
             turn, half_view = new[i, :, TURN].max() * 180.0, new[i, :, VIEW].max() * 180.0
-            reach = new[i, :, RANGE].max()
             east, north = (1.0, 0.0) if limits is None else (new[i, 0, HEADING_COS], new[i, 0, HEADING_SIN])
             write_reach(headings, i, search, limits, half_view, turn, turn > 0.0, east, north)
+            farthest, sees = headings.farthest[i], headings.sees[i]
+            _mark_observed(
+                new, valid, candidates, i, foreseen, most_gone, samples, farthest, None, sides, sees[0]
+            )  # fmt: skip
             if motion is not None:
-                for way in range(1, moved.shape[0]):
+                for way in range(1, sees.shape[0]):
                     for h in range(1, horizon + 1):
-                        moved[way, h] = gone_on_rail(motion, new[i, 0], i, h if way == FORWARD else -h)
-            gather_observed(new, valid, candidates, i, samples, most_gone, every, futures)
-            _mark_headings(headings, i, 0.0, 0.0, 1.0, 0.0, reach * reach, half_view, turn, futures, moved, last)
+                        moved[h] = gone_on_rail(motion, new[i, 0], i, h if way == FORWARD else -h)
+                    _mark_observed(
+                        new, valid, candidates, i, foreseen, most_gone + horizon * motion.step, samples, farthest,
+                        moved, sides, sees[way],
+                    )  # fmt: skip
         ascend(
             headings, room, weight, search, limits, candidates, steps[b], samples, kept[b], kept_ways[b], own[0],
             own[1][b : b + 1], values[b],
@@ -226,10 +282,13 @@ def _plan_rows(
     middle_of, last = spans(search.looks)
     looks = last.shape[0] - 1
     every = empty_futures(looks, (m - 1) // sampling.per_word + 1, min(m, sampling.per_word) * (samples + 1))
-    words, entries = _sizes(near.most if near is not None else m, samples)
-    own = every if near is None else empty_futures(looks, words, entries)  # of a sensor
+    own = every  # of a sensor
+    if near is not None:
+        per_word = 64 // samples
+        own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
-    headings, room = room_for(n, horizon, looks, own, search.farthest, values.shape[1])
+    headings, room = room_for(n, horizon, looks, own.x.shape[1], search.farthest, values.shape[1])
+    sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     moved = np.zeros((headings.sees.shape[1], looks + 1, 2), np.float32)
     for r in range(low, high):
         views, gone = all_views[r], 0
@@ -261,8 +320,8 @@ def _plan_rows(
                         moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
             if near is not None:
                 _gather_near(near, candidates, i, views[i], samples, every, own)
-            _mark_headings(
-                headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last
+            _mark_believed(
+                headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last, sides
             )  # fmt: skip
         ascend(
             headings, room, weight, search, limits, candidates, time[r], samples, kept[r], kept_ways[r], 0,

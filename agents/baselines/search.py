@@ -36,7 +36,6 @@ class Headings(NamedTuple):
     are 1, to stay, or 3 on rails, to stay and to move forward or back at every sub-step."""
     farthest: np.ndarray  # (n,) int64: most turns to either side
     reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
-    sides: np.ndarray  # (E / CHUNK, 4, CHUNK) int32: scratch memory
 
 
 class Candidates(NamedTuple):
@@ -173,20 +172,24 @@ def _degrees(y, x):
 
 
 @inlined
-def _write_sides(sides, e, x, y, near, half_view, per_turn, most):
+def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     """Write the headings from which entry e comes into view and goes out of it into `sides` (4, E), twice.
 
     It is at (x, y), ahead and to the left, and a whole turn away once more. It is in view from the first side on, and
     no longer from the second on; the interval is empty if it is not `near`. All numbers are float32.
     """
     full, zero, one = np.float32(360.0), np.float32(0.0), np.float32(1.0)
-    bearing, half = _degrees(y, x), half_view if near else zero
-    for side in range(0, 4, 2):
-        first = np.floor((bearing - half) * per_turn) + one
-        last = np.ceil((bearing + half) * per_turn) if half > zero else first
-        sides[side, e] = np.int32(min(max(first, -most), most + one) + most)
-        sides[side + 1, e] = np.int32(min(max(last, -most), most + one) + most)
-        bearing += full if bearing <= zero else -full
+    bearing = _degrees(y, x)
+    again = bearing - full if bearing > zero else bearing + full
+    half = half_view if near else zero
+    first = np.floor((bearing - half) * per_turn) + one
+    last = np.ceil((bearing + half) * per_turn) if half > zero else first
+    other_first = np.floor((again - half) * per_turn) + one
+    other_last = np.ceil((again + half) * per_turn) if half > zero else other_first
+    sides[0, e] = np.int32(min(max(first, -most), most + one) + most)
+    sides[1, e] = np.int32(min(max(last, -most), most + one) + most)
+    sides[2, e] = np.int32(min(max(other_first, -most), most + one) + most)
+    sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
 
 
 @allocating
@@ -209,7 +212,7 @@ def mark(x, y, who, pose, moved, view, most, sides, row):
         for k in range(CHUNK):
             dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
             near = dx * dx + dy * dy <= squared
-            _write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+            write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
     row[:] = 0
     again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
     for chunk in range(chunks):
@@ -356,9 +359,8 @@ def _improve(headings, weight, search, order, trial, scratch, limits, candidates
 
 
 @allocating
-def room_for(n, horizon, looks, futures, farthest, number):
+def room_for(n, horizon, looks, words, farthest, number):
     """Return headings and scratch memory of undefined content for :func:`ascend`, for `number` rows of values."""
-    words, chunks = futures.x.shape[1], futures.x.shape[2] // CHUNK
     headings = 2 * farthest + 1
     trial = (
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
@@ -371,7 +373,7 @@ def room_for(n, horizon, looks, futures, farthest, number):
     )  # fmt: skip
     found = Headings(
         np.empty((n, number // n * 2 - 1, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
-        np.empty((n, 2), np.int64), np.empty((chunks, 4, CHUNK), np.int32),
+        np.empty((n, 2), np.int64),
     )  # fmt: skip
     return found, (trial, best, scratch)
 
