@@ -219,7 +219,7 @@ def test_the_kalman_filter_by_closed_forms():
         (lambda: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
         (lambda: ParticleTracker().see(np.zeros((1, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
         (lambda: ParticleTracker().look(np.zeros((1, 4, 6)), np.zeros((1, 5), bool)), r"it must be \(1, n, 7\)"),
-        (lambda: KalmanTracker(deviation=0), "deviation is 0; it must be a number, over 0"),
+        (lambda: KalmanTracker(deviation=0), "deviation is 0.0; it must be over 0"),
         (lambda: KalmanTracker().see(np.zeros((1, 2, 2)), np.zeros((1, 2), bool)), r"they must be \(1, 1, 2\)"),
     ],
 )

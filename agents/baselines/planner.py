@@ -106,10 +106,8 @@ class HeadingPlanner(PlanningPolicy):
         self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
         self.restarts = whole_number("restarts", restarts, 0, MOST_REVISIONS)
         self.rounds = whole_number("rounds", rounds, 1, MOST_REVISIONS)
-        self.turn_cost, self.discount = (
-            convert("turn_cost", NotNegative, turn_cost),
-            convert("discount", Annotated[float, over(0, 1)], discount),
-        )
+        self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
+        self.discount = convert("discount", Annotated[float, over(0, 1)], discount)
         scenario, limits, motion = self.scenario, limits_of(self.scenario), None
         if scenario.rails:
             step = scenario.rail_step / scenario.distance_scale

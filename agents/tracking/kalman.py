@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks.base import check_number
-from hitmac.envs.validation import over
+from hitmac.envs.validation import Positive, convert
 
 
 class KalmanTracker:
@@ -50,9 +49,8 @@ class KalmanTracker:
         top_speed: float = 100.0,
     ) -> None:
         b, m = positive("num_scenes", num_scenes), positive("num_targets", num_targets)
-        self.agility = check_number("agility", agility, over(0))
-        self.deviation = check_number("deviation", deviation, over(0))
-        start = check_number("arena", arena, over(0)), check_number("top_speed", top_speed, over(0))
+        self.agility, self.deviation = convert("agility", Positive, agility), convert("deviation", Positive, deviation)
+        start = convert("arena", Positive, arena), convert("top_speed", Positive, top_speed)
         self._start = np.diag(np.square(start))
         self.state, self.covariance = np.zeros((b, m, 2, 2)), np.zeros((b, m, 2, 2))
         self.reset()
