@@ -6,7 +6,6 @@ The folder of a coordinator holds that of its executor, ``executor/``.
 from __future__ import annotations
 
 import dataclasses
-import filecmp
 import json
 import shutil
 from collections.abc import Mapping
@@ -304,12 +303,6 @@ def copy_executor(executor: str, folder: str | Path) -> None:
     for name in FILES:
         with whole_file(target / name) as temporary:
             shutil.copyfile(executor_folder(executor) / name, temporary)
-
-
-def same_checkpoint(one: str | Path, other: str | Path) -> bool:
-    """Return whether two runs or checkpoints hold the same executor, file by file."""
-    same, _, _ = filecmp.cmpfiles(executor_folder(one), executor_folder(other), FILES, shallow=False)
-    return len(same) == len(FILES)
 
 
 SEED = "seed-"

@@ -14,7 +14,8 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.figures import GREY, INK, colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.registry import Agent
-from hitmac.agents.training.resume import Progress
+from hitmac.agents.training.config import Options
+from hitmac.agents.training.resume import POINT, Progress
 from hitmac.envs.files import write_text
 from hitmac.envs.scenario import Scenario
 
@@ -24,9 +25,6 @@ CURVE_SEED = 2**41
 EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
 _CHEAPER = 8  # steps of an evaluation for a step of a training
-
-POINT = ("steps", "seconds", "coverage", "rotation", "reward")
-"""Numbers of a point: steps and seconds of training so far, and means over the rollout or the episodes."""
 
 MILESTONES = (0.749, 0.8, 0.83)
 """Coverages whose times are reported; the first is that of the released executor with all targets assigned."""
@@ -40,29 +38,25 @@ class CurveEvaluation:
     the machine is.
 
     Args:
+        options: of the training: K is ``curve_points``, 0 for none.
         trained: the policy, as an agent, or as a level for an executor.
         scenario: the scene.
         progress: stores the points.
         fraction: share of the training, 0 to 1, after these steps and seconds.
-        points: number of evaluations in a training; 0: none.
-        sub_steps: length of an episode, sub-steps, or of an executor's, steps.
-        episodes: most episodes of an evaluation.
     """
 
     def __init__(
         self,
+        options: Options,
         trained: Agent | LevelPolicy,
         scenario: Scenario,
         progress: Progress,
         fraction: Callable[[int, float], float],
-        *,
-        points: int,
-        sub_steps: int,
-        episodes: int,
     ) -> None:
         self._trained, self._scenario, self._progress, self._fraction = trained, scenario, progress, fraction
-        self._points, self._sub_steps = points, sub_steps
-        self._episodes = min(EPISODES, episodes, max(4, _PAIRS // (scenario.num_sensors * scenario.num_targets)))
+        self._points, self._sub_steps = options.curve_points, options.sub_steps
+        pairs = scenario.num_sensors * scenario.num_targets
+        self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
 
     def __call__(self, steps: int, *, final: bool = False) -> None:
         """Add a point if one is due after these steps; the final one always is."""

@@ -72,8 +72,7 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults = with_defaults(type(asked), asked.algorithm, memory, start)
     options = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
-    options = scaled(options, scenario, given)
-    return with_limits(options) if isinstance(options, Options) else options
+    return scaled(options, scenario, given)
 
 
 def with_defaults(kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None) -> AnyJob:

@@ -211,9 +211,8 @@ class Imitation(BaseAlgorithm):
         n_epochs: draws from the buffer after each step, per scene of the batch.
         temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; over 0.
         max_grad_norm: norm at which the gradient is clipped.
-        policy_kwargs: further arguments of the policy.
-        seed: seed of the network and of all draws.
         device: device of the network.
+        **options: further arguments of Stable-Baselines3's learners: ``policy_kwargs``, ``seed``.
     """
 
     policy: AttentionPolicy
@@ -231,20 +230,10 @@ class Imitation(BaseAlgorithm):
         n_epochs: int = 2,
         temperature: float = 0.1,
         max_grad_norm: float = 5.0,
-        policy_kwargs: dict[str, Any] | None = None,
-        seed: int | None = None,
         device: torch.device | str = "cpu",
+        **options: Any,
     ) -> None:
-        super().__init__(
-            policy,
-            env,
-            learning_rate,
-            policy_kwargs=policy_kwargs,
-            seed=seed,
-            device=device,
-            support_multi_env=True,
-            supported_action_spaces=(spaces.MultiDiscrete, spaces.Discrete, spaces.MultiBinary),
-        )
+        super().__init__(policy, env, learning_rate, device=device, support_multi_env=True, **options)
         self.labels = LABELS[env.task.spec.role](teacher, env, temperature)
         self.n_steps, self.max_grad_norm = n_steps, max_grad_norm
         self.batch_size = min(batch_size, env.num_envs)

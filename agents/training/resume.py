@@ -28,7 +28,6 @@ from hitmac.agents.learned.checkpoint import (
     EXECUTOR,
     copy_executor,
     put_tensors,
-    same_checkpoint,
     tensors_of,
     trainings_in,
     variations_in,
@@ -41,7 +40,6 @@ from hitmac.envs.files import (
     parse_yaml,
     read_text,
     whole_file,
-    whole_paths,
     working_folder,
     write_text,
 )
@@ -215,35 +213,24 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
         raise_together(errors)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{asked.run_dir / 'config.yaml'} is not the configuration of a run: {error}") from None
-    if given is None:  # sizes, whose defaults may have been others, were not asked for
-        given = {field.name for field in dataclasses.fields(asked)} - {*SIZES}
-    if "tracks" in given and [Path(one).name for one in asked.tracks] == [Path(one).name for one in scenario.tracks]:
-        scenario = scenario.replace(tracks=asked.tracks)  # the same files in another place
+    if given is None:  # sizes, whose defaults may have been others, were not asked for; the executor has its own copy
+        given = {field.name for field in dataclasses.fields(asked)} - {*SIZES, "executor"}
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)
-        if name not in LIMITS and was != now and not _is_same(name, now, scenario, asked.run_dir):
-            was = scenario.tracks if name == "tracks" else was
+        if name == "tracks" and now and [Path(one).name for one in now] == [Path(one).name for one in scenario.tracks]:
+            scenario = scenario.replace(tracks=now)  # the same files in another place
+        elif name not in LIMITS and was != now:
             raise ValueError(f"{flag(name)} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
     changes = {name: getattr(asked, name) for name in LIMITS.intersection(given) | {"run_dir", "resume"}}
     return dataclasses.replace(saved, **changes), scenario
 
 
-def _is_same(name: str, given: Any, scenario: Scenario, run_dir: Path) -> bool:
-    """Return whether another name or path means the scenario, the tracks or the executor that the run has."""
-    if name == "tracks":
-        return whole_paths(name, given) == scenario.tracks
-    if name == "scenario":
-        return load_scenario(given).replace(tracks=scenario.tracks, background=scenario.background) == scenario
-    own = run_dir / "checkpoint" / EXECUTOR
-    return name == "executor" and own.is_dir() and Path(given).is_dir() and same_checkpoint(own, given)
-
-
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
 """Errors of a state that is damaged, or of another run."""
-Moments = dict[int, dict[str, np.ndarray]]
-"""Moments of an optimizer, by the number of the parameter and their name."""
-CURVE = 5
-"""Numbers in a point of a curve."""
+Moments = dict[str, np.ndarray]
+"""Moments of an optimizer, by the number of the parameter and their name, such as ``0/exp_avg``."""
+POINT = ("steps", "seconds", "coverage", "rotation", "reward")
+"""Numbers of a point of a curve: steps and seconds of training so far, and means over the rollout or the episodes."""
 
 
 @dataclass
@@ -253,7 +240,7 @@ class Progress:
     seconds: float = 0.0
     """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the exploring policy, one a rollout: steps and seconds so far, mean coverage, rotation and reward."""
+    """Points of the exploring policy, one a rollout."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
     """The same of the deterministic policy, from time to time."""
     phases: list[tuple[str, int, float]] = field(default_factory=list)
@@ -315,23 +302,22 @@ def read_groups(path: Path) -> dict[str, dict[str, np.ndarray]]:
 def moments_of(optimizer: Optimizer) -> Moments:
     """Return the moments of an optimizer."""
     state = optimizer.state_dict()["state"]
-    return {number: {name: tensor.cpu().numpy() for name, tensor in of_one.items()} for number, of_one in state.items()}
+    return {f"{number}/{name}": tensor.cpu().numpy() for number, one in state.items() for name, tensor in one.items()}
 
 
 def put_moments(optimizer: Optimizer, moments: Moments) -> None:
     """Give an optimizer the moments of :func:`moments_of`."""
-    state = {
-        number: {name: torch.tensor(array) for name, array in of_one.items()} for number, of_one in moments.items()
-    }
+    state: dict[int, dict[str, torch.Tensor]] = {}
+    for name, array in moments.items():
+        number, _, moment = name.partition("/")
+        state.setdefault(int(number), {})[moment] = torch.tensor(array)
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
 def learned_arrays(policy: nn.Module, moments: Moments) -> dict[str, np.ndarray]:
     """Return the tensors of a policy and the moments of its optimizer as arrays by name."""
     arrays = {f"policy/{name}": tensor.cpu().numpy() for name, tensor in tensors_of(policy).items()}
-    for number, of_one in moments.items():
-        arrays |= {f"optimizer/{number}/{name}": array for name, array in of_one.items()}
-    return arrays
+    return arrays | {f"optimizer/{name}": array for name, array in moments.items()}
 
 
 def read_learned(groups: Mapping[str, Mapping[str, np.ndarray]], policy: nn.Module, path: Path) -> Moments:
@@ -341,11 +327,7 @@ def read_learned(groups: Mapping[str, Mapping[str, np.ndarray]], policy: nn.Modu
         ValueError: they are not those of this policy.
     """
     put_tensors(policy, {name: torch.from_numpy(array) for name, array in groups["policy"].items()}, path)
-    moments: Moments = {}
-    for name, array in groups.get("optimizer", {}).items():
-        number, _, moment = name.partition("/")
-        moments.setdefault(int(number), {})[moment] = array
-    return moments
+    return dict(groups.get("optimizer", {}))
 
 
 def progress_arrays(progress: Progress, steps: int) -> dict[str, np.ndarray]:
@@ -353,8 +335,8 @@ def progress_arrays(progress: Progress, steps: int) -> dict[str, np.ndarray]:
     arrays = {
         "progress/steps": np.array([steps]),
         "progress/seconds": np.array([progress.seconds]),
-        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, CURVE),
-        "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, CURVE),
+        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, len(POINT)),
+        "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, len(POINT)),
     }
     for number, (name, begin, seconds) in enumerate(progress.phases):
         arrays[f"phases/{number}/{name}"] = np.array([begin, seconds], np.float64)
@@ -365,7 +347,7 @@ def read_progress(groups: Mapping[str, Mapping[str, np.ndarray]]) -> Progress:
     """Return the progress from the arrays of :func:`progress_arrays`, as :func:`read_groups` gives them."""
     arrays = groups["progress"]
     curve, evaluations = (
-        [tuple(point) for point in arrays.get(name, np.zeros(0)).reshape(-1, CURVE).tolist()]
+        [tuple(point) for point in arrays.get(name, np.zeros(0)).reshape(-1, len(POINT)).tolist()]
         for name in ("curve", "evaluations")
     )
     phases = [

@@ -94,15 +94,8 @@ def train(options: Options, scenario: Scenario) -> tuple[Engine, bool]:
 
 def _train(options: Options, engine: Engine, run_dir: Path, stop: Stop) -> None:
     progress, clock = engine.progress, TrainingClock(options, engine)
-    curve = CurveEvaluation(
-        in_training(options, engine.policies[0], engine.config),
-        engine.config.scenario,
-        progress,
-        clock.fraction_at,
-        points=options.curve_points,
-        sub_steps=options.sub_steps,
-        episodes=options.episodes,
-    )
+    trained = in_training(options, engine.policies[0], engine.config)
+    curve = CurveEvaluation(options, trained, engine.config.scenario, progress, clock.fraction_at)
     saved = progress.seconds
     try:
         while clock.fraction < 1.0 and not stop.is_set():
@@ -140,7 +133,6 @@ def stop_on_signal() -> Iterator[Stop]:
     if threading.current_thread() is not threading.main_thread():  # which alone receives signals
         yield stop
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def restore() -> None:
         for number, handler in before.items():
@@ -153,8 +145,7 @@ def stop_on_signal() -> Iterator[Stop]:
         stop.number = number
         stop.set()
 
-    for number in before:
-        signal.signal(number, on_signal)
+    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield stop
     finally:
