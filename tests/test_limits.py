@@ -65,7 +65,7 @@ def state(run):
     found = safetensors.numpy.load_file(Path(run, "checkpoint", "training.safetensors"))
     del found["progress/seconds"]
     found["progress/curve"] = found["progress/curve"][:, [0, 2, 3, 4]]
-    return {name: array[:1] if name.startswith("phases/") else array for name, array in found.items()}
+    return found
 
 
 def same(one, other):

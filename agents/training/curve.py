@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from hitmac.agents.evaluate import evaluate, evaluate_executors
-from hitmac.agents.evaluate.figures import GREY, INK, colours_of, label_of, new_figure, plain_axis, write_figure
+from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.registry import Agent
 from hitmac.agents.training.config import Options
@@ -101,16 +101,15 @@ def reached_in_words(progress: Progress) -> str:
 
 
 def save_points(path: str | Path, progress: Progress) -> None:
-    """Write the points of a training's curve, its phases and the times of the milestones as JSON.
+    """Write the points of a training's curve and the times of the milestones as JSON.
 
     The points ``deterministic`` and ``exploring`` of the policy have ``steps`` and ``seconds`` so far, ``coverage``,
-    ``rotation`` and ``reward``. Of ``phases``, each has its ``name`` and the ``steps`` and ``seconds`` before it.
+    ``rotation`` and ``reward``.
     ``reached`` gives the steps and seconds at which the deterministic policy first reached a coverage, or null.
     """
     content = {
         "deterministic": [dict(zip(POINT, point, strict=True)) for point in progress.evaluations],
         "exploring": [dict(zip(POINT, point, strict=True)) for point in progress.curve],
-        "phases": [dict(zip(("name", "steps", "seconds"), phase, strict=True)) for phase in progress.phases],
         "reached": {
             f"{least:g}": when and {"steps": when[0], "seconds": when[1]} for least, when in reached(progress).items()
         },
@@ -122,7 +121,7 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
     """Draw a metric, and rotation below it, against steps and minutes of training.
 
     Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
-    lines are the references, in the legend. Of a training in several phases, each phase is a shade with its name.
+    lines are the references, in the legend.
 
     Args:
         path: the picture's file.
@@ -155,8 +154,6 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
                     label = f"{label_of(name, {})} {level:.3f}"
                     axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1, label=label)
             axis.set_xlim(left=0)
-            phases = [(name, (steps, seconds)[x] / scale) for name, steps, seconds in progress.phases]
-            _mark_phases(axis, phases, named=shown == metric)
             plain_axis(axis, "both")
         row[0].set_ylabel(shown)
         if levels:
@@ -166,17 +163,3 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
     title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     write_figure(path, figure)
-
-
-def _mark_phases(axis: Any, phases: Sequence[tuple[str, float]], named: bool) -> None:
-    """Shade every second phase, given as names and beginnings, and write the names, if there are several."""
-    if len(phases) < 2:
-        return
-    ends = [*(begin for _, begin in phases[1:]), axis.get_xlim()[1]]
-    axis.set_xlim(right=ends[-1])
-    for number, ((name, begin), end) in enumerate(zip(phases, ends, strict=True)):
-        if number % 2 == 0:
-            axis.axvspan(begin, end, color=GREY, alpha=0.13, lw=0, zorder=0)
-        if named:
-            place = axis.get_xaxis_transform()
-            axis.text(begin, 0.08, f" {name}", transform=place, rotation=90, va="bottom", fontsize=8.5, color=INK)

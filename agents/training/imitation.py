@@ -306,11 +306,6 @@ class Imitation(BaseAlgorithm):
         assert isinstance(policy, AttentionPolicy)
         return policy
 
-    @property
-    def phase(self) -> str:
-        """Name of the phase of the training: the teacher acts in some of the scenes, or the policy in all."""
-        return "mixed actions" if self.num_timesteps < _MIXED_STEPS * self.n_envs else "own actions"
-
     def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and store the present ones; return rewards and losses."""
         assert isinstance(self._last_obs, dict)

@@ -243,13 +243,6 @@ class Progress:
     """Points of the exploring policy, one a rollout."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
     """The same of the deterministic policy, from time to time."""
-    phases: list[tuple[str, int, float]] = field(default_factory=list)
-    """Phases of the training in their order: name, and the steps and seconds before it."""
-
-    def begin_phase(self, name: str, steps: int) -> None:
-        """Record that a phase begins after these steps, unless it has begun already."""
-        if not self.phases or self.phases[-1][0] != name:
-            self.phases.append((name, steps, self.seconds))
 
 
 def state_file(run_dir: Path) -> Path:
@@ -332,29 +325,17 @@ def read_learned(groups: Mapping[str, Mapping[str, np.ndarray]], policy: nn.Modu
 
 def progress_arrays(progress: Progress, steps: int) -> dict[str, np.ndarray]:
     """Return the progress of a run after these steps as arrays by name."""
-    arrays = {
-        "progress/steps": np.array([steps]),
-        "progress/seconds": np.array([progress.seconds]),
-        "progress/curve": np.array(progress.curve, np.float64).reshape(-1, len(POINT)),
-        "progress/evaluations": np.array(progress.evaluations, np.float64).reshape(-1, len(POINT)),
+    points = {"curve": progress.curve, "evaluations": progress.evaluations}
+    return {"progress/steps": np.array([steps]), "progress/seconds": np.array([progress.seconds])} | {
+        f"progress/{name}": np.array(rows, np.float64).reshape(-1, len(POINT)) for name, rows in points.items()
     }
-    for number, (name, begin, seconds) in enumerate(progress.phases):
-        arrays[f"phases/{number}/{name}"] = np.array([begin, seconds], np.float64)
-    return arrays
 
 
 def read_progress(groups: Mapping[str, Mapping[str, np.ndarray]]) -> Progress:
     """Return the progress from the arrays of :func:`progress_arrays`, as :func:`read_groups` gives them."""
     arrays = groups["progress"]
-    curve, evaluations = (
-        [tuple(point) for point in arrays.get(name, np.zeros(0)).reshape(-1, len(POINT)).tolist()]
-        for name in ("curve", "evaluations")
-    )
-    phases = [
-        (key.partition("/")[2], int(steps), float(seconds))
-        for key, (steps, seconds) in sorted(groups.get("phases", {}).items(), key=lambda one: int(one[0].split("/")[0]))
-    ]
-    return Progress(float(arrays["seconds"][0]), curve, evaluations, phases)
+    curve, evaluations = ([tuple(row) for row in arrays[name].tolist()] for name in ("curve", "evaluations"))
+    return Progress(float(arrays["seconds"][0]), curve, evaluations)
 
 
 def saved_progress(path: Path) -> tuple[int, float]:

@@ -63,17 +63,26 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
     Raises:
         ValueError: an option that is not known or cannot be varied, a value twice, or too many combinations.
     """
-    varied: dict[str, list[tuple[str, Any]]] = {}
-    for text in options.set:
-        name, values = _split(options, text)
+    varied: dict[str, dict[str, Any]] = {}
+    known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
+    for given in options.set:
+        name, _, values = given.partition("=")
+        name, texts = name.strip().replace("-", "_"), [value.strip() for value in values.split(",")]
+        if not values:
+            raise ValueError(f"--set is {given!r}; it must have the form pooling=sum,mean")
+        if name in _FIXED:
+            raise ValueError(f"--set names {name}, which is the same in all trainings of a group")
+        if name not in known:
+            raise ValueError(f"--set names the unknown option {name!r}{did_you_mean(name, known)}")
         if name in varied:
             raise ValueError(f"--set names {name} twice; give all its values at once")
-        varied[name] = [(value, _value(options, name, value)) for value in values]
+        if twice := next((text for text in texts if texts.count(text) > 1), None):
+            raise ValueError(f"--set {given!r} has {twice!r} twice")
+        varied[name] = {text: _value(options, name, text) for text in texts}
     found = {}
     for combination in itertools.product(*varied.values()):
-        chosen = dict(zip(varied, combination, strict=True))
-        words = " ".join(f"{name}={text}" for name, (text, _) in chosen.items())
-        changes: dict[str, Any] = {name: value for name, (_, value) in chosen.items()}
+        words = " ".join(f"{name}={text}" for name, text in zip(varied, combination, strict=True))
+        changes: dict[str, Any] = {name: varied[name][text] for name, text in zip(varied, combination, strict=True)}
         found[words] = dataclasses.replace(options, **(changes | {"set": ()}))
     folders = list(map(_folder, found))
     if twice := next((one for one in folders if folders.count(one) > 1), None):
@@ -96,23 +105,6 @@ def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
 def _folder(words: str) -> str:
     """Return the name of the directory of a variation, such as ``pooling-sum``."""
     return re.sub(r"[^\w.+]+", "-", words).strip("-")
-
-
-def _split(options: Job, text: str) -> tuple[str, list[str]]:
-    """Return the option that a ``--set`` names, and its values."""
-    name, equals, values = text.partition("=")
-    name = name.strip().replace("-", "_")
-    if not equals or not values:
-        raise ValueError(f"--set is {text!r}; it must have the form pooling=sum,mean")
-    known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
-    if name in _FIXED:
-        raise ValueError(f"--set names {name}, which is the same in all trainings of a group")
-    if name not in known:
-        raise ValueError(f"--set names the unknown option {name!r}{did_you_mean(name, known)}")
-    split = [value.strip() for value in values.split(",")]
-    if twice := next((value for value in split if split.count(value) > 1), None):
-        raise ValueError(f"--set {text!r} has {twice!r} twice")
-    return name, split
 
 
 def _value(options: Job, name: str, text: str) -> Any:

@@ -258,10 +258,7 @@ def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
 
 
 class RolloutCallback(BaseCallback):
-    """Checks of a rollout, and its means for the curve of the exploring policy.
-
-    A learner with phases has an attribute ``phase``, the name of the present one.
-    """
+    """Checks of a rollout, and its means for the curve of the exploring policy."""
 
     def __init__(self, clock: TrainingClock) -> None:
         super().__init__()
@@ -269,8 +266,6 @@ class RolloutCallback(BaseCallback):
         self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
 
     def _on_rollout_start(self) -> None:
-        if phase := getattr(self.model, "phase", ""):
-            self._clock.progress.begin_phase(phase, self.model.num_timesteps)
         self._sums[:] = 0.0
 
     def _on_step(self) -> bool:
