@@ -15,6 +15,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import importlib.util
 import sys
+import threading
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.training.config import JOBS, HitMacOptions, Job, Options
@@ -38,6 +39,7 @@ jobs (--help after one of them explains its options; without a job: coverage)
 def main() -> None:
     """Run the command line; an error that a user can meet ends it in one line."""
     end_with_parent()
+    threading.excepthook = _show  # of TensorBoard's writer, which has a thread of its own
     kept = "; what the last checkpoint holds is kept"
     with end_on_signal(PROGRAM, f"{kept}, and --resume goes on from it"), stop_on_bad_input(PROGRAM):
         try:
@@ -45,6 +47,12 @@ def main() -> None:
         except TrainingError as error:
             print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
             sys.exit(1)
+
+
+def _show(failed: threading.ExceptHookArgs) -> None:
+    """Show the exception of a thread, other than of a full disk, which the training reports itself."""
+    if not issubclass(failed.exc_type, OSError):
+        threading.__excepthook__(failed)
 
 
 def run_command(arguments: list[str]) -> None:
