@@ -11,6 +11,7 @@ import pytest
 
 from hitmac.__main__ import COMMANDS
 from hitmac.agents.registry import named_agents
+from hitmac.agents.training import defaults
 from hitmac.envs import load_scenario
 from tests.documents import PAGES, ROOT, Shell, inline_commands, steps
 
@@ -60,12 +61,11 @@ def parsed(monkeypatch, name, arguments):
 
         return parse_and_stop
 
-    if name == "train":  # it checks what it has parsed; the first thing that it does is to make the run, or to read it
+    if name == "train":  # it parses, and then resolves what depends on the scenario, which may not exist
 
-        def resolve(asked, given, resolve=module.resolve):
-            if asked.resume:
-                raise Parsed(asked)
-            raise Parsed(resolve(asked, given)[0])
+        def resolve(asked, given):
+            defaults.check(defaults.completed(asked, given - {"start"}, load_scenario("hit-mac")))
+            raise Parsed(asked)
 
         monkeypatch.setattr(module, "resolve", resolve)
     elif hasattr(module, "parse"):
