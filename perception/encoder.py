@@ -170,8 +170,8 @@ class FlatEncoder(nn.Module):
                 f"pairs are of {pairs.shape[-3]} agents and {pairs.shape[-2]} targets; "
                 f"this encoder is for {self.num_agents} and {self.num_targets}"
             )
-        there = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)  # (..., n, m)
-        tokens = torch.cat((zero_masked(pairs, mask), there.unsqueeze(-1)), -1)  # (..., n, m, d + 1)
+        valid = pairs.new_ones(pairs.shape[:-1]) if mask is None else mask.to(pairs.dtype)  # (..., n, m)
+        tokens = torch.cat((zero_masked(pairs, mask), valid.unsqueeze(-1)), -1)  # (..., n, m, d + 1)
         of_agent = tokens.flatten(-2)
         return Features(self.of_pair(tokens), self.of_agent(of_agent), self.of_scene(of_agent.flatten(-2)))
 
@@ -383,9 +383,7 @@ class AgentTargetEncoder(nn.Module):
             tokens = scenes.embed_features(block, features)
             features, weights = way.attend(block.layers, scenes, tokens)  # type: ignore[arg-type]
         if isinstance(scenes, SparsePairs):
-            width = features.per_agent.shape[-1]
-            listed = features.per_agent.new_empty(*pairs.shape[:-2], 0, width)
-            features = features._replace(per_target=scenes.pairs(features.per_target) if need_pairs else listed)
+            features = features._replace(per_target=scenes.pairs(features.per_target, empty=not need_pairs))
         return (features, weights) if need_weights else features
 
 

@@ -79,12 +79,15 @@ class SparsePairs:
         per_agent = found.per_agent.reshape(-1, found.per_agent.shape[-1])
         return layer(found.per_target, per_agent.index_select(0, self.agent))
 
-    def pairs(self, tokens: Tensor) -> Tensor:
-        """Return the pairs (..., n, k, f) of tokens (T, f), zero where a pair is not valid."""
+    def pairs(self, tokens: Tensor, *, empty: bool = False) -> Tensor:
+        """Return the pairs (..., n, k, f) of tokens (T, f), zero where not valid; empty: (..., n, 0, f)."""
+        width = tokens.shape[-1]
+        if empty:
+            return tokens.new_empty(*self.shape[:-1], 0, width)
         if self.every_place:
-            return zero_masked(tokens.reshape(*self.shape, tokens.shape[-1]), self.mask)
-        pairs = tokens.new_zeros(self.mask.numel(), tokens.shape[-1]).index_copy(0, self.places, tokens)
-        return pairs.reshape(*self.shape, tokens.shape[-1])
+            return zero_masked(tokens.reshape(*self.shape, width), self.mask)
+        pairs = tokens.new_zeros(self.mask.numel(), width).index_copy(0, self.places, tokens)
+        return pairs.reshape(*self.shape, width)
 
     def pool(self, tokens: Tensor) -> Tensor:
         """Pool the tokens (T, f) of each agent into (..., n, f)."""
