@@ -103,28 +103,39 @@ def long_attention(
 
     `attention` is the written-out form. The mask is bool with two axes or more.
     """
-    plain = mask is None or (mask.shape[-2] == 1 and not causal)
-    if not plain or dropout > 0.0 or is_transformed(query, key, value):
+    pairwise = mask is not None and mask.shape[-2] > 1
+    if pairwise or dropout > 0.0 or is_transformed(query, key, value):
         return _in_blocks(attention, query, key, value, mask, causal, dropout)
+    inputs = query, key, value
     masks = () if mask is None else (mask.shape[:-2],)
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2], value.shape[:-2], *masks)
+    lead = torch.broadcast_shapes(*(x.shape[:-2] for x in inputs), *masks)
+    allowed = some = None
+    if mask is not None and causal:
+        # The kernel takes no mask together with `causal`. An extra column, 0 or very low in the keys and 1 in the
+        # queries, masks the keys instead.
+        kind = key.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else key.dtype
+        low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(dtype).min / 4)  # (..., S, 1)
+        key = torch.cat((key.expand(*lead, *key.shape[-2:]), low.expand(*lead, *key.shape[-2:-1], 1)), -1)
+        query = functional.pad(query, (0, 1), value=1.0)
+        some = mask.mT.cumsum(-2) > 0  # (..., L, 1)
+    elif mask is not None:
+        # A query without keys, NaN in some versions, attends to all of them, and its output is zeroed.
+        some = mask.any(-1, keepdim=True)  # (..., 1, 1)
+        allowed = (mask | ~some).expand(*lead, 1, key.shape[-2]).reshape(-1, 1, 1, key.shape[-2])
     width = max(query.shape[-1], value.shape[-1])
 
     def four_axes(x: Tensor) -> Tensor:  # the kernel takes (N, 1, length, width) with a common width
         x = functional.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x
         return x.expand(*lead, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:])
 
-    seen = some = None
-    if mask is not None:  # a query without keys, NaN in some versions, attends to all of them, and its output is zeroed
-        some = mask.any(-1, keepdim=True)  # (..., 1, 1)
-        seen = (mask | ~some).expand(*lead, 1, key.shape[-2]).reshape(-1, 1, 1, key.shape[-2])
     output = functional.scaled_dot_product_attention(
-        four_axes(query), four_axes(key), four_axes(value), attn_mask=seen, is_causal=causal, scale=1.0
+        four_axes(query), four_axes(key), four_axes(value), attn_mask=allowed, is_causal=causal, scale=1.0
     )
     output = output.reshape(*lead, *output.shape[-2:])[..., : value.shape[-1]]
     output = output if some is None else output * some
     if torch.is_grad_enabled() and output.requires_grad:
-        return _TwiceDifferentiable.apply(output, query, key, value, mask, causal, attention)
+        return _TwiceDifferentiable.apply(output, *inputs, mask, causal, attention)
     return output
 
 
