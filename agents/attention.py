@@ -19,9 +19,8 @@ from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
 from hitmac.agents.policy import Memoryless, Policy, networks_of
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.files import check_ending
-from hitmac.envs.presets import load_scenario
 from hitmac.envs.render import Picture
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import Count
 from hitmac.perception import AgentTargetEncoder, Weights, plots
 

@@ -12,8 +12,7 @@ from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
 from hitmac.agents.policy import Memoryless, Policy, declared, started
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION
 from hitmac.envs.tasks.base import Idle

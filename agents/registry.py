@@ -48,8 +48,7 @@ from hitmac.agents.policy import (
 )
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import convert, did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 

@@ -17,7 +17,7 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.registry import named_agents
 from hitmac.agents.replay.page import save_replay
 from hitmac.envs.files import check_ending
-from hitmac.envs.presets import load_scenario
+from hitmac.envs.scenario import load_scenario
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, over
 

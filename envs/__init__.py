@@ -14,8 +14,7 @@ import gymnasium
 import hitmac
 from hitmac.envs.deployment import Memory, observe
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
-from hitmac.envs.presets import load_scenario, presets
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
 

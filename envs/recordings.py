@@ -58,12 +58,11 @@ def shortest_recording(scenario: Any) -> int:
 
 def _read(scenario: Any) -> Iterator[Recording]:
     for path in scenario.tracks:
-        try:
-            stamp = os.stat(path)
-        except FileNotFoundError:
+        if not os.path.exists(path):
             raise FileNotFoundError(
                 f"no file of tracks {path}; the option --tracks, or the parameter tracks, names others"
-            ) from None
+            )
+        stamp = os.stat(path)
         yield read_recording(path, scenario.time_step, stamp.st_mtime_ns, stamp.st_size)
 
 
@@ -120,13 +119,11 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
             if any(header.count(name) != 1 for name in COLUMNS):
                 raise ValueError(f"the header is {', '.join(header)!r}; it must name time, id, x and y once each")
             columns = [header.index(name) for name in COLUMNS]
-            for row in lines:
-                if not row:
-                    continue
+            for row in filter(None, lines):
                 if len(row) != len(header):
                     raise ValueError(f"it has {len(row)} fields; the header has {len(header)}")
                 time, name, x, y = (row[column].strip() for column in columns)
-                point = (_number("time", time), _number("x", x or "nan"), _number("y", y or "nan"))
+                point = _number("time", time), _number("x", x or "nan"), _number("y", y or "nan")
                 if math.isnan(point[0]):
                     raise ValueError("time is nan; it must be a number of seconds")
                 if not name:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import math
 import os
@@ -109,7 +110,7 @@ class Picture:
             assigned: (n, m) bool, assignments to draw as lines from sensors to targets.
             known: knowledge of the sensors of the batch, whose last known positions to draw; None: none.
         """
-        from PIL import Image, ImageDraw, ImageFont
+        from PIL import Image, ImageDraw
 
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
@@ -128,25 +129,24 @@ class Picture:
         if assigned is not None:
             for i, j in np.argwhere(assigned[:, targets]):
                 draw.line((*sensor_at[i], *target_at[targets[j]]), fill=_ASSIGNED, width=_SMOOTH)
-        number_font = ImageFont.load_default(max(10, round(2.8 * unit)))
         for i in sensors:
             x, y = sensor_at[i]
             colour = _SENSOR if state.working[b, i] else _FAILED
-            draw.rectangle((x - unit, y - unit, x + unit, y + unit), fill=colour)
+            draw.rectangle(self._mark(x, y), fill=colour)
             if self._numbered:
-                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=number_font, anchor="ms")
+                font = _font(max(10, round(2.8 * unit)))
+                draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=font, anchor="ms")
         if known is not None:
             self._known(draw, known, b)
         for j in targets:
-            x, y = target_at[j]
-            box = (x - unit, y - unit, x + unit, y + unit)
             if state.covered[b, j]:
-                draw.ellipse(box, fill=_SEEN)
+                draw.ellipse(self._mark(*target_at[j]), fill=_SEEN)
             else:
-                draw.ellipse(box, fill=_BACKGROUND, outline=_UNSEEN, width=max(1, round(0.45 * unit)))
+                ring = max(1, round(0.45 * unit))
+                draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
         if caption is None:
             caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
-        font = ImageFont.load_default(round(0.032 * self._full))
+        font = _font(round(0.032 * self._full))
         draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=font, anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))
 
@@ -157,15 +157,17 @@ class Picture:
         x, y = width / 2 + positions[..., 0] * self._scale, middle - positions[..., 1] * self._scale
         return np.stack((x, y), -1).tolist()
 
+    def _mark(self, x: float, y: float) -> tuple[float, float, float, float]:
+        """Return the box of the mark of a sensor or a target."""
+        return x - self._unit, y - self._unit, x + self._unit, y + self._unit
+
     def _known(self, draw: Draw, known: Known, b: int) -> None:
         """Draw the last known position of every target that no sensor sees, by the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
             if 0.0 < age[row, j] < np.inf:
-                x, y = self._places(known.known_position[b, row, j])
                 shade = round(255 / (1.0 + 2.0 * age[row, j] / _FADED))
-                box = (x - self._unit, y - self._unit, x + self._unit, y + self._unit)
-                draw.ellipse(box, fill=(*_KNOWN, shade))
+                draw.ellipse(self._mark(*self._places(known.known_position[b, row, j])), fill=(*_KNOWN, shade))
 
     def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
         for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
@@ -195,6 +197,13 @@ class Picture:
         for middle, edge, opening in zip(self._places(position), rims, view, strict=True):
             corners = edge if opening == 360 else [middle, *edge]
             draw.polygon([tuple(corner) for corner in corners], fill=_VIEW, outline=_VIEW_EDGE)
+
+
+@functools.cache
+def _font(size: int) -> Any:
+    from PIL import ImageFont
+
+    return ImageFont.load_default(size)
 
 
 def read_background(path: str) -> Image:

@@ -13,8 +13,7 @@ from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import as_array, as_options, did_you_mean, is_whole, positive, shortly
 
 

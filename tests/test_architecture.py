@@ -36,7 +36,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"validation"}, {"files", "deployment"}, {"kernels"}, {"scenario", "recordings"}, {"presets"},
+        {"validation"}, {"files", "deployment"}, {"kernels"}, {"scenario", "recordings"},
         {"allocation"}, {"simulator"}, {"observation"}, {"tasks"}, {"render"}, {"wrappers"}, {"__init__"},
     ],
     "agents": [

@@ -6,8 +6,7 @@ import pytest
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.presets import presets
-from hitmac.envs.scenario import KNOWLEDGE
+from hitmac.envs.scenario import KNOWLEDGE, presets
 from hitmac.envs.tasks import CoverageTask
 
 ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="own")

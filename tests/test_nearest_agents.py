@@ -23,7 +23,7 @@ from hitmac.agents.training.defaults import check
 from hitmac.agents.training.imitation import select
 from hitmac.agents.training.learner import build
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
-from hitmac.envs.presets import load_scenario
+from hitmac.envs.scenario import load_scenario
 from hitmac.envs.simulator import Simulator
 
 SCENARIO = load_scenario("random").replace(num_targets=12)

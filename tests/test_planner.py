@@ -17,7 +17,7 @@ from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.envs import Scenario
 from hitmac.envs.kernels.threads import Threads
-from hitmac.envs.presets import load_scenario, presets
+from hitmac.envs.scenario import load_scenario, presets
 from hitmac.envs.tasks import CoverageTask
 
 STILL = {"walk": "still", "extra_move_every": 0}

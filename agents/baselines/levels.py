@@ -9,8 +9,7 @@ import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent, PlanningPolicy
 from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy, StillAgent, towards
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.validation import Fraction, convert
 

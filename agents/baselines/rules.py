@@ -22,8 +22,7 @@ from hitmac.agents.policy import (
 )
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
 MOST_TURNS = 10_000

@@ -21,8 +21,7 @@ from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 
 _MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made

@@ -21,9 +21,8 @@ from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
 from hitmac.agents.registry import SCRIPTED, named_agents, number_of
 from hitmac.envs.files import check_ending
-from hitmac.envs.presets import load_scenario, with_settings
 from hitmac.envs.render import check_film
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario, with_settings
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, did_you_mean
 

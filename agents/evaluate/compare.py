@@ -22,8 +22,7 @@ from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.policy import Policy, digest, has_learned
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
 from hitmac.envs.tasks.per_sensor import flatten_sensors, unflatten_sensors

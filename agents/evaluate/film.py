@@ -9,9 +9,8 @@ from pathlib import Path
 from hitmac.agents.evaluate.episodes import Episodes, fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
-from hitmac.envs.presets import load_scenario
 from hitmac.envs.render import Picture, check_film, save_pictures
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS
 
 _RELEASED = {

@@ -23,8 +23,7 @@ from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent, parse_name
 from hitmac.envs import deployment
 from hitmac.envs.files import check_ending, read_text, working_folder
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import plain
 from hitmac.signals import end_on_signal
 

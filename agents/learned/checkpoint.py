@@ -24,8 +24,7 @@ from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, Recurr
 from hitmac.agents.policy import Completed, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import read_text, whole_file, write_text
-from hitmac.envs.presets import from_portable, load_scenario, portable
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
 from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
 from hitmac.envs.tasks.per_sensor import goals_space
 from hitmac.perception import EncoderConfig

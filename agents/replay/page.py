@@ -16,9 +16,8 @@ from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record
 from hitmac.envs.files import check_ending, write_text
-from hitmac.envs.presets import load_scenario
 from hitmac.envs.render import read_background
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS
 

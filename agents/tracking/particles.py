@@ -29,8 +29,7 @@ from hitmac.agents.tracking.motion import (
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
-from hitmac.envs.presets import load_scenario
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
 from hitmac.envs.validation import NotNegative, convert, did_you_mean, is_among, whole_number
 

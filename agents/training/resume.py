@@ -43,10 +43,9 @@ from hitmac.envs.files import (
     working_folder,
     write_text,
 )
-from hitmac.envs.presets import from_portable, load_scenario, portable
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.render import Picture
-from hitmac.envs.scenario import Scenario
+from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
 from hitmac.envs.validation import collect, in_short, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
