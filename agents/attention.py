@@ -168,7 +168,7 @@ def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray |
     if shares.shape not in ((scenes * n, 1, m), (scenes * n, n, m)):
         return np.nan
     by_scene = shares.reshape(scenes, n, *shares.shape[1:])
-    # A row is a sensor by itself, or the scene as one sensor knows it.
+    # A row is a single sensor, or the scene as known to one sensor.
     own = np.zeros(n, np.int64) if shares.shape[1] == 1 else np.arange(n)
     return by_scene[:, np.arange(n), own]
 

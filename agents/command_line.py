@@ -55,7 +55,7 @@ def parse(
     for option, value in pairwise((*given, "--")):  # as where *.csv stands for no file
         if isinstance(names.get(option), tuple) and value.startswith("--"):
             _refuse(program, f"{option} is given without a value (see --help)")
-    fields = [  # with help that tells what each allows
+    fields = [  # with the allowed values in the help
         (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
         for name, value in values.items()
     ]

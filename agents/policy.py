@@ -79,7 +79,7 @@ class PerSensor:
         return unflatten_sensors(actions, observation["mask"].shape[1], decisions), None
 
 
-def completed(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
+def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
     """Return actions with the decisions of a scenario: those not taken are 0, to keep the field of view or the place.
 
     Args:
@@ -97,13 +97,13 @@ def completed(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str])
     return np.concatenate([taken.get(name, nothing) for name in decisions], -1)
 
 
-class Completed:
+class PaddedActions:
     """Policy for a scenario with other decisions: those not taken are 0, to keep the field of view or the place.
 
     Args:
         policy: policy that returns the decisions `own` (B, k n), or as an executor (R,) or (R, k).
         own: names of the decisions that it takes.
-        decisions: names of the decisions of the scenario; see :func:`completed`.
+        decisions: names of the decisions of the scenario; see :func:`padded_actions`.
     """
 
     def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
@@ -119,7 +119,7 @@ class Completed:
         """Act as :class:`Policy` specifies; the actions are (B, d n), or (R, d)."""
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         actions = actions.reshape(len(actions), -1)
-        return completed(actions, self.own, self.decisions), state
+        return padded_actions(actions, self.own, self.decisions), state
 
 
 class Memoryless:
@@ -228,7 +228,7 @@ def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
     """Return the targets (B, n, k) that an observation lists, contiguous int32, for kernels.
 
     Raises:
-        ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target that is not there.
+        ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target out of range.
     """
     targets, mask = np.require(as_array("targets", targets), requirements=["C", "W"]), as_array("mask", mask)
     if targets.shape != mask.shape or targets.dtype.kind not in "iu":

@@ -38,8 +38,8 @@ from hitmac.agents.learned.checkpoint import (
 )
 from hitmac.agents.policy import (
     NEARNESS,
-    Completed,
     Memoryless,
+    PaddedActions,
     Policy,
     ReleasedPolicy,
     checked_nearness,
@@ -286,7 +286,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
     ``released:assign-all:E.pth``  a scripted coordinator with the released executor
     ``my_module:MyPolicy``         a custom policy, see :func:`import_policy`
-    ``memoryless:planner``         any of these, to which targets that are not seen now are not there
+    ``memoryless:planner``         any of these, which observes only the targets that are seen now
     ``planner:nearest=16``         an agent that turns all sensors, shown the 16 nearest targets of each; also
                                    ``radius=40``, their farthest distance, and ``neighbours=8``
     ============================== ===========================================================================
@@ -366,7 +366,7 @@ def as_agent(
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
     """Make a level of the hierarchy of a trained executor, for `scenario`; None: for that of its training."""
     if scenario is not None and config.scenario.decisions != scenario.decisions:
-        policy = Completed(policy, config.scenario.decisions, scenario.decisions)
+        policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
     return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
 
 

@@ -66,7 +66,7 @@ def test_the_planner_plans_as_with_all_targets():
         found, other = agent.plan(listed["pairs"], listed["mask"] != 0, other, starts, targets=listed["targets"])
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(other.plans, one.plans)
-        simulator.step(agent.completed(expected.argmax(-1)))
+        simulator.step(agent.padded(expected.argmax(-1)))
 
 
 def test_the_planner_plans_as_if_targets_beyond_the_list_were_absent():

@@ -50,7 +50,7 @@ def test_plans_are_those_of_all_targets_where_the_lists_hold_all(name, scenario)
             if kind != "place":
                 np.testing.assert_array_equal(of_listed[held], of_all[held], err_msg=kind)
         compared += held.sum()
-        simulator.step(agent.completed(expected.argmax(-1)))
+        simulator.step(agent.padded(expected.argmax(-1)))
     assert compared >= 20
 
 

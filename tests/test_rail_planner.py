@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.policy import completed
+from hitmac.agents.policy import padded_actions
 from hitmac.agents.training.imitation import TurnLabels
 from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
@@ -67,7 +67,7 @@ class InPlace(PlannerAgent):
 
     def predict(self, *arguments, **options):
         turns, state = super().predict(*arguments, **options)
-        return completed(turns, ("turn",), COURT.decisions), state
+        return padded_actions(turns, ("turn",), COURT.decisions), state
 
 
 def test_moving_covers_more_of_a_court():
@@ -80,9 +80,11 @@ def test_moving_covers_more_of_a_court():
 
 def test_decisions_are_completed_by_name():
     actions = np.array([[1, 2, 0, 1]])
-    np.testing.assert_array_equal(completed(actions, ("turn", "move"), ("turn", "zoom", "move")), [[1, 2, 0, 0, 0, 1]])
-    np.testing.assert_array_equal(completed(actions, ("turn", "zoom"), ("turn", "move")), [[1, 2, 0, 0]])
-    np.testing.assert_array_equal(completed(actions[:, :2], ("turn",), ("turn", "move")), [[1, 2, 0, 0]])
+    np.testing.assert_array_equal(
+        padded_actions(actions, ("turn", "move"), ("turn", "zoom", "move")), [[1, 2, 0, 0, 0, 1]]
+    )
+    np.testing.assert_array_equal(padded_actions(actions, ("turn", "zoom"), ("turn", "move")), [[1, 2, 0, 0]])
+    np.testing.assert_array_equal(padded_actions(actions[:, :2], ("turn",), ("turn", "move")), [[1, 2, 0, 0]])
 
 
 @pytest.mark.parametrize("name", ["still", "nearest", "greedy"])

@@ -16,9 +16,9 @@ from hitmac.agents.policy import (
     check_size,
     checked_lists,
     checked_observation,
-    completed,
     farthest_reach,
     is_large,
+    padded_actions,
 )
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.streams import stream_integers, stream_keys
@@ -148,7 +148,7 @@ class RulePolicy:
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         actions, new = self.decide(observation, state, episode_start)
-        return self.completed(actions), new
+        return self.padded(actions), new
 
     def decide(
         self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
@@ -177,14 +177,14 @@ class RulePolicy:
         """Decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
         return ("turn",)
 
-    def completed(self, actions: np.ndarray) -> np.ndarray:
+    def padded(self, actions: np.ndarray) -> np.ndarray:
         """Return the actions with all decisions of the scenario: lenses keep their view, sensors on rails their place.
 
         Actions of another kind, such as assignments, are returned as they are.
         """
         if self._scenario is None or actions.shape[1] != len(self.decides) * self._scenario.num_sensors:
             return actions
-        return completed(actions, self.decides, self._scenario.decisions)
+        return padded_actions(actions, self.decides, self._scenario.decisions)
 
 
 class RandomPolicy(RulePolicy):

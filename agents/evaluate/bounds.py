@@ -318,8 +318,8 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[n
     """Return the share (E, T) of targets that sensors on rails can reach, an upper bound, without rotation.
 
     A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
-    target alone since the start. That it covers others meanwhile, and what it knows of them, is left out, so the bound
-    is tight where sensors are many and episodes short. Obstacles and failures are left out too.
+    target alone since the start. Other targets, and its knowledge of them, are left out, so the bound is
+    tight where sensors are many and episodes short. Obstacles and failures are left out too.
     """
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)

@@ -14,8 +14,7 @@ Components", 1992, chapter 4)::
 
 with the quantiles t of Student's distribution, weighted as by Cochran ("Approximate significance levels of the
 Behrens-Fisher test", Biometrics 1964). Two runs that differ therefore give a very wide interval, since their spread is
-little evidence of the spread of others. The interval of one run is over episodes only, and says nothing about other
-trainings.
+little evidence of the spread of others. The interval of one run is over episodes only, not over trainings.
 """
 
 from __future__ import annotations

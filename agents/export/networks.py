@@ -18,7 +18,7 @@ from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Completed, Memoryless, PerSensor
+from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor
 from hitmac.agents.registry import Agent
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.per_sensor import place_of_row_id
@@ -226,7 +226,7 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:
     """Return a policy that decides for the scenario, the numbers of its decisions that count there, and their names."""
-    if not isinstance(policy, Completed):
+    if not isinstance(policy, PaddedActions):
         names = scenario.decisions[: getattr(getattr(policy, "policy", policy), "decisions", 1)]
         return policy, range(len(names)), names
     kept = [number for number, name in enumerate(policy.own) if name in scenario.decisions]

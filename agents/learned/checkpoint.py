@@ -21,7 +21,7 @@ from torch import nn
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
-from hitmac.agents.policy import Completed, PerSensor, Policy, checked_nearness, farthest_reach, is_large
+from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
@@ -248,7 +248,7 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
     if config.policy["memory"] == "recurrent" and scenario.knowledge in ("neighbours", "own"):
         agent = OwnKnowledge(agent, scenario)
     if config.scenario.decisions != scenario.decisions:
-        agent = Completed(agent, config.scenario.decisions, scenario.decisions)
+        agent = PaddedActions(agent, config.scenario.decisions, scenario.decisions)
     return agent, features
 
 

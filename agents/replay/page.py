@@ -48,7 +48,7 @@ def save_replay(
         speed: sub-steps a second at first.
 
     Raises:
-        ValueError: `path` does not end in .html, or there is no agent.
+        ValueError: `path` does not end in .html, or no agent is given.
     """
     check_ending("path", path, ".html")
     scenario, sub_steps = fitted(load_scenario(scenario), positive("sub_steps", sub_steps))

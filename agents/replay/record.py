@@ -44,7 +44,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
         - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
 
         Quantities of pairs are tables (n, m). Where the agent is shown the nearest targets, its attention is that of
-        its lists (n, k), and the track ``attention <level> targets`` says of which. In a large scene the lists
+        its lists (n, k), and the track ``attention <level> targets`` holds their targets. In a large scene the lists
         ``visible targets`` of what each sensor sees stand for the table ``visible``.
 
         Positions are exact to 1/65535 of the arena's sides, headings to 0.006 degrees, fields of view to 0.01 degrees,

@@ -17,7 +17,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Policy, completed
+from hitmac.agents.policy import Policy, padded_actions
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks.per_sensor import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -89,7 +89,7 @@ class TurnLabels:
         """Return the teacher's best actions of rows; decisions that it does not take are 0."""
         actions = labels.reshape(*labels.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
         actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
-        return completed(actions, self.decides, self.env.scenario.decisions)
+        return padded_actions(actions, self.decides, self.env.scenario.decisions)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
         """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
