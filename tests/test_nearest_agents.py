@@ -140,7 +140,7 @@ def test_agents_that_need_all_targets_refuse_lists(name):
     ],
 )
 def test_bad_names(name, says):
-    with pytest.raises(ValueError, match=says):
+    with pytest.raises((ValueError, TypeError), match=says):
         load_agent(name, SCENARIO)
 
 

@@ -153,7 +153,7 @@ class RulePolicy:
     def decide(
         self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
     ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Return the actions, before they are :meth:`completed`, and the state; without a memory None."""
+        """Return the actions, before they are :meth:`padded`, and the state; without a memory None."""
         lists = self.lists_of(observation)
         return self.act(*self.checked(observation["pairs"], observation["mask"]), **lists), None
 

@@ -12,6 +12,7 @@ from hitmac.agents.baselines.levels import EXECUTORS
 from hitmac.agents.learned.checkpoint import checked_device, load_policy
 from hitmac.agents.learned.policy import check_lists
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
+from hitmac.agents.policy import NEARNESS
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.agents.registry import load_executor
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
@@ -260,7 +261,7 @@ def _memory_problems(options: Options) -> Iterator[str]:
 
 def _nearness_problems(options: Options) -> Iterator[str]:
     """Yield the options that do not fit a policy that is shown the nearest targets."""
-    shown = options.nearness
+    shown = {name: value for name in NEARNESS if (value := getattr(options, name, None)) is not None}
     if shown and "nearest" not in shown:
         for name, value in shown.items():
             yield f"{flag(name)} is {value}; it needs --nearest"
