@@ -104,24 +104,17 @@ _TURN = 360.0 / 2**16  # degrees; a heading wraps around
 
 def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, float, float]:
     """Return the type, the lowest value and the step of a quantity; all counts and marks are whole numbers."""
-    half_width, half_height = scenario.extent
     if name.endswith((" x", " y")):
-        half = half_width if name.endswith("x") else half_height
-        if name.startswith("belief"):
-            return "uint8", -half, 2 * half / (_NOWHERE - 1)
-        return "<u2", -half, 2 * half / (2**16 - 1)
-    if name.endswith(" targets"):
+        half = scenario.extent[0 if name.endswith("x") else 1]
+        dtype, steps = ("uint8", _NOWHERE - 1) if name.startswith("belief") else ("<u2", 2**16 - 1)
+        return dtype, -half, 2 * half / steps
+    if name.endswith(" targets") or name in ("turned", "age"):
         return "<u2", 0.0, 1.0
-    if name.startswith("attention"):
-        return "uint8", 0.0, 1 / 255
-    special = {
-        "heading": ("<u2", 0.0, _TURN),
-        "view": ("<u2", 0.0, 0.01),
-        "reach": ("<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)),
-        "turned": ("<u2", 0.0, 1.0),
-        "age": ("<u2", 0.0, 1.0),
-    }
-    return special.get(name, ("uint8", 0.0, 1.0))
+    if name == "reach":
+        return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
+    if name in ("heading", "view"):
+        return "<u2", 0.0, _TURN if name == "heading" else 0.01
+    return "uint8", 0.0, 1 / 255 if name.startswith("attention") else 1.0
 
 
 def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
