@@ -16,10 +16,9 @@ from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture, check_display, check_film, save_pictures, save_png
 from hitmac.envs.simulator import checked_seed
-from hitmac.envs.validation import Range, did_you_mean, whole_number
+from hitmac.envs.validation import Choice, Range, convert, field_types
 
 PROGRAM = "hitmac scenarios"
-_MOST_STEPS = 100_000
 
 
 @dataclass(frozen=True)
@@ -29,7 +28,7 @@ class Options:
     scenario: str = ""
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run. It may stand first,
     without the name of the option; empty: list the presets."""
-    task: str = "Coverage"
+    task: Annotated[str, Choice(TASKS)] = "Coverage"
     """Task of the environment."""
     agent: str = "random"
     """Agent that acts: random, still, or an agent of hitmac evaluate, such as pretrained:flat."""
@@ -37,7 +36,7 @@ class Options:
     """File for a film, .gif or .mp4."""
     picture: Path | None = None
     """File for a picture of the last step, .png."""
-    steps: Annotated[int, Range(1, _MOST_STEPS)] = 200
+    steps: Annotated[int, Range(1, 100_000)] = 200
     """Number of steps."""
     size: int = 480
     """Longer side of film and picture, pixels."""
@@ -84,11 +83,8 @@ def _show(options: Options) -> None:
         check_film("--film", options.film)
     if options.picture:
         check_ending("--picture", options.picture, ".png")
-    if options.task not in TASKS:
-        raise ValueError(
-            f"--task is {options.task!r}{did_you_mean(options.task, TASKS)}; it must be one of {', '.join(TASKS)}"
-        )
-    whole_number("--steps", options.steps, 1, _MOST_STEPS)
+    for name in ("task", "steps"):
+        convert(f"--{name}", field_types(Options)[name], getattr(options, name))
     checked_seed(options.seed, "--seed")
     scenario = load_scenario(options.scenario or "hit-mac")
     agent = None if options.agent in ("random", "still") else load_agent(options.agent, scenario)

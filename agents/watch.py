@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 import webbrowser
@@ -19,7 +18,7 @@ from hitmac.agents.replay.page import save_replay
 from hitmac.envs.files import check_ending
 from hitmac.envs.scenario import load_scenario
 from hitmac.envs.tasks import SUB_STEPS
-from hitmac.envs.validation import Count, over
+from hitmac.envs.validation import Count, Positive, convert
 
 PROGRAM = "hitmac watch"
 
@@ -48,7 +47,7 @@ class Options:
     """File of the page."""
     open: bool = True
     """Show the page in the browser, if there is a display; --no-open does not."""
-    sub_steps_per_second: Annotated[float, over(0)] = 20.0
+    sub_steps_per_second: Positive = 20.0
     """Speed at first."""
 
 
@@ -56,8 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     options = parse(Options, PROGRAM, arguments, first="--agents")
     with stop_on_bad_input(PROGRAM):
-        if not 0 < options.sub_steps_per_second < math.inf:
-            raise ValueError(f"--sub-steps-per-second is {options.sub_steps_per_second}; it must be a number, over 0")
+        convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
         check_ending("--to", options.to, ".html")
         scenario = load_scenario(options.scenario)
         if options.tracks:
