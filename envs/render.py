@@ -239,37 +239,38 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
     return np.minimum(free, np.where(inside, meets, np.inf).min(0, initial=np.inf))
 
 
-RENDER_MODES = ("rgb_array", "human")
+METADATA = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
+"""Render modes and frame rate of the environments, as gymnasium asks for them."""
 
 
 class Viewer:
     """Implementation of ``render()`` of the environments: pictures, or a window.
 
     Args:
-        scenario: scenario of the scenes.
+        task: the scenes.
         render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
-        frames_per_second: highest frame rate of the window.
 
     Raises:
         ValueError: another render mode.
         ModuleNotFoundError: Pillow or pygame is missing; the message names the extra to install.
     """
 
-    def __init__(self, scenario: Scenario, render_mode: str | None, frames_per_second: int) -> None:
-        if render_mode is not None and not is_among(render_mode, RENDER_MODES):
-            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(RENDER_MODES)}")
-        self.render_mode = render_mode
-        self._frames_per_second = frames_per_second
-        self._picture = Picture(scenario) if render_mode else None
-        self._window: Any = None
+    def __init__(self, task: Task, render_mode: str | None) -> None:
+        modes: Any = METADATA["render_modes"]
+        if render_mode is not None and not is_among(render_mode, modes):
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(modes)}")
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
+        self.render_mode = render_mode
+        self._task = task
+        self._picture = Picture(task.scenario) if render_mode else None
+        self._window: Any = None
 
-    def render(self, task: Task, b: int) -> np.ndarray | None:
-        """Return scene `b` of a task as (height, width, 3) uint8; None with a window or without a render mode."""
+    def render(self, b: int = 0) -> np.ndarray | None:
+        """Return scene `b` as (height, width, 3) uint8; None with a window, which shows it, or without a mode."""
         if self._picture is None:
             return None
-        picture = self._picture.of_task(task, b)
+        picture = self._picture.of_task(self._task, b)
         if self.render_mode == "rgb_array":
             return picture
         import pygame
@@ -277,18 +278,18 @@ class Viewer:
         if self._window is None:
             pygame.display.init()
             self._window = pygame.display.set_mode(self._picture.shape[::-1]), pygame.time.Clock()
-            pygame.display.set_caption(task.scenario.name)
+            pygame.display.set_caption(self._task.scenario.name)
         window, clock = self._window
         pygame.event.pump()
         window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
         pygame.display.flip()
-        clock.tick(self._frames_per_second)
+        clock.tick(METADATA["render_fps"])
         return None
 
-    def show(self, task: Task, b: int) -> None:
+    def show(self) -> None:
         """Update the window with the render mode ``"human"``."""
         if self.render_mode == "human":
-            self.render(task, b)
+            self.render()
 
     def close(self) -> None:
         """Close the window, if it is open."""

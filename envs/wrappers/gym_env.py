@@ -7,7 +7,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hitmac.envs.render import RENDER_MODES, Viewer
+from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.tasks import Task, make_task
 
 
@@ -32,7 +32,7 @@ class DirectionalSensorEnv(gymnasium.Env):
     Raises ``ValueError`` or ``TypeError`` for an option out of its range; the message names it and what is allowed.
     """
 
-    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 20}
+    metadata: dict[str, Any] = METADATA
 
     def __init__(
         self, task: str | type[Task] | Task, scenario: Any = None, *, render_mode: str | None = None, **options: Any
@@ -43,25 +43,25 @@ class DirectionalSensorEnv(gymnasium.Env):
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
         self.render_mode = render_mode
-        self._viewer = Viewer(self.scenario, render_mode, self.metadata["render_fps"])
+        self._viewer = Viewer(self.task, render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
         super().reset(seed=seed)
         self.task.reset(seed=seed, options=options)
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         return self._observation(), self._info()
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         truncated = bool(self.task.ended(self.task.longest_episode)[0])
         return self._observation(), float(reward[0]), False, truncated, self._info()
 
     def render(self) -> Any:
         """Return an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
-        return self._viewer.render(self.task, 0)
+        return self._viewer.render()
 
     def close(self) -> None:
         """Close the window, if it is open."""

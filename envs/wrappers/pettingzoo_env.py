@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.render import Viewer
+from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.simulator import PLACES
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.validation import as_options
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv, one_scene
+from hitmac.envs.wrappers.gym_env import one_scene
 
 try:
     from pettingzoo import ParallelEnv
@@ -37,7 +37,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             None: the task's default.
     """
 
-    metadata: dict[str, Any] = {**DirectionalSensorEnv.metadata, "name": "directional_sensors_v0"}
+    metadata: dict[str, Any] = {**METADATA, "name": "directional_sensors_v0"}
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         self.features = task.observer.features
         self.max_episode_steps = task.episode_steps(max_episode_steps)
         self.render_mode = render_mode
-        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._viewer = Viewer(task, render_mode)
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
         # Spaces of its own for each agent, since a space holds the random stream that it samples from.
@@ -75,7 +75,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         places = {name: value for name, value in as_options(options).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
         self.agents = list(self.possible_agents)
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         return self._observe(), self._infos()
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
@@ -86,7 +86,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             return {}, {}, {}, {}, {}
         own = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents])
         reward = self.task.step(self.task.joint_action(own.reshape(1, len(own), -1)))
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         apart = self.task.sensor_rewards()
         rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
         ended = bool(self.task.ended(self.max_episode_steps)[0])
@@ -103,7 +103,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
 
     def render(self) -> np.ndarray | None:
         """Return an RGB picture; None with a window or without a render mode."""
-        return self._viewer.render(self.task, 0)
+        return self._viewer.render()
 
     def close(self) -> None:
         """Close the window, if it is open."""

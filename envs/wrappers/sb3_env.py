@@ -14,7 +14,6 @@ from hitmac.envs.render import Viewer
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.tasks.per_sensor import flatten_sensors
 from hitmac.envs.validation import is_among, shortly
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
 
 class DirectionalSensorVecEnv(VecEnv):
@@ -83,7 +82,7 @@ class DirectionalSensorVecEnv(VecEnv):
             observed, decided = own_observation_space(observed), task.sensor_action_space  # type: ignore[assignment]
         self._rows = self.scenario.num_sensors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
-        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._viewer = Viewer(task, render_mode)
         self._started = time.time()
         self._actions = np.zeros(0)
         self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
@@ -118,7 +117,7 @@ class DirectionalSensorVecEnv(VecEnv):
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
             actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
         reward = self.task.step(actions)
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         if self.per_sensor:
             own = self.task.sensor_rewards()
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
@@ -165,7 +164,7 @@ class DirectionalSensorVecEnv(VecEnv):
     def get_images(self) -> list[np.ndarray | None]:
         """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
         drawn = self.render_mode == "rgb_array"
-        return [self._viewer.render(self.task, b) if drawn else None for b in range(self.task.num_envs)]
+        return [self._viewer.render(b) if drawn else None for b in range(self.task.num_envs)]
 
     def close(self) -> None:
         """Close the window, if it is open."""

@@ -9,10 +9,9 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hitmac.envs.render import Viewer
+from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.validation import Choice, as_options, shortly
-from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 
 
 class DirectionalSensorVectorEnv(VectorEnv):
@@ -60,9 +59,9 @@ class DirectionalSensorVectorEnv(VectorEnv):
         self.single_action_space = self.task.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
-        self.metadata = {**DirectionalSensorEnv.metadata, "autoreset_mode": self.autoreset_mode}
+        self.metadata = {**METADATA, "autoreset_mode": self.autoreset_mode}
         self.render_mode = render_mode
-        self._viewer = Viewer(self.scenario, render_mode, DirectionalSensorEnv.metadata["render_fps"])
+        self._viewer = Viewer(self.task, render_mode)
         self._ended = np.zeros(self.num_envs, np.bool_)
         self.closed = False
 
@@ -78,7 +77,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         chosen = self.task.simulator.chosen(mask, "reset_mask")
         self.task.reset(seed=seed, mask=chosen, options=places)
         self._ended[chosen] = False
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         return self.task.observe(), batched(self.task.info())
 
     def step(
@@ -93,7 +92,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
-        self._viewer.show(self.task, 0)
+        self._viewer.show()
         truncated = self.task.ended(self.max_episode_steps)
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
@@ -110,8 +109,8 @@ class DirectionalSensorVectorEnv(VectorEnv):
     def render(self) -> Any:
         """Return an RGB picture of every scene, as a tuple; None with a window or without a render mode."""
         if self.render_mode == "rgb_array":
-            return tuple(self._viewer.render(self.task, b) for b in range(self.num_envs))
-        self._viewer.show(self.task, 0)
+            return tuple(self._viewer.render(b) for b in range(self.num_envs))
+        self._viewer.show()
         return None
 
     def close_extras(self, **kwargs: Any) -> None:
