@@ -86,13 +86,12 @@ class _Loader(yaml.SafeLoader):
 def parse_yaml(text: str) -> Any:
     """Parse YAML without running code.
 
-    Raises:
-        yaml.YAMLError: bad syntax, a key given twice, or a number or a date that cannot be.
+    Raises ``ValueError``, in one line, for bad syntax, a key given twice, or a number or a date that cannot be.
     """
     try:
         return yaml.load(text, _Loader)
-    except ValueError as error:
-        raise yaml.YAMLError(str(error)) from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise ValueError(" ".join(str(error).split())) from None
 
 
 def whole_path(name: str, path: Any, place: Callable[[Path], str] = os.path.abspath) -> str:

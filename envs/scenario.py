@@ -517,8 +517,8 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
             raise ValueError(f"{text!r} must be NAME=VALUE, and each name given once")
         try:
             changes[name] = parse_yaml(value)
-        except yaml.YAMLError as error:
-            raise ValueError(f"{text} is not YAML: {' '.join(str(error).split())}") from None
+        except ValueError as error:
+            raise ValueError(f"{text} is not YAML: {error}") from None
     return Scenario.from_dict({**scenario.to_dict(), "name": ", ".join([scenario.name, *settings]), **changes})
 
 
@@ -569,8 +569,8 @@ def _read(path: Path) -> Scenario:
     kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(read_text(path))
-    except (yaml.YAMLError, ValueError) as error:
-        raise ValueError(f"{path} is not a {kind} file: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not a {kind} file: {error}") from None
     if isinstance(parameters, dict):
         parameters = parameters.get("scenario", parameters)  # of a run or a checkpoint
     if not isinstance(parameters, dict):

@@ -169,8 +169,8 @@ def _configuration(run_dir: Path) -> dict[str, Any]:
         raise FileNotFoundError(f"{run_dir} is no run to resume: it has no config.yaml")
     try:
         written = parse_yaml(read_text(path))
-    except yaml.YAMLError as error:
-        raise ValueError(f"{path} is not the configuration of a run: {' '.join(str(error).split())}") from None
+    except ValueError as error:
+        raise ValueError(f"{path} is not the configuration of a run: {error}") from None
     if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
         raise ValueError(f"{path} is not the configuration of a run: it must hold job, options and scenario")
     return written

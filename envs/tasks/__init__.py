@@ -34,18 +34,15 @@ def make_task(
     scenario: Scenario | str | Path | None = None,
     num_envs: int = 1,
     seed: int | Sequence[int] | None = None,
-    *,
-    num_threads: int | None = None,
     **options: Any,
 ) -> Task:
     """Make a batch of scenes of a task.
 
     Args:
         task: name in :data:`TASKS`, class, or a batch made already, which is returned.
-        scenario: see :class:`Task`, as for `num_envs`, `seed` and `num_threads`; a batch made already has its own.
+        scenario: see :class:`Task`; a batch made already has its own, and its own seed.
         num_envs: B, number of scenes.
         seed: scene i gets ``seed + i``.
-        num_threads: number of threads.
         **options: options of the task.
 
     Raises:
@@ -53,9 +50,9 @@ def make_task(
         TypeError: `task` is none of these, or a batch made already is given with a scenario, seed or options.
     """
     if isinstance(task, Task):
-        given = [name for name, value in (("scenario", scenario), ("seed", seed)) if value is not None] + list(options)
-        if given:
-            raise TypeError(f"{given[0]} is given with a {type(task).__name__} made already; give it to the task")
+        for name, value in ({"scenario": scenario, "seed": seed} | options).items():
+            if value is not None:
+                raise TypeError(f"{name} is given with a {type(task).__name__} made already; give it to the task")
         return task
     if isinstance(task, str):
         if task not in TASKS:
@@ -63,7 +60,7 @@ def make_task(
         task = TASKS[task]
     if not (isinstance(task, type) and issubclass(task, Task)):
         raise TypeError(f"task is {task!r}; it must be the name of a task, its class, or a Task")
-    return task(scenario, num_envs, seed, num_threads=num_threads, **options)
+    return task(scenario, num_envs, seed, **options)
 
 
 __all__ = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -75,7 +76,8 @@ class Task:
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features: names out of :data:`hitmac.envs.FEATURES`; or a function that returns the observer of a
-            scenario, with the interface of :class:`~hitmac.envs.observation.Observer`.
+            scenario, with the interface of :class:`~hitmac.envs.observation.Observer`, and of the following three where
+            they are given.
         nearest, radius, neighbours: observe the nearest targets and list the nearest sensors, see
             :class:`~hitmac.envs.observation.Observer`; None: observe all targets.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
@@ -111,13 +113,10 @@ class Task:
         self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
         self.scenario = self.simulator.scenario
         self.num_envs = self.simulator.num_envs
-        if callable(features):
-            for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
-                if value is not None:
-                    raise ValueError(f"{name} is {value!r}; it must be None where features is a function")
-            self.observer = features(self.scenario)
-        else:
-            self.observer = Observer(self.scenario, features, nearest=nearest, radius=radius, neighbours=neighbours)
+        near: dict[str, Any] = {"nearest": nearest, "radius": radius, "neighbours": neighbours}
+        near = {name: value for name, value in near.items() if value is not None}
+        make = features if callable(features) else functools.partial(Observer, features=features)
+        self.observer = make(self.scenario, **near)
         self.observation_space = self.observer.space
 
     def reset(
@@ -157,11 +156,7 @@ class Task:
     def info(self) -> dict[str, np.ndarray]:
         """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets seen."""
         state = self.simulator.state
-        return {
-            "coverage": self.simulator.coverage,
-            "turned": state.turned.copy(),
-            "visible": state.covered.copy(),
-        }
+        return {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
 
     @property
     def time(self) -> np.ndarray:
