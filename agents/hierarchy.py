@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
-from hitmac.agents.policy import Memoryless, Policy, declared, started
+from hitmac.agents.policy import Memoryless, Observation, Policy, Starts, State, declared, started
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -18,8 +18,6 @@ from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION
 from hitmac.envs.tasks.base import Idle
 from hitmac.envs.tasks.per_sensor import Padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
 from hitmac.envs.validation import convert, whole_number
-
-LevelState = tuple[np.ndarray, ...] | None
 
 
 class LevelPolicy(NamedTuple):
@@ -50,22 +48,18 @@ class LevelPolicy(NamedTuple):
             raise TypeError(f"a level of a hierarchy is {policy!r}; it must be a LevelPolicy or have predict()")
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
-    def start(self, seeds: Sequence[int] | np.ndarray) -> LevelState:
+    def start(self, seeds: Sequence[int] | np.ndarray) -> State:
         """Return the policy's initial state for scenes with these seeds (B,), :func:`hitmac.agents.policy.started`."""
         return started(self.policy, seeds)
 
-    def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> LevelState:
+    def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> State:
         """Return the initial state of a policy of single sensors, with a row and a seed for each of the n sensors."""
         keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
         return self.start(keys.ravel())
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: LevelState = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, LevelState]:
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
         """Return the policy's actions and state; a policy without a state is called without one."""
         carried: dict[str, Any] = {} if state is None else {"state": state, "episode_start": episode_start}
         return self.policy.predict(observation, deterministic=deterministic, **carried)
@@ -78,9 +72,9 @@ class HierarchyState(NamedTuple):
     age: np.ndarray  # (B,) sub-steps since the decision
     random: BatchRandom
     """Random numbers for the turns of idle sensors."""
-    coordinator: LevelState
+    coordinator: State
     """State of the coordinator, a row for each scene."""
-    executor: LevelState
+    executor: State
     """State of the executor, a row for each sensor."""
 
 
@@ -140,11 +134,7 @@ class HierarchicalAgent:
         )
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, HierarchyState]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         pairs, mask = observation["pairs"], observation["mask"]
@@ -172,7 +162,7 @@ class HierarchicalAgent:
         return actions, HierarchyState(assigned, age + 1, random, coordinator, executor)
 
 
-def _put(state: LevelState, rows: LevelState, chosen: np.ndarray) -> LevelState:
+def _put(state: State, rows: State, chosen: np.ndarray) -> State:
     """Return the state with `rows` in place of the chosen rows (B,); a state must first be set for all rows."""
     if state is None or rows is None:
         return rows if chosen.all() else state

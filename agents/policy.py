@@ -17,6 +17,9 @@ from hitmac.envs.tasks.per_sensor import flatten_sensors, unflatten_sensors
 from hitmac.envs.validation import as_array, shortly
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 
+Observation = dict[str, np.ndarray]
+State = tuple[Any, ...] | None
+Starts = np.ndarray | None
 SEEN = "seen_now"
 
 
@@ -29,12 +32,8 @@ class Policy(Protocol):
     """
 
     def predict(
-        self,
-        observation: Any,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
         """Decide for a batch of scenes.
 
         Args:
@@ -49,7 +48,7 @@ class Policy(Protocol):
         ...
 
 
-def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> tuple[Any, ...] | None:
+def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
     """Return a policy's initial state for scenes with these seeds (B,); None for a policy without ``start``."""
     start = getattr(policy, "start", None)
     return start(np.asarray(seeds)) if callable(start) else None
@@ -67,11 +66,7 @@ class PerSensor:
         self.policy = policy
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
         """Act as :class:`Policy` specifies; the actions are (B, k n), with k decisions of a sensor."""
         actions, _ = self.policy.predict(flatten_sensors(observation), deterministic=deterministic)
@@ -110,12 +105,8 @@ class PaddedActions:
         self.policy, self.own, self.decisions = policy, tuple(own), tuple(decisions)
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
         """Act as :class:`Policy` specifies; the actions are (B, d n), or (R, d)."""
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
         actions = actions.reshape(len(actions), -1)
@@ -139,17 +130,13 @@ class Memoryless:
         self.policy, self.features = policy, (*(name for name in features if name != SEEN), SEEN)
         self._columns = [self.features.index(name) for name in features]
 
-    def start(self, seeds: Sequence[int] | np.ndarray) -> tuple[Any, ...] | None:
+    def start(self, seeds: Sequence[int] | np.ndarray) -> State:
         """Return the policy's initial state for scenes with these seeds (B,)."""
         return started(self.policy, seeds)
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
         """Act as :class:`Policy` specifies."""
         pairs = observation["pairs"]
         seen = {"pairs": pairs[..., self._columns], "mask": observation["mask"] * (pairs[..., -1] != 0)}
@@ -167,11 +154,7 @@ class ReleasedPolicy:
         self.net = net.eval().to(torch.get_default_device())
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, None]:
         """Act as :class:`Policy` specifies; the mask is ignored."""
         with torch.no_grad():
