@@ -37,17 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace: bool = False) -> Path:
     """Copy the policy of a run among the pretrained ones, with a card; return its folder.
 
-    Args:
-        name: name of the policy: lower-case letters, digits and hyphens.
-        run: directory of a run of a whole agent, or of several seeds, of which the first training is copied.
-        note: first paragraph of the card.
-        limits: sentences for the end of the card.
-        replace: replace the policy of this name.
-
-    Raises:
-        ValueError: a name of another form, an executor alone, or a damaged run.
-        FileExistsError: there is a policy of this name.
-        FileNotFoundError: the run is not whole.
+    The arguments are those of the command line; raise ValueError, FileExistsError or FileNotFoundError for wrong ones.
     """
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"name is {name!r}; it must have lower-case letters, digits and hyphens only")

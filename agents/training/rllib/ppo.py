@@ -30,9 +30,6 @@ from hitmac.agents.training.rllib.runner import ACTING, ROW, SceneEnvRunner
 from hitmac.agents.training.train import check_finite
 from hitmac.envs.scenario import Scenario
 
-Weights = dict[str, np.ndarray]
-"""Tensors of a policy by their names in a checkpoint."""
-
 
 class AttentionPPOLearner(PPOTorchLearner):
     """Learner of RLlib with the policy's own optimiser, and advantages normalised in each minibatch."""
@@ -65,11 +62,10 @@ class AttentionPPOLearner(PPOTorchLearner):
         """Set the learning rate and the weight of the entropy bonus."""
         for group in self.policy.optimizer.param_groups:
             group["lr"] = learning_rate
-        schedule = Scheduler(fixed_value_or_schedule=entropy, framework=self.framework)
-        self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = schedule
+        self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = Scheduler(entropy)
 
-    def begin(self, weights: Weights, moments: Moments, seed: int) -> None:
-        """Take over the weights of a policy and the moments of its optimiser; `seed` is that of the minibatches."""
+    def begin(self, weights: dict[str, np.ndarray], moments: Moments, seed: int) -> None:
+        """Take over the weights of a policy, by name, and its optimiser's moments; `seed` is that of the minibatches."""
         self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
         put_moments(self.policy.optimizer, moments)
         np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
