@@ -9,12 +9,12 @@ from typing import Any, Self
 
 import torch
 from gymnasium import spaces
-from stable_baselines3.common.distributions import Distribution, MultiCategoricalDistribution
+from stable_baselines3.common.distributions import CategoricalDistribution, Distribution
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.type_aliases import Schedule
 from torch import Tensor, nn
-from torch.distributions import Categorical
+from torch.distributions import Categorical, Independent
 
 from hitmac.agents.learned.difference_rewards import SensorBernoulli, acting_or_all
 from hitmac.perception import AMCCritic, EncoderConfig, Features
@@ -154,9 +154,6 @@ class AssignmentHead(nn.ModuleList):
 
     Source: Xu, Zhong, Wang, NeurIPS 2020, section 3.2. A pair that is not valid is never assigned: its likelihood is 1
     and its entropy 0.
-
-    Args:
-        weight_dim: f, width of the features.
     """
 
     def __init__(self, weight_dim: int) -> None:
@@ -174,11 +171,7 @@ class AssignmentHead(nn.ModuleList):
 
 
 class SceneValue(nn.Sequential):
-    """Value of the scene, (B, 1), by a perceptron on the global feature.
-
-    Args:
-        weight_dim: f, width of the features.
-    """
+    """Value of the scene, by a perceptron on the global feature."""
 
     def __init__(self, weight_dim: int) -> None:
         super().__init__(*perceptron(weight_dim, weight_dim, 1, gain=1.0))
@@ -189,11 +182,7 @@ class SceneValue(nn.Sequential):
 
 
 class SensorValues(nn.ModuleList):
-    """Value of every sensor, by one perceptron on its feature and the global one.
-
-    Args:
-        weight_dim: f, width of the features.
-    """
+    """Value of every sensor, by one perceptron on its feature and the global one."""
 
     def __init__(self, weight_dim: int) -> None:
         super().__init__([perceptron(2 * weight_dim, weight_dim, 1, gain=1.0)])
@@ -235,36 +224,22 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
 """Critics by name: functions of the width of the features, and of whether every sensor has its own value."""
 
 
-class SensorCategorical(MultiCategoricalDistribution):
-    """Stable-Baselines3's independent choices of one of k actions, computed at once: large scenes have many sensors.
+class SensorCategorical(CategoricalDistribution):
+    """Independent choices of one of k actions, computed at once: large scenes have many sensors.
 
     Args:
-        action_dims: k for each of c choices, all the same.
+        action_dim: k.
     """
-
-    distribution: Categorical  # type: ignore[assignment]
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
         """Take the logits (B, c * k) of c choices."""
-        logits = action_logits.unflatten(-1, (len(self.action_dims), -1))
-        self.distribution = Categorical(logits=logits, validate_args=False)
+        choices = Categorical(logits=action_logits.unflatten(-1, (-1, self.action_dim)), validate_args=False)
+        self.distribution: Any = Independent(choices, 1, validate_args=False)
         return self
-
-    def log_prob(self, actions: Tensor) -> Tensor:
-        """Return (B,) the log-likelihoods of actions (B, c)."""
-        return self.distribution.log_prob(actions).sum(-1)
-
-    def entropy(self) -> Tensor:
-        """Return (B,)."""
-        return self.distribution.entropy().sum(-1)
-
-    def sample(self) -> Tensor:
-        """Draw actions (B, c)."""
-        return self.distribution.sample()
 
     def mode(self) -> Tensor:
         """Return the most likely actions (B, c)."""
-        return self.distribution.logits.argmax(-1)
+        return self.distribution.base_dist.logits.argmax(-1)
 
 
 class AttentionPolicy(ActorCriticPolicy):
@@ -342,7 +317,7 @@ class AttentionPolicy(ActorCriticPolicy):
         if per_sensor:
             self.action_dist = SensorBernoulli(n, m)
         elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
-            self.action_dist = SensorCategorical(self.action_space.nvec.tolist())
+            self.action_dist = SensorCategorical(self.num_actions)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
 
     def forward(self, obs: Any, deterministic: bool = False) -> tuple[Tensor, Tensor, Tensor]:

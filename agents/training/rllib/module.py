@@ -120,8 +120,5 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
         deterministic: bool = False,
     ) -> tuple[np.ndarray, None]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies, on scenes (B, n, m, d)."""
-        device = next(self.parameters()).device
-        tensors = {key: torch.as_tensor(array, device=device) for key, array in observation.items()}
-        logits = self.forward_inference({Columns.OBS: tensors})[Columns.ACTION_DIST_INPUTS]
-        choice = self.action_dist_cls.from_logits(logits)
-        return (choice.to_deterministic() if deterministic else choice).sample().cpu().numpy(), None
+        actions, _ = self.policy.predict(observation, deterministic=deterministic)
+        return actions, None

@@ -65,7 +65,7 @@ class AttentionPPOLearner(PPOTorchLearner):
         self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = Scheduler(entropy)
 
     def begin(self, weights: dict[str, np.ndarray], moments: Moments, seed: int) -> None:
-        """Take over the weights of a policy, by name, and its optimiser's moments; `seed` is that of the minibatches."""
+        """Take over a policy's weights, by name, and its optimiser's moments; `seed` is that of the minibatches."""
         self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
         put_moments(self.policy.optimizer, moments)
         np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
