@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-import agents.reproduce
+import hitmac.agents.reproduce as reproduction
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.reproduce import ROWS, Row, main, table
@@ -36,7 +36,7 @@ def test_the_rows_of_the_readme_are_rows():
 
 @pytest.fixture
 def few(monkeypatch):
-    monkeypatch.setattr(agents.reproduce, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
+    monkeypatch.setattr(reproduction, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
 
 
 def test_rows_are_made_once_and_joined(few, tmp_path, capsys):
@@ -62,8 +62,8 @@ def test_rows_are_made_once_and_joined(few, tmp_path, capsys):
 
 def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
     together = evaluate(["greedy", "nearest"], episodes=4, max_episode_steps=20, progress=False)
-    monkeypatch.setattr(agents.reproduce, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
-    monkeypatch.setattr(agents.reproduce, "COMPARED", "greedy")
+    monkeypatch.setattr(reproduction, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
+    monkeypatch.setattr(reproduction, "COMPARED", "greedy")
     files = {name: tmp_path / f"{name}.json" for name in ("nearest", "greedy")}
     for name, file in files.items():
         save_evaluation(file, evaluate([name], episodes=4, max_episode_steps=20, progress=False))
