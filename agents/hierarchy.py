@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.rules import BatchRandom, needs_replanning
-from hitmac.agents.policy import Memoryless, Observation, Policy, Starts, State, declared, started
+from hitmac.agents.policy import Observation, Policy, Starts, State, declared, started
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -170,9 +170,3 @@ def _put(state: State, rows: State, chosen: np.ndarray) -> State:
     for array, part in zip(new, rows, strict=True):
         array[chosen] = part
     return new
-
-
-def assignment_of(policy: Policy, state: tuple[np.ndarray, ...] | None) -> np.ndarray | None:
-    """Return the current assignment (B, n, m) in a policy's state; None for a policy without assignments."""
-    whole = policy.policy if isinstance(policy, Memoryless) else policy
-    return state[0] if state is not None and isinstance(whole, HierarchicalAgent) else None

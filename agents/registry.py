@@ -107,7 +107,7 @@ def parse_name(name: str | Path) -> AgentName:
     if not Path(text).is_dir():
         parts = plain.split(":")
         shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
-        nearness = checked_nearness(_options(text, shown, NEARNESS))
+        nearness = checked_nearness(_options(text, shown, NEARNESS)) if shown else {}
         plain = ":".join(part for part in parts if part not in shown)
     kind, source, executor, options = _form(plain)
     return AgentName(text, kind, source, executor, options, nearness, memoryless)

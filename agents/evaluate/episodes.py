@@ -9,9 +9,9 @@ from typing import NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from hitmac.agents.hierarchy import assignment_of
+from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.policy import one_thread_each
-from hitmac.agents.policy import started
+from hitmac.agents.policy import Memoryless, started
 from hitmac.agents.registry import Agent
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario
@@ -63,7 +63,8 @@ class Episodes:
     @property
     def assigned(self) -> np.ndarray | None:
         """(B, n, m) bool, the current assignment; None for an agent without assignments."""
-        return assignment_of(self.agent.policy, self.state)
+        policy = self.agent.policy.policy if isinstance(self.agent.policy, Memoryless) else self.agent.policy
+        return self.state[0] if self.state is not None and isinstance(policy, HierarchicalAgent) else None
 
 
 MOMENTS = 101
