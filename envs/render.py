@@ -209,7 +209,7 @@ def _font(size: int) -> Any:
 def read_background(path: str) -> Image:
     """Return the picture in a file, with its transparency; requires the extra ``render``."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import Image
     except ModuleNotFoundError:
         raise ModuleNotFoundError("a background needs Pillow: pip install 'hitmac[render]'") from None
     try:
@@ -217,7 +217,7 @@ def read_background(path: str) -> Image:
             return picture.convert("RGBA")
     except FileNotFoundError:
         raise FileNotFoundError(f"background is {path!r}; there is no such file") from None
-    except (UnidentifiedImageError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
+    except (OSError, Image.DecompressionBombError, SyntaxError, ValueError) as error:
         raise ValueError(f"background is {path!r}; it must be a picture that Pillow reads: {error}") from None
 
 

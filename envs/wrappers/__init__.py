@@ -1,1 +1,1 @@
-"""Environment interfaces to the tasks: gymnasium, its vector environments, Stable-Baselines3, PettingZoo."""
+"""Environment interfaces to the tasks: gymnasium, its vector environments, Stable-Baselines3, PettingZoo, TorchRL."""
