@@ -345,26 +345,56 @@ class Bucket(NamedTuple):
     """(G, c) int64: the tokens of each sequence; in a padded place any token."""
     mask: Tensor | None
     """(G, c) bool, False where padded; None: no place is."""
+    first: int | None = None
+    """The tokens follow each other, from this one on; None: they may not."""
 
     def of(self, x: Tensor) -> Tensor:
         """Return the tokens (G, c, f) of the sequences, of all tokens x (T, f)."""
-        return x.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
+        if self.first is None:
+            return x.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
+        return x.narrow(0, self.first, self.tokens.numel()).unflatten(0, self.tokens.shape)
 
 
 class Groups(NamedTuple):
     """Division of T tokens into sequences; a token belongs to one sequence at most."""
 
     buckets: list[Bucket]
-    place: Tensor
-    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group."""
+    place: Tensor | None
+    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group.
+    None: its own."""
+
+    def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
+        """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` without any."""
+        flat = [part.flatten(0, 1) for part in parts] or [like]
+        tokens = flat[0] if len(flat) == 1 else torch.cat(flat)
+        return tokens if self.place is None else tokens.index_select(0, self.place)
 
 
-def group_tokens(keys: Tensor, number: int, *, one_bucket: bool = False) -> Groups:
-    """Group tokens by key; within a group they keep their order.
+def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
+    """Return the valid places (T,) of a mask (N, k) bool, shorter rows first, and the groups of each row's."""
+    counts = mask.sum(-1)
+    order = counts.argsort(stable=True)
+    kept, width = mask[order].flatten().nonzero().squeeze(-1), max(mask.shape[-1], 1)
+    row = torch.div(kept, width, rounding_mode="floor")
+    places = kept + (order[row] - row) * width
+    buckets, first, steps = [], 0, torch.arange(len(places), device=mask.device)
+    for size, number in enumerate(torch.bincount(counts, minlength=1).tolist()):
+        if size * number:
+            rows = number if torch.is_grad_enabled() else max(_CHUNK // size, 1)
+            for tokens in steps[first : first + size * number].view(number, size).split(rows):
+                buckets.append(Bucket(tokens, None, first))
+                first += tokens.numel()
+    return places, Groups(buckets, None)
+
+
+def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
+    """Group tokens by key; within a group they are ordered by rank.
 
     Args:
         keys: (T,) int64, 0 to number - 1; `number` for a token of no group.
         number: number of groups; 1 or more.
+        rank: (T,) int64, 0 to ranks - 1; no two tokens of a group have the same.
+        ranks: number of ranks.
         one_bucket: pad all groups to the size of the largest, as recorded programs do. Without it, groups of more than
             2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many tokens get
             a bucket for each size up to 32, and without gradients are split into chunks.
@@ -373,7 +403,7 @@ def group_tokens(keys: Tensor, number: int, *, one_bucket: bool = False) -> Grou
     if not is_recorded() and length == 0:
         return Groups([], keys)
     steps = torch.arange(length, device=keys.device)
-    order = (keys * length + steps).argsort()
+    order = (keys * ranks + rank).argsort()
     counts = keys.new_zeros(number + 1).scatter_add(0, keys, torch.ones_like(keys))
     first = counts.cumsum(0) - counts
     within = torch.empty_like(order).scatter(0, order, steps - first[keys[order]])
@@ -418,17 +448,20 @@ def as_size(number: Tensor) -> int:
     return found  # type: ignore[return-value]
 
 
-def chunks_pay(x: Tensor, width: int) -> bool:
-    """Return True if :func:`attend_in_chunks` applies to tokens x, and is faster."""
+def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
+    """Return True if :func:`attend_in_chunks` applies to tokens x and the maps of q, k and v, and is faster."""
     return (
         not is_recorded()
         and not torch.is_grad_enabled()
         and x.numel() >= _TANH_FROM
-        and width <= 64  # up to this score, which tanh bounds by the width, sums of exp() are finite
+        and maps[0].out_features <= 64  # up to this score, which tanh bounds by the width, sums of exp() are finite
         and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.float64)
         and not is_transformed(x)
         and not torch.is_autocast_enabled("cpu")
+        and all(  # only `x W^T + b`: a parametrised map has another class
+            type(linear) is nn.Linear and not linear._forward_hooks and not linear._forward_pre_hooks for linear in maps
+        )
     )
 
 
@@ -437,18 +470,16 @@ def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], sca
     width = maps[0].out_features
     weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f), for 2 sigmoid(2 u) - 1 = tanh(u)
     bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
-    outputs = x.new_empty(len(x), width)
-    for tokens, mask in groups.buckets:
-        own = x.index_select(0, tokens.flatten())
-        projected = torch.addmm(bias, own, weight).sigmoid_().mul_(2.0).sub_(1.0)
-        query, key, value = projected.unflatten(0, tokens.shape).split(width, -1)  # (G, c, f)
-        weights = torch.bmm(query, key.mT).mul_(scale).exp_()
-        if mask is not None:
-            weights.mul_(mask.unsqueeze(-2))
+    outputs, done = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width), 0
+    for bucket in groups.buckets:
+        own = bucket.of(x)  # (G, c, d)
+        projected = torch.addmm(bias, own.flatten(0, 1), weight).sigmoid_().mul_(2.0).sub_(1.0)
+        query, key, value = projected.unflatten(0, own.shape[:-1]).split(width, -1)  # (G, c, f)
+        weights = torch.bmm(query, key.mT)
+        weights = (weights if scale == 1.0 else weights.mul_(scale)).exp_()
+        if bucket.mask is not None:
+            weights.mul_(bucket.mask.unsqueeze(-2))
         weights.div_(weights.sum(-1, keepdim=True))
-        z = torch.bmm(weights, value)
-        if mask is None:
-            outputs.index_copy_(0, tokens.flatten(), z.flatten(0, 1))
-        else:
-            outputs[tokens[mask]] = z[mask]
-    return outputs
+        torch.bmm(weights, value, out=outputs[done : done + len(projected)].view(*own.shape[:-1], width))
+        done += len(projected)
+    return outputs if groups.place is None else outputs.index_select(0, groups.place)

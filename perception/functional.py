@@ -252,6 +252,14 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
     return x if mask is None else torch.where(mask.unsqueeze(-1), x, 0.0)
 
 
+def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
+    """Return `x` (..., L, d) with zeros for numbers that are NaN or too large to be squared, where `seen` is False.
+
+    A larger number would be infinite in a score, and infinity times a weight of 0 is NaN.
+    """
+    return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
+
+
 def pool_sum(x: Tensor, mask: Tensor | None) -> Tensor:
     """Sum the tokens, as the paper does; the result grows with their number."""
     # With gradients a product: the gradient of a sum is an expanded view, which slows later products.

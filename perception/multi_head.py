@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from hitmac.perception.checks import as_mask, check_attended, check_heads, check_pairs, check_share, check_widths
-from hitmac.perception.functional import Score, attend_heads, make_score, zero_masked
+from hitmac.perception.functional import Score, attend_heads, finite_if_unseen, make_score
 
 
 class MultiHeadAttention(nn.Module):
@@ -97,8 +97,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. The output of a query
-            without any key is the bias of the output map. Keys and values that no query may attend to may hold
-            anything, NaN too.
+            without any key is the bias of the output map. Tokens that no query may attend to may be NaN or infinite
+            (in self-attention also as queries): neither the other outputs nor gradients depend on them.
 
         Raises:
             ValueError: a width that is not the module's, or a mask whose shape does not fit.
@@ -114,10 +114,11 @@ class MultiHeadAttention(nn.Module):
                     f"{name} has shape {tuple(given.shape)}; it must be (..., length, {linear.in_features})"
                 )
         check_attended(query, key, value, causal)
-        mask = _pairwise_mask(query, key, mask, key_mask)
+        mask = pairwise_mask(query, key, mask, key_mask)
         if mask is not None:
             seen = mask.any(-2)
-            key, value = zero_masked(key, seen), zero_masked(value, seen)
+            query = finite_if_unseen(query, seen) if query is key else query
+            key, value = finite_if_unseen(key, seen), finite_if_unseen(value, seen)
         heads, weights = attend_heads(
             self.query(query),
             self.key(key),
@@ -132,7 +133,7 @@ class MultiHeadAttention(nn.Module):
         return self.output(heads), weights
 
 
-def _pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
+def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Tensor | None) -> Tensor | None:
     """Combine both masks of :meth:`MultiHeadAttention.forward` as bool (..., L or 1, S or 1); None if both are None."""
     length, keys = query.shape[-2], key.shape[-2]
     axes = max(query.ndim, key.ndim)

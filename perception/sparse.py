@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_index
-from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_tokens, is_recorded
+from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_rows, group_tokens, is_recorded
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
@@ -61,10 +61,13 @@ class SparsePairs:
         self.mask = valid if targets is None else valid & (targets >= 0)
         self.present = self.mask.any(-1)  # (..., n)
         self.every_place = need_weights or is_recorded()
-        flat = self.mask.flatten()
-        self.places = torch.arange(flat.shape[0], device=device) if self.every_place else flat.nonzero().squeeze(-1)
+        rows = self.mask.reshape(self.present.numel(), k)
+        if self.every_place:
+            self.places = torch.arange(rows.numel(), device=device)
+            self.rows = Groups([Bucket(self.places.reshape(rows.shape), rows)], self.places)
+        else:
+            self.places, self.rows = group_rows(rows)
         self.agent = torch.div(self.places, max(k, 1), rounding_mode="floor")  # (T,)
-        self.rows = self._rows()
         if by_target:
             assert targets is not None
             self.num_targets, self.columns = self._columns(targets)
@@ -98,13 +101,6 @@ class SparsePairs:
         total = total.reshape(*self.present.shape, tokens.shape[-1])
         return total / count_tokens(total, self.mask) if self.pooling == "mean" else total
 
-    def _rows(self) -> Groups:
-        """Group the pairs of each agent."""
-        number, k = self.present.numel(), self.shape[-1]
-        if self.every_place:
-            return Groups([Bucket(self.places.reshape(number, k), self.mask.reshape(number, k))], self.places)
-        return group_tokens(self.agent, max(number, 1))
-
     def _columns(self, targets: Tensor) -> tuple[int, Groups]:
         """Return the highest target of a list + 1, and the pairs of each target, of one scene after the other."""
         *scenes, n, _ = self.shape
@@ -114,7 +110,7 @@ class SparsePairs:
         number = max(math.prod(scenes) * most, 1)
         if self.every_place:
             keys = torch.where(self.mask.flatten(), keys, number)
-        return most, group_tokens(keys, number, one_bucket=self.every_place)
+        return most, group_tokens(keys, number, self.agent, max(self.present.numel(), 1), one_bucket=self.every_place)
 
     def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
         """Apply a layer to the pairs of each agent; return its outputs, pooled by agent, and the weights."""
@@ -161,7 +157,7 @@ def _within(layer: nn.Module, tokens: Tensor, groups: Groups, need_weights: bool
     if isinstance(layer, AttentionLayer):
         return layer.within(tokens, groups, need_weights=need_weights)
     outputs = [layer(bucket.of(tokens), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
-    return torch.cat([tokens[:0], *(each.flatten(0, 1) for each in outputs)]).index_select(0, groups.place), None
+    return groups.together(outputs, tokens), None
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

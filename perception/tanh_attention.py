@@ -116,17 +116,18 @@ class AttentionLayer(nn.Module):
         Returns:
             ``z`` (T, weight_dim), and the weights (G, num_heads, c, c) or None.
         """
-        if self.num_heads == 1 and not need_weights and not self.dropout and chunks_pay(x, self.weight_dim):
+        maps, one_head = (self.Q, self.K, self.V), self.num_heads == 1
+        if one_head and not need_weights and not (self.training and self.dropout) and chunks_pay(x, maps):
             scale = self.weight_dim**-0.5 if self.scaled else 1.0
-            return self._finish(attend_in_chunks(x, groups, (self.Q, self.K, self.V), scale), x), None
-        projected, outputs, weights = self.project(x), [x.new_empty(0, self.weight_dim)], None
+            return self._finish(attend_in_chunks(x, groups, maps, scale), x), None
+        projected, outputs, weights = self.project(x), [], None
         for bucket in groups.buckets:
             query, key, value = (bucket.of(each) for each in projected)
             z, weights = self._attend(query, key, value, bucket.mask, need_weights)
-            outputs.append(z.flatten(0, 1))
+            outputs.append(z)
             if weights is not None and bucket.mask is not None:
                 weights = weights * bucket.mask[:, None, :, None]
-        return self._finish(torch.cat(outputs).index_select(0, groups.place), x), weights
+        return self._finish(groups.together(outputs, projected[2]), x), weights
 
     def attend_to_lists(
         self, x: Tensor, lists: Tensor, mask: Tensor, *, need_weights: bool = False

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_share, check_widths
-from hitmac.perception.functional import Score
-from hitmac.perception.multi_head import MultiHeadAttention
+from hitmac.perception.functional import Score, finite_if_unseen
+from hitmac.perception.multi_head import MultiHeadAttention, pairwise_mask
 
 
 class TokenEmbedding(nn.Module):
@@ -127,11 +127,14 @@ class EncoderBlock(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         """Map x (..., L, embed_dim) to the same shape; also return the weights (..., num_heads, L, L) or None.
 
-        For the masks see :meth:`hitmac.perception.MultiHeadAttention.forward`.
+        For the masks see :meth:`hitmac.perception.MultiHeadAttention.forward`. Tokens that no query may attend to may
+        be NaN or infinite.
         """
+        mask = pairwise_mask(x, x, mask, key_mask)
+        x = x if mask is None else finite_if_unseen(x, mask.any(-2))
         first, second = self.norms
         attended, weights = self.attention(
-            first(x) if self.norm_first else x, mask=mask, key_mask=key_mask, causal=causal, need_weights=need_weights
+            first(x) if self.norm_first else x, mask=mask, causal=causal, need_weights=need_weights
         )
         x = x + self.dropout(attended)
         x = x if self.norm_first else first(x)

@@ -3,6 +3,8 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.utils.parametrize
+from torch import nn
 from torch.export import Dim, export
 
 from hitmac.perception import AgentTargetEncoder
@@ -214,7 +216,7 @@ def test_a_compiled_and_an_exported_encoder_take_any_lists():
 
 def test_groups_keep_the_order_of_their_tokens():
     keys = torch.tensor([3, 1, 3, 0, 3, 1, 5, 3, 3])
-    found = group_tokens(keys, 6)
+    found = group_tokens(keys, 6, torch.arange(9), 9)
     members = [bucket.tokens[row][bucket.mask[row] if bucket.mask is not None else ...].tolist()
                for bucket in found.buckets for row in range(len(bucket.tokens))]  # fmt: skip
     assert sorted(members) == [[0, 2, 4, 7, 8], [1, 5], [3], [6]]
@@ -254,3 +256,30 @@ def test_many_pairs_without_gradients_are_those_with_gradients(over, tokens):
     with torch.no_grad():
         found = net(pairs, mask, **lists)
     same(found, net(pairs, mask, **lists))
+
+
+@pytest.mark.parametrize("change", ["hook", "subclass", "parametrization"])
+def test_many_pairs_pass_through_changed_maps(change):
+    class Adapted(nn.Linear):
+        def forward(self, x):
+            return 2 * super().forward(x)
+
+    class Doubled(nn.Module):
+        def forward(self, weight):
+            return 2 * weight
+
+    net = encoder("targets")
+    pairs, targets = torch.randn(2 * _CHUNK, 4, D, dtype=torch.float64), torch.arange(4).expand(2 * _CHUNK, 4)
+    with torch.no_grad():
+        before = net(pairs, targets=targets).per_target
+    for layer in (net.attention, net.later_blocks[0].layers[0]):
+        if change == "hook":
+            layer.Q.register_forward_hook(lambda module, given, output: 2 * output)
+        elif change == "subclass":
+            layer.Q.__class__ = Adapted
+        else:
+            nn.utils.parametrize.register_parametrization(layer.Q, "weight", Doubled())
+    with torch.no_grad():
+        found = net(pairs, targets=targets).per_target
+    assert (found - before).abs().max() > 1e-3
+    torch.testing.assert_close(found, net(pairs, targets=targets).per_target)

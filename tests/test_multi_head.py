@@ -96,6 +96,30 @@ def test_masked_keys_may_hold_anything(score, causal, what, length):
             torch.testing.assert_close(one, other)
 
 
+@pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
+@pytest.mark.parametrize("length", [5, 255, 257])
+@pytest.mark.parametrize("what", [torch.nan, torch.inf, -torch.inf, 1e308])
+@pytest.mark.parametrize("form", ["key_mask", "keras", "pairwise", "causal"])
+def test_masked_tokens_may_hold_anything(form, what, length, make):
+    torch.manual_seed(0)
+    module, x = make().double(), random(2, length, 8)
+    there = torch.rand(2, length) > 0.3
+    options = {
+        "key_mask": {"key_mask": there}, "keras": {"mask": there[:, None]},
+        "pairwise": {"mask": there[:, None] & there[..., None]}, "causal": {"key_mask": there, "causal": True},
+    }[form]  # fmt: skip
+    results = []
+    for tokens in (x.masked_fill(~there[..., None], 0.0), x.masked_fill(~there[..., None], what)):
+        tokens = tokens.requires_grad_()
+        output = module(tokens, **options)[0]
+        assert output.isfinite().all()
+        loss = (output * there[..., None]).pow(2).sum()
+        results.append([output, *torch.autograd.grad(loss, (tokens, *module.parameters()))])
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other)
+        assert one.isfinite().all()
+
+
 def test_keys_and_values_of_their_own_may_hold_anything_where_masked():
     module = MultiHeadAttention(8, 2, key_dim=5, value_dim=6).double()
     query, key, value = random(2, 4, 8), random(2, 7, 5), random(2, 7, 6)
