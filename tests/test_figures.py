@@ -262,7 +262,7 @@ def test_every_agent_is_in_the_legend_and_a_family_once(drawn):
     places = {"p:c=1": (0.7, 0.1), "p:c=0:d=2": (0.8, 0.3), "p:c=2": (0.75, 0.2), "q:c=1": (0.5, 0.5)}
     axis = drawn(save_pareto, evaluation(places)).axes[0]
     assert list(legend(axis)) == ["p", "q:c=1"]
-    assert list(texts(axis)) == ["1", "c=0:d=2", "2"]
+    assert list(texts(axis)) == ["1", "2", "c=0:d=2"]
     (line,) = (line for line in axis.lines if line.get_label() == "p")
     assert line.get_xydata().tolist() == [[0.1, 0.7], [0.2, 0.75], [0.3, 0.8]]
 

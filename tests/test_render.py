@@ -193,7 +193,7 @@ def test_an_agent_of_any_name_is_filmed(tmp_path):
         ),
         (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are basketball-4"),
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
-        (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be a whole number, 1 to 100000"),
+        (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 to 100000"),
         (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),
         # Before anything is made, or the scenario would be what is wrong.
         (["nowhere", "--film", "out.avi"], "--film is 'out.avi'; its name must end in .gif or .mp4"),
