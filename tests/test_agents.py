@@ -261,7 +261,7 @@ def test_bad_command_lines_get_one_line(arguments, says, capsys):
     assert end.value.code == 2
     message = capsys.readouterr().err
     assert says in message
-    assert message.startswith("python -m agents.evaluate: error: ")
+    assert message.startswith("hitmac evaluate: error: ")
     assert len(message.strip().splitlines()) == 1
 
 

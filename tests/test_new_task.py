@@ -18,6 +18,7 @@ from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
 from hitmac.agents.training.learner import build
+from hitmac.agents.training.report import in_training, metric_of
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task, turning_space
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
@@ -136,9 +137,9 @@ def test_a_new_task_of_another_role_has_the_job_of_its_role(kind, monkeypatch):
     model, venv, config = build(options, scenario)
     model.learn(2 * venv.num_envs)
     assert (type(venv.task), venv.max_episode_steps, config.role) == (Variant, 5, kind.spec.role)
-    trained = options.trained(model.policy, config)
+    trained = in_training(options, model.policy, config)
     assert isinstance(trained, LevelPolicy if config.role == "executor" else Agent)
-    assert options.metric == ("reward" if config.role == "executor" else "coverage")
+    assert metric_of(options) == ("reward" if config.role == "executor" else "coverage")
 
 
 def test_the_jobs_are_those_of_the_tasks():
