@@ -10,6 +10,7 @@ import pytest
 import safetensors.numpy
 
 from hitmac import train
+from hitmac.__main__ import COMMANDS, main
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training import defaults as sizes
 from hitmac.agents.training import train as loop
@@ -109,27 +110,27 @@ def test_a_signal_that_is_ignored_stays_so():
 
 @pytest.mark.parametrize("number", SIGNALS)
 @pytest.mark.parametrize(
-    ("program", "inside", "arguments"),
+    ("command", "inside", "arguments"),
     [
-        ("agents.evaluate.__main__", "evaluate", ["--agents", "still", "--json", "out.json"]),
-        ("agents.watch", "save_replay", ["still", "--to", "out.html"]),
-        ("agents.export.folder", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
-        ("agents.reproduce", "reproduce", ["--row", "still"]),
-        ("agents.attention", "moments", ["pretrained:flat", "--to", "out.png"]),
+        ("evaluate", "evaluate", ["--agents", "still", "--json", "out.json"]),
+        ("watch", "save_replay", ["still", "--to", "out.html"]),
+        ("export", "export_agent", ["pretrained:flat", "--to", "out.onnx"]),
+        ("reproduce", "reproduce", ["--row", "still"]),
+        ("attention", "moments", ["pretrained:flat", "--to", "out.png"]),
         ("train", "resolve", []),
         ("train", "train", [*SMALL, "--run-dir", "run"]),
     ],
 )
-def test_a_signal_ends_a_program_in_one_line_with_its_number(
-    program, inside, arguments, number, monkeypatch, capsys, tmp_path
+def test_a_signal_ends_a_command_in_one_line_with_its_number(
+    command, inside, arguments, number, monkeypatch, capsys, tmp_path
 ):
     monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(f"hitmac.{program}")
+    module = importlib.import_module(COMMANDS[command][0])
     monkeypatch.setattr(module, inside, lambda *given, **options: signal.raise_signal(number))
-    monkeypatch.setattr(sys, "argv", ["program", *map(str, arguments)])
+    monkeypatch.setattr(sys, "argv", ["hitmac", command, *map(str, arguments)])
     handlers = [signal.getsignal(one) for one in SIGNALS]
     with pytest.raises(SystemExit) as end:
-        module.main()
+        main()
     assert end.value.code == 128 + number
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
     assert ": aborted" in line
