@@ -19,6 +19,7 @@ def rllib(rounds: int = ROUNDS) -> None:
 
     from hitmac import envs
     from hitmac.agents.learned.checkpoint import build_policy
+    from hitmac.agents.learned.policy import AttentionPolicy
     from hitmac.agents.training.config import CoverageRewardOptions
     from hitmac.agents.training.learner import build, policy_config
     from hitmac.agents.training.rllib import ppo, runner
@@ -61,6 +62,7 @@ def rllib(rounds: int = ROUNDS) -> None:
     timed(DirectionalSensorVecEnv, "step_wait", "scenes", parts)
     timed(DirectionalSensorVectorEnv, "step", "scenes", parts)
     timed(AttentionRLModule, "forward_exploration", "network in the rollout", parts)
+    timed(AttentionPolicy, "forward", "network in the rollout", parts)
     timed(runner.SceneEnvRunner, "sample", "rollout", parts)
     timed(SingleAgentEnvRunner, "sample", "rollout", parts)
     timed(ppo.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
