@@ -5,11 +5,11 @@ import pytest
 from numba import njit
 
 from hitmac.agents import load_agent, scripted_agent
-from hitmac.agents.baselines import forecast as lists
-from hitmac.agents.baselines.forecast import Sampling
+from hitmac.agents.baselines import believed_plans as lists
+from hitmac.agents.baselines.believed_plans import Sampling, mark
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, _looks
-from hitmac.agents.baselines.search import mark
-from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, Rules, X, Y, walk_model
+from hitmac.agents.tracking.beliefs import Rules
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, ROWS, SPEED, STEP, X, Y, walk_model
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
 

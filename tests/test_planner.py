@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 from numba import njit
 
 from hitmac.agents import scripted_agent
-from hitmac.agents.baselines.forecast import COURSE_MOVES as MOVES
-from hitmac.agents.baselines.forecast import COURSE_SPEED as SPEED
-from hitmac.agents.baselines.forecast import foresee_observed, middle
 from hitmac.agents.baselines.levels import AssignPlanned
+from hitmac.agents.baselines.observed_plans import COURSE_MOVES as MOVES
+from hitmac.agents.baselines.observed_plans import COURSE_SPEED as SPEED
+from hitmac.agents.baselines.observed_plans import foresee_observed, middle, plan
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.baselines.planner_kernels import plan
 from hitmac.envs import Scenario
 from hitmac.envs.kernels.threads import Threads
 from hitmac.envs.scenario import load_scenario, presets
@@ -128,7 +127,7 @@ def test_values_are_those_of_enumeration(seed, turn, view, cost):
     task.simulator.place(sensor_position=[(0, 0)], heading=[0], target_position=target)
     task.simulator.state.velocity[:] = velocity
     shown = task.observe()
-    values = agent.values(shown["pairs"], shown["mask"] != 0)[0, 0]
+    values = agent.plan(shown["pairs"], shown["mask"] != 0)[0][0, 0]
     expected = brute_force(scenario, np.zeros(2), target, velocity, horizon, cost, discount)
     # A plan does not turn by more than half a circle.
     if horizon * turn <= 180:
@@ -150,14 +149,10 @@ def test_values_belong_to_the_actions():
         np.testing.assert_array_equal(actions, values.argmax(-1))
         for one, other in zip(same, state, strict=True):
             np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(
-            agent.act(shown["pairs"], shown["mask"] != 0),
-            agent.values(shown["pairs"], shown["mask"] != 0).argmax(-1),
-        )
         task.step(actions)
         start = np.zeros(30, bool)
     # Turning costs the same to either side, and both are worse than staying where nothing is to be gained.
-    nothing = agent.values(np.zeros_like(shown["pairs"]), np.zeros_like(shown["mask"], bool))
+    nothing, _ = agent.plan(np.zeros_like(shown["pairs"]), np.zeros_like(shown["mask"], bool))
     np.testing.assert_allclose(nothing[..., 0], 0)
     assert (nothing[..., 1:] < 0).all()
 
@@ -312,7 +307,7 @@ def test_another_seed_draws_other_futures():
     for _ in range(12):
         task.step(np.zeros((50, 4), int))
     shown = task.observe()
-    values = [PlannerAgent(task.scenario, seed).values(shown["pairs"], shown["mask"] != 0) for seed in (1, 1, 2)]
+    values = [PlannerAgent(task.scenario, seed).plan(shown["pairs"], shown["mask"] != 0)[0] for seed in (1, 1, 2)]
     np.testing.assert_array_equal(values[0], values[1])
     assert (values[0] != values[2]).any()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from hitmac.agents.tracking import KalmanTracker, ParticleTracker
-from hitmac.agents.tracking.motion import MODELS, SPEED
+from hitmac.agents.tracking.particles import MODELS, SPEED
 from hitmac.envs import Scenario, Simulator
 
 ROOM = Scenario(

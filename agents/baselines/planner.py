@@ -8,10 +8,10 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.forecast import Motion, Sampling, Walk
-from hitmac.agents.baselines.planner_kernels import Near, plan, plan_beliefs
+from hitmac.agents.baselines.believed_plans import Near, Sampling, plan_beliefs
+from hitmac.agents.baselines.observed_plans import Walk, plan
 from hitmac.agents.baselines.rules import RulePolicy
-from hitmac.agents.baselines.search import Search
+from hitmac.agents.baselines.search import Motion, Search
 from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, farthest_reach
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs.kernels.nearest import make_cells
@@ -21,12 +21,6 @@ from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.validation import NotNegative, convert, over, whole_number
-
-LONGEST_HORIZON = 10_000
-"""Most sub-steps to look ahead."""
-
-MOST_REVISIONS = 1_000
-"""Most starts and rounds of an ascent."""
 
 
 class PlanningPolicy(RulePolicy):
@@ -41,7 +35,10 @@ class PlanningPolicy(RulePolicy):
     ) -> tuple[np.ndarray, tuple[Any, ...]]:
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
-        The k :attr:`decides` of the sensors follow each other: first the values of all turns.
+        The k :attr:`decides` of the sensors follow each other: first the values of staying, turning left and turning
+        right, on rails then those of staying in place and of moving forward and back. The value of an action is that of
+        the sensor's best plan that begins with it: the discounted coverage that the others' plans do not give, less the
+        cost of turning. The others' plans are those of the sensor's last revision.
 
         Args:
             pairs: (B, n, m, d) features of the observation.
@@ -102,10 +99,10 @@ class HeadingPlanner(PlanningPolicy):
         discount: float = 0.99,
     ) -> None:
         super().__init__(scenario, seed)
-        self.horizon = whole_number("horizon", horizon, 1, LONGEST_HORIZON)
+        self.horizon = whole_number("horizon", horizon, 1, 10_000)
         self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
-        self.restarts = whole_number("restarts", restarts, 0, MOST_REVISIONS)
-        self.rounds = whole_number("rounds", rounds, 1, MOST_REVISIONS)
+        self.restarts = whole_number("restarts", restarts, 0, 1_000)
+        self.rounds = whole_number("rounds", rounds, 1, 1_000)
         self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
         self.discount = convert("discount", Annotated[float, over(0, 1)], discount)
         scenario, limits, motion = self.scenario, limits_of(self.scenario), None
@@ -123,19 +120,6 @@ class HeadingPlanner(PlanningPolicy):
     def decides(self) -> tuple[str, ...]:
         """See :attr:`~hitmac.agents.baselines.rules.RulePolicy.decides`."""
         return ("turn",) if self._motion is None else ("turn", "move")
-
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turn (B, n) of every sensor's plan, and on rails its move (B, 2 n), without a memory."""
-        return self.values(pairs, mask).argmax(-1)
-
-    def values(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the values (B, n, 3) of staying, turning left and turning right, planned without a memory.
-
-        The value of a turn is that of the sensor's best plan that begins with it: the discounted coverage that the
-        others' plans do not give, less the cost of turning. The others' plans are those of the sensor's last revision.
-        On rails the values are (B, 2 n, 3), followed by those of staying in place and of moving forward and back.
-        """
-        return self.plan(pairs, mask)[0]
 
 
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
@@ -161,9 +145,9 @@ class PlannerAgent(HeadingPlanner):
     expects targets to follow the scenario's walk, and plans for several sampled futures of each. A target that walks to
     goals turns when it reaches a goal, drawn from all that are left given how far it has walked, or when it runs out of
     patience. Other targets swerve at random. ``predict`` remembers in its state the plans, when targets turned, their
-    mean speeds, and the sub-step of the extra moves; ``act`` and ``values`` plan without a memory, and cover less.
-    Obstacles, the arena's border, departures of targets and evasion are not foreseen, and zooming lenses keep their
-    fields of view. One future of a target is the mean velocity, without turns.
+    mean speeds, and the sub-step of the extra moves. Obstacles, the arena's border, departures of targets and evasion
+    are not foreseen, and zooming lenses keep their fields of view. One future of a target is the mean velocity, without
+    turns.
 
     On rails the observation has the features of :attr:`rail_features` too, and with pan limits the first two of these.
 
@@ -192,7 +176,8 @@ class PlannerAgent(HeadingPlanner):
         later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
         radius, angle = np.sqrt(later[..., 0]), 2 * np.pi * later[..., 1]  # goals, uniform in the unit disc
         later[..., 0], later[..., 1] = radius * np.cos(angle), radius * np.sin(angle)
-        wandering = _wander(rng, self.samples, 2 * self.horizon, _swerve(self.scenario))
+        swerve = math.radians({"random": 180.0, "goals": 0.0}.get(self.scenario.walk, self.scenario.wander))
+        wandering = _wander(rng, self.samples, 2 * self.horizon, swerve)
         self._futures = first, later, wandering
 
     def near(self) -> dict[str, Any]:
@@ -214,7 +199,7 @@ class PlannerAgent(HeadingPlanner):
         targets: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
-        """Return the values of :meth:`values`, planned with a memory; see :meth:`PlanningPolicy.plan`.
+        """Return the values of the actions, and the state; see :meth:`PlanningPolicy.plan`.
 
         `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in
         an empty place; the others are not planned for. None: place j is target j. `own` is the window of :meth:`shares`
@@ -292,11 +277,6 @@ def _walk_of(scenario: Scenario) -> Walk:
     )
 
 
-def _swerve(scenario: Scenario) -> float:
-    """Return the largest swerve of a target in a move, radians."""
-    return math.radians({"random": 180.0, "goals": 0.0}.get(scenario.walk, scenario.wander))
-
-
 def _wander(rng: np.random.Generator, samples: int, moves: int, swerve: float) -> np.ndarray:
     """Return places (samples, moves + 1, 2) of targets that swerve in every move of length 1; one sample: the mean."""
     if samples == 1:
@@ -316,8 +296,7 @@ def _stratified(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray
 class BeliefPlannerState(NamedTuple):
     """Memory of the belief planner for B scenes with g rows of knowledge, between two calls of ``predict``."""
 
-    body: np.ndarray
-    """First of the arrays of :class:`~hitmac.agents.tracking.beliefs.BeliefState`, then `plans` and `ways`."""
+    body: np.ndarray  # first the arrays of BeliefState
     weight: np.ndarray
     course: np.ndarray
     stream: np.ndarray
@@ -360,13 +339,7 @@ class BeliefPlannerAgent(HeadingPlanner):
     nearest: ClassVar[int | None] = 16
 
     def __init__(
-        self,
-        scenario: Scenario,
-        seed: int = 0,
-        *,
-        particles: int = 168,
-        stride: int = 1,
-        **options: Any,
+        self, scenario: Scenario, seed: int = 0, *, particles: int = 168, stride: int = 1, **options: Any
     ) -> None:
         super().__init__(scenario, seed, **{"samples": 21} | options)
         scenario = self.scenario
@@ -395,7 +368,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         *,
         targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, BeliefPlannerState]:
-        """Return the values (B, n, 3) of staying, turning left and turning right; see :meth:`PlanningPolicy.plan`.
+        """Return the values of the actions, and the state; see :meth:`PlanningPolicy.plan`.
 
         `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, the
         nearest to each sensor, -1 in an empty place. None: place j is target j.

@@ -12,6 +12,7 @@ import numpy as np
 
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
+from hitmac.envs.kernels.state import Rails
 from hitmac.envs.kernels.threads import allocating, inlined
 
 CHUNK = 16
@@ -26,6 +27,14 @@ class Search(NamedTuple):
     rounds: int
     turn_cost: float
     looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
+
+
+class Motion(NamedTuple):
+    """Motion of sensors on rails."""
+
+    rails: Rails
+    step: float  # of a sensor, in units of the observation
+    rail_step: float  # the same, in units of the arena
 
 
 class Headings(NamedTuple):
@@ -190,42 +199,6 @@ def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     sides[1, e] = np.int32(min(max(last, -most), most + one) + most)
     sides[2, e] = np.int32(min(max(other_first, -most), most + one) + most)
     sides[3, e] = np.int32(min(max(other_last, -most), most + one) + most)
-
-
-@allocating
-def mark(x, y, who, pose, moved, view, most, sides, row):
-    """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
-
-    The entries are at x and y (E,), E a multiple of CHUNK, with the samples `who` (E,). `pose` is the place of the
-    sensor, and the cosine and sine of its present heading; it goes by `moved` (2,). `view` is its range squared, half
-    its field of view in degrees, and its turns in a degree. All these are float32. A row begins `most` turns to the
-    right; its last number is of no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
-    """
-    # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
-    # it was written with others takes long.
-    at_x, at_y, c, s = pose
-    squared, half_view, per_turn = view
-    moved_x, moved_y, most, chunks = moved[0], moved[1], np.float32(most), x.shape[0] // CHUNK
-    for chunk in range(chunks):
-        first = chunk * CHUNK
-        xs, ys, own = x[first : first + CHUNK], y[first : first + CHUNK], sides[chunk]
-        for k in range(CHUNK):
-            dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
-            near = dx * dx + dy * dy <= squared
-            write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
-    row[:] = 0
-    again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
-    for chunk in range(chunks):
-        own, members = sides[chunk], who[chunk * CHUNK : (chunk + 1) * CHUNK]
-        for side in range(0, 4 if again else 2, 2):
-            for k in range(CHUNK):
-                if own[side, k] != own[side + 1, k]:
-                    row[np.uint64(own[side, k])] ^= members[k]
-                    row[np.uint64(own[side + 1, k])] ^= members[k]
-    inside = np.uint64(0)
-    for k in range(row.shape[0]):
-        inside ^= row[k]
-        row[k] = inside
 
 
 @inlined

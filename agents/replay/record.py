@@ -15,7 +15,7 @@ from hitmac.agents.learned.policy import one_thread_each
 from hitmac.agents.policy import is_large
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
-from hitmac.agents.tracking.motion import X, Y
+from hitmac.agents.tracking.particles import X, Y
 from hitmac.envs.scenario import Scenario
 
 DOTS = 12

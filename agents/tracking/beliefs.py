@@ -7,53 +7,78 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, is_large
-from hitmac.agents.tracking.motion import ROWS, Rules, moves_at, walk_model
-from hitmac.agents.tracking.particles import COUNT, COURSE, Belief, advance, look_in_vain, pin, scatter, scatter_all
-from hitmac.agents.tracking.sight import (
-    AGE,
-    PLACE_X,
-    PLACE_Y,
-    SPEED_X,
-    SPEED_Y,
-    VIEW_CHANCE,
-    VIEW_RANGE,
-    VIEW_X,
-    VIEW_Y,
-    Reports,
-    merge_reports,
-    sort_views,
-)  # fmt: skip
+from hitmac.agents.tracking import particles
+from hitmac.agents.tracking.particles import Belief, WalkModel, scatter_all, walk_model
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_RANGE, VIEW_X, VIEW_Y, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, kernel
+from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
 _FORGOTTEN = 1000.0  # sub-steps; a report that is older is no news
+AGE = 4
+"""Last column of a report: place, velocity, sub-steps since then (inf: not known)."""
 
 
-@allocating
-def _track(rules, belief, r, known, views, near, time, last_age, present):
-    """Update the belief of row r by an observation; see :func:`track_all`."""
-    moves = moves_at(rules, time - 1) if time > 0 else 0
-    for j in range(known.shape[0]):
-        age = known[j, AGE]
-        present[j] = age < np.inf or (not rules.all_known and (rules.returns or present[j]))
-        if age < min(last_age[j] + 1.0, _FORGOTTEN):
-            x, y = known[j, PLACE_X], known[j, PLACE_Y]
-            pin(rules.walk, belief, r, j, x, y, known[j, SPEED_X], known[j, SPEED_Y], rules.deviation)
-            for back in range(int(age), 0, -1):
-                for _ in range(moves_at(rules, time - back)):
-                    advance(rules.walk, belief, r, j)
-        else:
-            belief.course[r, j, COUNT] = 0.0
-            if age == np.inf and last_age[j] < np.inf:
-                present[j] = rules.returns and not rules.all_known
-                scatter(rules.walk, belief, r, j, views, near)
-            for _ in range(moves):
-                advance(rules.walk, belief, r, j)
-            look_in_vain(rules.walk, belief, r, j, views, near)
-        last_age[j] = age
+class Rules(NamedTuple):
+    """Rules of the scenario that beliefs follow."""
+
+    walk: WalkModel
+    every: int  # sub-steps between extra moves; 0: none
+    deviation: float  # of observed positions
+    all_known: bool  # a target that is not shown is absent
+    returns: bool  # a target that has left can return
+
+
+@inlined
+def moves_at(rules, time):
+    """Return the number of moves of the targets in the sub-step that begins at `time`."""
+    return 2 if rules.every > 0 and time % rules.every == 0 else 1
+
+
+class Reports(NamedTuple):
+    """Lists of the nearest targets in B scenes."""
+
+    report: np.ndarray  # (B, n, k, 5) what is known of the target in each place of a list
+    targets: np.ndarray  # (B, n, k) int32
+    mask: np.ndarray  # (B, n, k) bool
+    position: np.ndarray  # (B, n, 2) of the sensors
+    within: np.ndarray  # (B, n) a sensor lists all known targets up to this distance
+
+
+@kernel
+def merge_reports(reports, last_age, place, known, share):
+    """Write the knowledge (R, m, 5) of each row about all targets: those listed, and those not seen to be gone.
+
+    A target that is not listed stays at its last known `place` (R, m, 2), changed in place, unless a sensor would list
+    it there: then it is not known any more. `last_age` (R, m) are the ages of what was known at the last observation;
+    inf: nothing. R is B, or B * n where every sensor has its own list alone.
+    """
+    scenes, n = reports.within.shape
+    rows = known.shape[0] // scenes
+    for low, high in blocks(known.shape[0], share):
+        known[low:high] = 0.0
+        known[low:high, :, AGE] = np.inf
+        for r in range(low, high):
+            b, listed = r // rows, False
+            first, last = (r % rows, r % rows + 1) if rows > 1 else (0, n)
+            for i in range(first, last):
+                listed |= reports.within[b, i] > 0.0
+                for s in range(reports.targets.shape[2]):
+                    j = reports.targets[b, i, s]
+                    if reports.mask[b, i, s] and known[r, j, AGE] == np.inf:
+                        known[r, j] = reports.report[b, i, s]
+            for j in range(known.shape[1]):
+                if known[r, j, AGE] < np.inf:
+                    place[r, j] = known[r, j, :2]
+                elif last_age[r, j] < np.inf and listed:
+                    missing = False
+                    for i in range(first, last):
+                        dx, dy = place[r, j, 0] - reports.position[b, i, 0], place[r, j, 1] - reports.position[b, i, 1]
+                        missing |= dx * dx + dy * dy < reports.within[b, i] * reports.within[b, i]
+                    if not missing:
+                        known[r, j, :2], known[r, j, AGE] = place[r, j], last_age[r, j] + 1.0
 
 
 @kernel
@@ -71,10 +96,28 @@ def track_all(rules, belief, known, views, cells, time, last_age, present, share
         present: (R, m) bool, the targets that may be present, changed in place.
         share: part of this thread.
     """
+    walk = rules.walk
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             near = None if cells is None else sort_views(cells, views[r])
-            _track(rules, belief, r, known[r], views[r], near, time[r], last_age[r], present[r])
+            moves = moves_at(rules, time[r] - 1) if time[r] > 0 else 0
+            for j in range(known.shape[1]):
+                age, last = known[r, j, AGE], last_age[r, j]
+                present[r, j] = age < np.inf or (not rules.all_known and (rules.returns or present[r, j]))
+                if age < min(last + 1.0, _FORGOTTEN):
+                    particles.pin(walk, belief, r, j, known[r, j, :2], known[r, j, 2:4], rules.deviation)
+                    for back in range(int(age), 0, -1):
+                        for _ in range(moves_at(rules, time[r] - back)):
+                            particles.advance(walk, belief, r, j)
+                else:
+                    belief.course[r, j, particles.COUNT] = 0.0
+                    if age == np.inf and last < np.inf:
+                        present[r, j] = rules.returns and not rules.all_known
+                        particles.scatter(walk, belief, r, j, views[r], near)
+                    for _ in range(moves):
+                        particles.advance(walk, belief, r, j)
+                    particles.look_in_vain(walk, belief, r, j, views[r], near)
+                last_age[r, j] = age
 
 
 class BeliefState(NamedTuple):
@@ -229,9 +272,9 @@ class Beliefs:
         """Return the state before the first call."""
         g, p, m = self.rows, self.particles, self.scenario.num_targets
         return BeliefState(
-            body=np.zeros((b, g, m, ROWS, p)),
+            body=np.zeros((b, g, m, particles.ROWS, p)),
             weight=np.zeros((b, g, m, p)),
-            course=np.zeros((b, g, m, COURSE)),
+            course=np.zeros((b, g, m, particles.COURSE)),
             stream=np.zeros((b, g, 2), np.uint64),
             last_age=np.full((b, g, m), np.inf),
             present=np.ones((b, g, m), np.bool_),

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.agents.tracking.beliefs import Beliefs, BeliefState, Scene
-from hitmac.agents.tracking.motion import AIM_X, AIM_Y, GOALS, SPEED, X, Y
-from hitmac.agents.tracking.sight import AGE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view
+from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, SPEED, X, Y
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view
 from hitmac.envs import observation
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel

@@ -1,4 +1,8 @@
-"""Tracker of particles: moves, detections, and looks that detect nothing. Compiled by numba."""
+"""Tracker of particles: their walk, detections, and looks that detect nothing. Compiled by numba.
+
+A particle is a column of rows: position, aim, speed, length of the last move, moves since its course began. The aim is
+the goal of a particle that walks to goals, and else the unit vector of its direction.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +14,6 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import check_finite
-from hitmac.agents.tracking.motion import (
-    AIM_X,
-    AIM_Y,
-    GOALS,
-    MODELS,
-    MOVES,
-    ROWS,
-    SPEED,
-    STEP,
-    X,
-    Y,
-    begin_course,
-    move,
-    to_border,
-    walk_model,
-)  # fmt: skip
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
@@ -33,6 +21,12 @@ from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
 from hitmac.envs.validation import NotNegative, convert, did_you_mean, is_among, whole_number
 
+X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES = range(7)  # rows of a particle
+ROWS = 7
+MODELS = ("goals", "constant velocity", "random")
+"""The walk models; see :class:`~hitmac.agents.tracking.ParticleTracker`."""
+
+GOALS, CONSTANT_VELOCITY, RANDOM = range(3)
 KEY, DRAWN = range(2)  # rows of a stream
 # Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
 # to begin there, slowest and fastest move.
@@ -41,7 +35,112 @@ COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
 SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
-_ONE = np.uint64(1)
+_ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
+
+
+class WalkModel(NamedTuple):
+    """Walk that a tracker expects; lengths in arena units, times in seconds."""
+
+    model: int  # index in MODELS
+    half_width: float  # of the arena
+    half_height: float
+    min_speed: float
+    max_speed: float
+    speed_noise: float  # largest relative increase of a move's length
+    time_step: float
+    swerve: float  # radians
+    goal_radius: float
+    stuck_distance: float
+    patience: float
+    x_low: float  # area in which an unknown target is at first
+    x_high: float
+    y_low: float
+    y_high: float
+
+
+def walk_model(scenario: Scenario) -> WalkModel:
+    """Return the model of a scenario's walk; one that bounces, evades or stands still keeps its velocity."""
+    model = {"goals": GOALS, "random": RANDOM}.get(scenario.walk, CONSTANT_VELOCITY)
+    speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
+    return WalkModel(
+        model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),
+        scenario.goal_radius, scenario.stuck_distance, scenario.goal_patience, *scenario.target_area,
+    )  # fmt: skip
+
+
+@inlined
+def begin_course(walk, body, p, key, counter):
+    """Draw aim and speed of particle p: a goal anywhere in the arena, or a direction."""
+    body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
+    body[MOVES, p] = 0.0
+    if walk.model == GOALS:
+        body[AIM_X, p] = walk.half_width * (2.0 * uniform(key, counter + _ONE) - 1.0)
+        body[AIM_Y, p] = walk.half_height * (2.0 * uniform(key, counter + _TWO) - 1.0)
+    else:
+        angle = 2.0 * math.pi * uniform(key, counter + _ONE)
+        body[AIM_X, p], body[AIM_Y, p] = math.cos(angle), math.sin(angle)
+
+
+@inlined
+def _length(walk, body, p, increase):
+    return body[SPEED, p] * (1.0 + walk.speed_noise * increase) * walk.time_step
+
+
+@inlined
+def _to_goal(walk, body, p, key, counter, increase):
+    """Move towards the goal; take a new one that is near, after a move that was too short, or out of patience."""
+    dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
+    body[MOVES, p] += 1.0
+    near = max(walk.goal_radius, 0.5 * _length(walk, body, p, 0.5))  # a target that steps over its goal soon turns
+    if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
+        begin_course(walk, body, p, key, counter)
+        counter += _DRAWS
+        dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
+    length = _length(walk, body, p, increase)
+    away = math.sqrt(dx * dx + dy * dy)
+    scale = length / away if away > 0.0 else 0.0
+    body[X, p] = min(max(body[X, p] + dx * scale, -walk.half_width), walk.half_width)
+    body[Y, p] = min(max(body[Y, p] + dy * scale, -walk.half_height), walk.half_height)
+    body[STEP, p] = length
+    return counter
+
+
+@inlined
+def _straight_on(walk, body, p, key, counter, increase):
+    """Move on in the same direction, or a random one; the border reflects."""
+    swerve = math.pi if walk.model == RANDOM else walk.swerve
+    if swerve > 0.0:
+        angle = swerve * (2.0 * uniform(key, counter) - 1.0)
+        counter += _DRAWS
+        c, s = math.cos(angle), math.sin(angle)
+        x, y = body[AIM_X, p], body[AIM_Y, p]
+        body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
+    length = _length(walk, body, p, increase)
+    for axis in range(2):
+        place = body[axis, p] + length * body[AIM_X + axis, p]
+        border = walk.half_width if axis == 0 else walk.half_height
+        if abs(place) > border:
+            place = math.copysign(2.0 * border, place) - place
+            body[AIM_X + axis, p] = -body[AIM_X + axis, p]
+        body[axis, p] = min(max(place, -border), border)
+    body[STEP, p] = length
+    return counter
+
+
+@inlined
+def move(walk, body, p, key, counter, increase):
+    """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter."""
+    if walk.model == GOALS:
+        return _to_goal(walk, body, p, key, counter, increase)
+    return _straight_on(walk, body, p, key, counter, increase)
+
+
+@inlined
+def to_border(walk, x, y, ahead_x, ahead_y):
+    """Return the distance from (x, y) in the arena to its border, in a direction."""
+    along_x = (math.copysign(walk.half_width, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
+    along_y = (math.copysign(walk.half_height, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
+    return max(min(along_x, along_y), 0.0)
 
 
 class Belief(NamedTuple):
@@ -147,26 +246,27 @@ def _spread(p, step):
 
 
 @allocating
-def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
-    """Replace the belief about a target by a detection at (x, y).
+def pin(walk, belief, b, j, place, velocity, deviation):
+    """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
 
     A particle that walks to goals gets one straight ahead. Goals are uniform in the arena, so the density of the goal's
     distance r from the start of the course grows with r. It is over the distance gone, g. Where the start was not seen,
     the joint density is that of r over ``0 <= g <= r <= g + a``, with the distance a to the border. Particle p takes
     fixed quantiles of speed, g and r, so that the particles of a target that is seen for long change little. They
-    spread by `deviation`, the standard deviation of the errors of x and y.
+    spread by `deviation`, the standard deviation of the errors of the place.
     """
     body, course = belief.body[b, j], belief.course[b, j]
+    x, y, velocity_x, velocity_y = place[0], place[1], velocity[0], velocity[1]
     _follow_course(walk, course, x, y, velocity_x, velocity_y, deviation == 0.0)
-    velocity = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
-    ahead_x = course[VELOCITY_X] / velocity if velocity > 0.0 else 0.0
-    ahead_y = course[VELOCITY_Y] / velocity if velocity > 0.0 else 0.0
-    mean = velocity / (1.0 + 0.5 * walk.speed_noise)
+    speed = math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
+    ahead_x = course[VELOCITY_X] / speed if speed > 0.0 else 0.0
+    ahead_y = course[VELOCITY_Y] / speed if speed > 0.0 else 0.0
+    mean = speed / (1.0 + 0.5 * walk.speed_noise)
     density = np.empty(SPEEDS)
     lowest, width = _fit_speeds(walk, course, density)
     total = density.sum()
     varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
-    pace = max(velocity * walk.time_step, 1e-9)
+    pace = max(speed * walk.time_step, 1e-9)
     ahead = to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
     before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
@@ -178,7 +278,7 @@ def pin(walk, belief, b, j, x, y, velocity_x, velocity_y, deviation):
             angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
             body[X, p] = min(max(x + radius * math.cos(angle), -walk.half_width), walk.half_width)
             body[Y, p] = min(max(y + radius * math.sin(angle), -walk.half_height), walk.half_height)
-        if velocity == 0.0:
+        if speed == 0.0:
             begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
             belief.stream[DRAWN, b] += np.uint64(3)
             body[STEP, p] = np.inf
@@ -263,8 +363,7 @@ def see_all(walk, belief, seen, position, velocity, deviation, share):
         for b in range(low, high):
             for j in range(seen.shape[1]):
                 if seen[b, j]:
-                    x, y = position[b, j, 0], position[b, j, 1]
-                    pin(walk, belief, b, j, x, y, velocity[b, j, 0], velocity[b, j, 1], deviation)
+                    pin(walk, belief, b, j, position[b, j], velocity[b, j], deviation)
                 else:
                     belief.course[b, j, COUNT] = 0.0
 
@@ -307,7 +406,7 @@ class ParticleTracker:
         scenario: the scenario of the targets: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file.
         num_scenes: B, 1 or more.
         particles: P, 1 or more.
-        model: the walk, out of :data:`~hitmac.agents.tracking.motion.MODELS`; None: the scenario's, and
+        model: the walk, out of :data:`MODELS`; None: the scenario's, and
             ``constant velocity`` for targets that bounce, evade or stand still.
         seed: scene b draws from the seed ``seed + b``, or from the b-th of a sequence, and is the same in any batch.
         num_threads: number of threads, 1 or more; None: the number of cores.

@@ -1,4 +1,4 @@
-"""Views of sensors, and their reports to beliefs. Compiled by numba."""
+"""Views of sensors. Compiled by numba."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.state import Cells
-from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+from hitmac.envs.kernels.threads import allocating, inlined
 
 # A view: position, unit vector of the heading, cosine of half the field of view, range squared, chance to detect.
 VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7)
@@ -65,58 +65,3 @@ def chance_of_none(views, near, x, y):
                 if in_view(views[i], x, y):
                     missed *= 1.0 - views[i, VIEW_CHANCE]
     return missed
-
-
-PLACE_X, PLACE_Y, SPEED_X, SPEED_Y, AGE = range(5)
-"""Columns of a report: place, velocity, sub-steps since then (inf: not known)."""
-
-
-class Reports(NamedTuple):
-    """Lists of the nearest targets in B scenes."""
-
-    report: np.ndarray  # (B, n, k, 5) what is known of the target in each place of a list
-    targets: np.ndarray  # (B, n, k) int32
-    mask: np.ndarray  # (B, n, k) bool
-    position: np.ndarray  # (B, n, 2) of the sensors
-    within: np.ndarray  # (B, n) a sensor lists all known targets up to this distance
-
-
-@allocating
-def _merge(reports, b, first, last, last_age, place, known):
-    """Write what the sensors `first` to `last` - 1 of scene b report of all targets; see :func:`merge_reports`."""
-    known[:, :] = 0.0
-    known[:, AGE] = np.inf
-    listed = False
-    for i in range(first, last):
-        listed |= reports.within[b, i] > 0.0
-        for s in range(reports.targets.shape[2]):
-            j = reports.targets[b, i, s]
-            if reports.mask[b, i, s] and known[j, AGE] == np.inf:
-                known[j] = reports.report[b, i, s]
-    for j in range(known.shape[0]):
-        if known[j, AGE] < np.inf:
-            place[j, 0], place[j, 1] = known[j, PLACE_X], known[j, PLACE_Y]
-        elif last_age[j] < np.inf and listed:
-            missing = False
-            for i in range(first, last):
-                dx, dy = place[j, 0] - reports.position[b, i, 0], place[j, 1] - reports.position[b, i, 1]
-                missing |= dx * dx + dy * dy < reports.within[b, i] * reports.within[b, i]
-            if not missing:
-                known[j, PLACE_X], known[j, PLACE_Y], known[j, AGE] = place[j, 0], place[j, 1], last_age[j] + 1.0
-
-
-@kernel
-def merge_reports(reports, last_age, place, known, share):
-    """Write the knowledge (R, m, 5) of each row about all targets: those listed, and those not seen to be gone.
-
-    A target that is not listed stays at its last known `place` (R, m, 2), changed in place, unless a sensor would list
-    it there: then it is not known any more. `last_age` (R, m) are the ages of what was known at the last observation;
-    inf: nothing. R is B, or B * n where every sensor has its own list alone.
-    """
-    scenes, n = reports.within.shape
-    rows = known.shape[0] // scenes
-    for low, high in blocks(known.shape[0], share):
-        for r in range(low, high):
-            b, i = r // rows, r % rows
-            first, last = (i, i + 1) if rows > 1 else (0, n)
-            _merge(reports, b, first, last, last_age[r], place[r], known[r])

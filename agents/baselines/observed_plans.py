@@ -1,8 +1,8 @@
-"""Futures of the targets, for the planners: samples of where each can be at every sub-step. Compiled by numba.
+"""Plans of all sensors, given observations alone. Compiled by numba.
 
-The planner without beliefs remembers how each target has moved, and foresees it ahead and to the left of its present
-place on its course; lengths are then in units of the observation feature `distance`, speeds relative to the scenario's
-top speed. The planner on beliefs foresees particles, in the arena.
+For every scene: remember how each target has moved, foresee it ahead and to the left of its present place on its
+course, mark for each sensor the samples of the futures that are in view from each of its headings, and search for the
+best plans. Lengths are in units of the observation feature `distance`, speeds relative to the scenario's top speed.
 """
 
 import math
@@ -10,23 +10,25 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import CHUNK, everyone
-from hitmac.agents.tracking.motion import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_at
-from hitmac.envs.kernels.rails import gone_along, rail_of, way_between
-from hitmac.envs.kernels.state import Rails
-from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
-from hitmac.envs.kernels.threads import allocating, inlined
+from hitmac.agents.baselines.search import (
+    ascend,
+    bits_of,
+    candidate_pairs,
+    everyone,
+    room_for,
+    write_reach,
+    write_sides,
+)
+from hitmac.agents.tracking.particles import STRAIGHT
+from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
+from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
 # Features of a pair, the heading's with pan limits or on rails only, the last on rails only.
 SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN, HEADING_SIN, HEADING_COS, ALONG = range(11)
 # Memory of a target: moves since its last turn (-1: unknown), observations since then, their mean speed, last speed.
 COURSE_MOVES, SEEN, COURSE_SPEED, SHOWN = range(4)
-STRAIGHT = 0.03  # largest sine of the angle between two velocities of a target that has not turned
 
-_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
-_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
-_DRAWS = np.uint64(4)  # numbers drawn for a course
-_NOWHERE = np.float32(1e18)  # out of every range; its square is finite
+_ONE = np.uint64(1)
 
 
 class Walk(NamedTuple):
@@ -42,100 +44,6 @@ class Walk(NamedTuple):
     patience: float  # most moves towards one goal
     every: int  # sub-steps between extra moves; 0: none
     exact: bool  # positions are observed without errors
-
-
-class Motion(NamedTuple):
-    """Motion of sensors on rails."""
-
-    rails: Rails
-    step: float  # of a sensor, in units of the observation
-    rail_step: float  # the same, in units of the arena
-
-
-class Futures(NamedTuple):
-    """Lists of entries for each of L looks and W words; look 0 is not used.
-
-    Entry e: the samples in the bits ``who[look, word, e]`` are at (x, y) at that look.
-    """
-
-    x: np.ndarray  # (L + 1, W, E) float32
-    y: np.ndarray  # (L + 1, W, E) float32
-    who: np.ndarray  # (L + 1, W, E) uint64
-    length: np.ndarray  # (L + 1, W) int64: number of entries
-
-
-class Sampling(NamedTuple):
-    """Options of the futures of particles."""
-
-    key: np.uint64  # of their draws
-    samples: int  # futures of each target
-    by_course: bool  # foresee a target course by course, not move by move
-    per_word: int  # targets whose samples share a word: as many as fit, or one
-
-
-@allocating
-def empty_futures(looks, words, entries):
-    """Return lists of undefined content, of whole chunks that hold `entries` each."""
-    shape = looks + 1, words, (entries + CHUNK - 1) // CHUNK * CHUNK
-    return Futures(
-        np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
-        np.zeros((looks + 1, words), np.int64),
-    )  # fmt: skip
-
-
-@allocating
-def clear(futures):
-    """Empty all lists."""
-    futures.length[:] = 0
-
-
-@inlined
-def put(futures, look, word, x, y, members):
-    """Append an entry to a list."""
-    e = futures.length[look, word]
-    futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
-    futures.length[look, word] = e + 1
-
-
-@allocating
-def close(futures):
-    """Fill the last chunk of every list with entries that are in no view."""
-    for look in range(1, futures.length.shape[0]):
-        for word in range(futures.length.shape[1]):
-            while futures.length[look, word] % CHUNK != 0:
-                put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
-
-
-@inlined
-def _begin_shared(futures, word, shared):
-    """Begin an entry at every look for the samples of a target that go the same way; write its number."""
-    for look in range(1, shared.shape[0]):
-        shared[look] = futures.length[look, word]
-        put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
-
-
-@inlined
-def _add(futures, look, word, shared, straight, x, y, members):
-    """Add samples to the shared entry, which is where the first one is, or in an entry of their own."""
-    if straight:
-        e = shared[look]
-        if futures.who[look, word, e] == 0:
-            futures.x[look, word, e], futures.y[look, word, e] = x, y
-        futures.who[look, word, e] |= members
-    else:
-        put(futures, look, word, x, y, members)
-
-
-@allocating
-def spans(looks):
-    """Return the middle and the last sub-step (L + 1,) of each look, given the look of each sub-step (H + 1,)."""
-    last = np.zeros(looks[-1] + 1, np.int64)
-    for h in range(1, looks.shape[0]):
-        last[looks[h]] = h
-    middle = np.zeros_like(last)
-    for look in range(1, last.shape[0]):
-        middle[look] = (last[look - 1] + 1 + last[look]) // 2
-    return middle, last
 
 
 @allocating
@@ -365,96 +273,114 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
 
 
 @allocating
-def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, shared, futures):
-    """Add where a particle can be at each look, move by move, as one sample."""
-    one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
-    for h in range(1, looks.shape[0]):
-        for k in range(moves_at(rules, time + h - 1)):
-            before = one[MOVES, 0]
-            counter = move(rules.walk, one, 0, key, counter, 0.5)
-            straight = straight and one[MOVES, 0] >= before
-            draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
-            one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
-        if middle[looks[h]] == h:
-            _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
+def _mark_observed(pairs, mask, candidates, i, foreseen, most_gone, samples, farthest, moved, sides, sees):
+    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
 
-
-@inlined
-def _moves_on_course(walk, shortest, away, last, made, draw):
-    """Return the number of moves until a target takes a new goal.
-
-    Its shortest move is `shortest` long, its last one was `last` long, and it has `made` moves to a goal that is `away`
-    from it. The `draw` in [0, 1) is for the moves until one is so short that it takes a new goal.
+    No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
+    the left; None: nowhere. `foreseen` are the entries of each target, and `sides` (4, E) is scratch memory.
     """
-    mean = shortest * (1.0 + 0.5 * walk.speed_noise)
-    near = max(walk.goal_radius, 0.5 * mean)
-    if last < walk.stuck_distance or away <= near:
-        return 0.0
-    left = walk.patience - made
-    if mean > 0.0:
-        left = min(left, math.ceil((away - near) / mean))
-    if shortest < walk.stuck_distance:
-        chance = 1.0
-        if walk.speed_noise > 0.0 and shortest > 0.0:
-            chance = min((walk.stuck_distance / shortest - 1.0) / walk.speed_noise, 1.0)
-        left = min(left, 1.0 + math.floor(math.log(1.0 - draw) / math.log(1.0 - chance)) if chance < 1.0 else 1.0)
-    return max(left, 0.0)
+    entries, when, who, where = foreseen
+    sees[:] = 0
+    half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
+    per_turn = np.float32(1.0 / max(pairs[i, :, TURN].max() * 180.0, 1e-6))
+    most = np.float32(farthest)
+    for s in range(mask.shape[1]):
+        own = pairs[i, s]
+        if mask[i, s] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
+            continue
+        speed = math.hypot(own[RADIAL], own[TANGENTIAL])
+        east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
+        north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
+        at_x, at_y, squared = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE], own[RANGE] * own[RANGE]
+        j = s if candidates is None else candidates.targets[i, s]
+        ahead, aside = where[j, 0], where[j, 1]
+        for e in range(entries[j]):
+            x = at_x + east * ahead[e] - north * aside[e]
+            y = at_y + north * ahead[e] + east * aside[e]
+            if moved is not None:
+                x -= moved[when[j, e], 0]
+                y -= moved[when[j, e], 1]
+            write_sides(sides, e, x, y, x * x + y * y <= squared, half_view, per_turn, most)
+        word, bit = bits_of(s, samples)
+        for e in range(entries[j]):
+            row, members = sees[when[j, e], word], who[j, e] << bit
+            for k in range(4):
+                row[np.uint64(sides[k, e])] ^= members
+    for h in range(1, sees.shape[0]):
+        for w in range(sees.shape[1]):
+            row, members = sees[h, w], np.uint64(0)
+            for k in range(2 * farthest + 1):
+                members ^= row[k]
+                row[k] = members
 
 
-@allocating
-def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
-    """Add where a particle that walks to goals can be at each look, course by course, as one sample.
+@kernel
+def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, draws, values, own, share):
+    """Write the values of the next actions, and the history for the next call, of B scenes.
 
-    All moves of a course have the mean length. It ends at the goal, or when the target's patience does, or after a move
-    that is too short, of which the time is drawn.
+    Args:
+        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
+        mask: (B, n, m) valid pairs.
+        targets: (B, n, k) targets that pairs and mask, then (B, n, k, ...), list; None: all m, in their order.
+        history: arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`, the memory changed in place.
+        walk: rule of the targets' walk.
+        motion: of the sensors; None: they do not move.
+        limits: (n, 2) pan limits, degrees; None: there are none.
+        search: options.
+        weight: (H + 1,) float32 weight of a sample at each sub-step.
+        draws: draws for the targets' futures; see :func:`foresee_observed`.
+        values: (B, n, 3) result, on rails (B, 2 n, 3); see :func:`hitmac.agents.baselines.search.ascend`.
+        own: window and result (B, n, m) of the shares that only one sensor covers; (0, 0, 0): not asked for.
+        share: part of this thread.
     """
-    looks, counter = moves.shape[0] - 1, np.uint64(0)
-    x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]
-    shortest, last, made = particle[SPEED] * walk.time_step, particle[STEP], particle[MOVES]
-    look, gone, least, courses = 1, 0.0, 0.0, 0
-    # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
-    while look <= looks and courses <= moves[looks] + 1:
-        courses += 1
-        dx, dy = aim_x - x, aim_y - y
-        away = math.sqrt(dx * dx + dy * dy)
-        number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)
-        scale = shortest * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
-        dx, dy = dx * scale, dy * scale  # of a move
-        while look <= looks and moves[look] <= gone + number:
-            after = moves[look] - gone
-            _add(futures, look, word, shared, straight, x + after * dx, y + after * dy, bit)
-            look += 1
-        x, y, gone = x + number * dx, y + number * dy, gone + number
-        speed = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter + _ONE)
-        aim_x = walk.half_width * (2.0 * uniform(key, counter + _TWO) - 1.0)
-        aim_y = walk.half_height * (2.0 * uniform(key, counter + _THREE) - 1.0)
-        counter += _DRAWS
-        shortest, last, made, straight = speed * walk.time_step, np.inf, 0.0, False
-        least = 1.0  # a target that takes a goal makes a move towards it
-
-
-@allocating
-def foresee_believed(rules, sampling, body, weight, together, time, j, looks, middle, moves, shared, futures):
-    """List where target j can be at each look, by P particles (7, P) and their weights (P,).
-
-    Futures are those of particles drawn at even steps of their weights. The draws of a future depend only on target,
-    sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures. If all particles
-    go the same way, `together`, samples share an entry until they turn. `middle` and `moves` (L + 1,) are the sub-step
-    in the middle of each look, and the moves until then. `shared` (L + 1,) is scratch memory.
-    """
-    samples, word = sampling.samples, j // sampling.per_word
-    first = j % sampling.per_word * samples
-    if together:
-        _begin_shared(futures, word, shared)
-    total, source = weight[0], 0
-    for s in range(samples):
-        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
-            source += 1
-            total += weight[source]
-        key, bit = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), _ONE << np.uint64(first + s)
-        if sampling.by_course:
-            _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
-        else:
-            _follow_moves(
-                rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures
+    old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
+    n, m, samples, horizon = mask.shape[1], memory.shape[1], draws[0].shape[0], weight.shape[0] - 1
+    words, most = (mask.shape[2] - 1) // (64 // samples) + 1, horizon * (samples + 1 if samples > 1 else 1)
+    moves, sides = np.empty(horizon + 1), np.empty((4, most), np.int32)
+    foreseen = (
+        np.empty(m, np.int64), np.empty((m, most), np.int32), np.empty((m, most), np.uint64),
+        np.empty((m, 2, most), np.float32),
+    )  # fmt: skip
+    entries, when, who, where = foreseen
+    headings, room = room_for(n, horizon, horizon, words, search.farthest, values.shape[1])
+    moved = np.zeros((horizon + 1, 2), np.float32)
+    for low, high in blocks(pairs.shape[0], share):
+        for b in range(low, high):
+            new, valid, old, old_valid = pairs[b], mask[b], old_pairs[b], old_mask[b]
+            candidates = None if targets is None else candidate_pairs(targets[b], valid, old_targets[b], old_valid, m)
+            extra = walk.every > 0 and walk.exact and moved_twice(new, valid, old, old_valid, candidates, walk)
+            remember(new, valid, old, old_valid, candidates, walk, motion, 2.0 if extra else 1.0, memory[b])
+            if extra:
+                clock[b] = 1
+            elif clock[b] >= 0 and steps[b] > 0:
+                clock[b] += 1
+            for h in range(1, horizon + 1):
+                if clock[b] >= 0:
+                    moves[h] = h + (clock[b] + h - 1) // walk.every - (clock[b] - 1) // walk.every
+                else:
+                    moves[h] = h * (1.0 + 1.0 / walk.every) if walk.every > 0 else h
+            for j in range(m):
+                centre = middle(new, valid, candidates, j) if walk.goals and samples > 1 else (0.0, 0.0)
+                entries[j] = foresee_observed(memory[b, j], centre, walk, moves, draws, when[j], who[j], where[j])
+            most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
+            for i in range(n):
+                turn, half_view = new[i, :, TURN].max() * 180.0, new[i, :, VIEW].max() * 180.0
+                east, north = (1.0, 0.0) if limits is None else (new[i, 0, HEADING_COS], new[i, 0, HEADING_SIN])
+                write_reach(headings, i, search, limits, half_view, turn, turn > 0.0, east, north)
+                farthest, sees = headings.farthest[i], headings.sees[i]
+                _mark_observed(
+                    new, valid, candidates, i, foreseen, most_gone, samples, farthest, None, sides, sees[0]
+                )  # fmt: skip
+                if motion is not None:
+                    for way in range(1, sees.shape[0]):
+                        for h in range(1, horizon + 1):
+                            moved[h] = gone_on_rail(motion, new[i, 0], i, h if way == FORWARD else -h)
+                        _mark_observed(
+                            new, valid, candidates, i, foreseen, most_gone + horizon * motion.step, samples, farthest,
+                            moved, sides, sees[way],
+                        )  # fmt: skip
+            ascend(
+                headings, room, weight, search, limits, candidates, steps[b], samples, kept[b], kept_ways[b], own[0],
+                own[1][b : b + 1], values[b],
             )  # fmt: skip
+            steps[b] += 1

@@ -1,0 +1,381 @@
+"""Plans of all sensors, given beliefs about the targets. Compiled by numba.
+
+For every row of knowledge: foresee particles of each target, mark for each sensor the samples of the futures that are
+in view from each of its headings, and search for the best plans.
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hitmac.agents.baselines.search import CHUNK, ascend, bits_of, candidate_pairs, room_for, write_reach, write_sides
+from hitmac.agents.tracking.beliefs import AGE, moves_at
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
+from hitmac.envs.kernels.knowledge import popcount
+from hitmac.envs.kernels.nearest import box_of, sort_into_cells
+from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
+from hitmac.envs.kernels.state import Cells
+from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
+from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
+
+_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
+_DRAWS = np.uint64(4)  # numbers drawn for a course
+_NOWHERE = np.float32(1e18)  # out of every range; its square is finite
+_PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
+
+
+class Futures(NamedTuple):
+    """Lists of entries for each of L looks and W words; look 0 is not used.
+
+    Entry e: the samples in the bits ``who[look, word, e]`` are at (x, y) at that look.
+    """
+
+    x: np.ndarray  # (L + 1, W, E) float32
+    y: np.ndarray  # (L + 1, W, E) float32
+    who: np.ndarray  # (L + 1, W, E) uint64
+    length: np.ndarray  # (L + 1, W) int64: number of entries
+
+
+class Sampling(NamedTuple):
+    """Options of the futures of particles."""
+
+    key: np.uint64  # of their draws
+    samples: int  # futures of each target
+    by_course: bool  # foresee a target course by course, not move by move
+    per_word: int  # targets whose samples share a word: as many as fit, or one
+
+
+class Near(NamedTuple):
+    """Options of plans for the nearest targets."""
+
+    cells: Cells
+    most: int  # k, targets of a sensor
+    moved: float  # the farthest that a sensor can go within the horizon
+
+
+@allocating
+def empty_futures(looks, words, entries):
+    """Return lists of undefined content, of whole chunks that hold `entries` each."""
+    shape = looks + 1, words, (entries + CHUNK - 1) // CHUNK * CHUNK
+    return Futures(
+        np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
+        np.zeros((looks + 1, words), np.int64),
+    )  # fmt: skip
+
+
+@inlined
+def put(futures, look, word, x, y, members):
+    """Append an entry to a list."""
+    e = futures.length[look, word]
+    futures.x[look, word, e], futures.y[look, word, e], futures.who[look, word, e] = x, y, members
+    futures.length[look, word] = e + 1
+
+
+@allocating
+def close(futures):
+    """Fill the last chunk of every list with entries that are in no view."""
+    for look in range(1, futures.length.shape[0]):
+        for word in range(futures.length.shape[1]):
+            while futures.length[look, word] % CHUNK != 0:
+                put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+
+
+@inlined
+def _add(futures, look, word, shared, straight, x, y, members):
+    """Add samples to the shared entry, which is where the first one is, or in an entry of their own."""
+    if straight:
+        e = shared[look]
+        if futures.who[look, word, e] == 0:
+            futures.x[look, word, e], futures.y[look, word, e] = x, y
+        futures.who[look, word, e] |= members
+    else:
+        put(futures, look, word, x, y, members)
+
+
+@allocating
+def spans(looks):
+    """Return the middle and the last sub-step (L + 1,) of each look, given the look of each sub-step (H + 1,)."""
+    last = np.searchsorted(looks, np.arange(looks[-1] + 1), side="right") - 1
+    middle = last.copy()
+    middle[1:] = (last[:-1] + 1 + last[1:]) // 2
+    return middle, last
+
+
+@allocating
+def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, shared, futures):
+    """Add where a particle can be at each look, move by move, as one sample."""
+    one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
+    for h in range(1, looks.shape[0]):
+        for k in range(moves_at(rules, time + h - 1)):
+            before = one[MOVES, 0]
+            counter = move(rules.walk, one, 0, key, counter, 0.5)
+            straight = straight and one[MOVES, 0] >= before
+            draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
+            one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
+        if middle[looks[h]] == h:
+            _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
+
+
+@inlined
+def _moves_on_course(walk, shortest, away, last, made, draw):
+    """Return the number of moves until a target takes a new goal.
+
+    Its shortest move is `shortest` long, its last one was `last` long, and it has `made` moves to a goal that is `away`
+    from it. The `draw` in [0, 1) is for the moves until one is so short that it takes a new goal.
+    """
+    mean = shortest * (1.0 + 0.5 * walk.speed_noise)
+    near = max(walk.goal_radius, 0.5 * mean)
+    if last < walk.stuck_distance or away <= near:
+        return 0.0
+    left = walk.patience - made
+    if mean > 0.0:
+        left = min(left, math.ceil((away - near) / mean))
+    if shortest < walk.stuck_distance:
+        chance = 1.0
+        if walk.speed_noise > 0.0 and shortest > 0.0:
+            chance = min((walk.stuck_distance / shortest - 1.0) / walk.speed_noise, 1.0)
+        left = min(left, 1.0 + math.floor(math.log(1.0 - draw) / math.log(1.0 - chance)) if chance < 1.0 else 1.0)
+    return max(left, 0.0)
+
+
+@allocating
+def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
+    """Add where a particle that walks to goals can be at each look, course by course, as one sample.
+
+    All moves of a course have the mean length. It ends at the goal, or when the target's patience does, or after a move
+    that is too short, of which the time is drawn.
+    """
+    looks, counter = moves.shape[0] - 1, np.uint64(0)
+    x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]
+    shortest, last, made = particle[SPEED] * walk.time_step, particle[STEP], particle[MOVES]
+    look, gone, least, courses = 1, 0.0, 0.0, 0
+    # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
+    while look <= looks and courses <= moves[looks] + 1:
+        courses += 1
+        dx, dy = aim_x - x, aim_y - y
+        away = math.sqrt(dx * dx + dy * dy)
+        number = max(_moves_on_course(walk, shortest, away, last, made, uniform(key, counter)), least)
+        scale = shortest * (1.0 + 0.5 * walk.speed_noise) / away if away > 0.0 else 0.0
+        dx, dy = dx * scale, dy * scale  # of a move
+        while look <= looks and moves[look] <= gone + number:
+            after = moves[look] - gone
+            _add(futures, look, word, shared, straight, x + after * dx, y + after * dy, bit)
+            look += 1
+        x, y, gone = x + number * dx, y + number * dy, gone + number
+        speed = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter + _ONE)
+        aim_x = walk.half_width * (2.0 * uniform(key, counter + _TWO) - 1.0)
+        aim_y = walk.half_height * (2.0 * uniform(key, counter + _THREE) - 1.0)
+        counter += _DRAWS
+        shortest, last, made, straight = speed * walk.time_step, np.inf, 0.0, False
+        least = 1.0  # a target that takes a goal makes a move towards it
+
+
+@allocating
+def foresee_believed(rules, sampling, body, weight, together, time, j, looks, middle, moves, shared, futures):
+    """List where target j can be at each look, by P particles (7, P) and their weights (P,).
+
+    Futures are those of particles drawn at even steps of their weights. The draws of a future depend only on target,
+    sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures. If all particles
+    go the same way, `together`, samples share an entry until they turn. `middle` and `moves` (L + 1,) are the sub-step
+    in the middle of each look, and the moves until then. `shared` (L + 1,) is scratch memory.
+    """
+    samples, word = sampling.samples, j // sampling.per_word
+    first = j % sampling.per_word * samples
+    if together:
+        for look in range(1, shared.shape[0]):
+            shared[look] = futures.length[look, word]
+            put(futures, look, word, _NOWHERE, _NOWHERE, np.uint64(0))
+    total, source = weight[0], 0
+    for s in range(samples):
+        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
+            source += 1
+            total += weight[source]
+        key, bit = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), _ONE << np.uint64(first + s)
+        if sampling.by_course:
+            _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
+        else:
+            _follow_moves(
+                rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures
+            )  # fmt: skip
+
+
+@allocating
+def mark(x, y, who, pose, moved, view, most, sides, row):
+    """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
+
+    The entries are at x and y (E,), E a multiple of CHUNK, with the samples `who` (E,). `pose` is the place of the
+    sensor, and the cosine and sine of its present heading; it goes by `moved` (2,). `view` is its range squared, half
+    its field of view in degrees, and its turns in a degree. All these are float32. A row begins `most` turns to the
+    right; its last number is of no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
+    """
+    # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
+    # it was written with others takes long.
+    at_x, at_y, c, s = pose
+    squared, half_view, per_turn = view
+    moved_x, moved_y, most, chunks = moved[0], moved[1], np.float32(most), x.shape[0] // CHUNK
+    for chunk in range(chunks):
+        first = chunk * CHUNK
+        xs, ys, own = x[first : first + CHUNK], y[first : first + CHUNK], sides[chunk]
+        for k in range(CHUNK):
+            dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
+            near = dx * dx + dy * dy <= squared
+            write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
+    row[:] = 0
+    again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
+    for chunk in range(chunks):
+        own, members = sides[chunk], who[chunk * CHUNK : (chunk + 1) * CHUNK]
+        for side in range(0, 4 if again else 2, 2):
+            for k in range(CHUNK):
+                if own[side, k] != own[side + 1, k]:
+                    row[np.uint64(own[side, k])] ^= members[k]
+                    row[np.uint64(own[side + 1, k])] ^= members[k]
+    inside = np.uint64(0)
+    for k in range(row.shape[0]):
+        inside ^= row[k]
+        row[k] = inside
+
+
+@allocating
+def _mark_believed(headings, i, x, y, c, s, squared, half_view, turn, futures, moved, last, sides):
+    """Write the samples that sensor i has in view, on each of its ways to move, from each heading at each look.
+
+    A heading is stored from the farthest turn to the right on. Those that the sensor cannot reach by the `last`
+    sub-step (L + 1,) of a look are left out. On its ways it goes by `moved` (A, L + 1, 2).
+    """
+    farthest, one = headings.farthest[i], np.float32
+    pose = one(x), one(y), one(c), one(s)
+    view = one(squared), one(half_view), one(1.0 / max(turn, 1e-6))
+    for way in range(moved.shape[0]):
+        for look in range(1, last.shape[0]):
+            most = min(last[look], farthest)
+            for word in range(futures.length.shape[1]):
+                used = futures.length[look, word]
+                mark(
+                    futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used], pose,
+                    moved[way, look], view, most, sides,
+                    headings.sees[i, way, look, word, farthest - most : farthest + most + 2],
+                )  # fmt: skip
+
+
+@allocating
+def _likeliest_pairs(near, views, futures):
+    """Return the candidate pairs of every sensor's k likeliest targets, given its view (n, 7).
+
+    They have the most samples in reach of the sensor, over all looks, of lists with a word for each target. Targets
+    without any are left out.
+    """
+    n, m, cells = views.shape[0], futures.length.shape[1], near.cells
+    reach = np.where(views[:, VIEW_RANGE] > 0.0, (np.sqrt(views[:, VIEW_RANGE]) + near.moved) * _PAD, 0.0)
+    start, order = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
+    x, y = np.empty(n), np.empty(n)
+    sort_into_cells(cells, views.reshape(n, 7, 1), (reach > 0.0).reshape(n, 1), 0, start, order, x, y)
+    widest, found = reach.max(), np.zeros((n, m), np.int32)  # samples in reach of each sensor
+    for j in range(m):
+        for look in range(1, futures.length.shape[0]):
+            for e in range(futures.length[look, j]):
+                members = futures.who[look, j, e]
+                if members == 0:
+                    continue
+                at_x, at_y = futures.x[look, j, e], futures.y[look, j, e]
+                first_column, last_column, first_row, last_row = box_of(
+                    cells, at_x - widest, at_x + widest, at_y - widest, at_y + widest
+                )
+                for row in range(first_row, last_row + 1):
+                    before = row * cells.columns
+                    for s in range(start[before + first_column], start[before + last_column + 1]):
+                        i = order[s]
+                        dx, dy = at_x - x[s], at_y - y[s]
+                        if dx * dx + dy * dy <= reach[i] * reach[i]:
+                            found[i, j] += np.int32(popcount(members))
+    targets = np.full((n, near.most), -1, np.int32)
+    for i in range(n):
+        number = 0
+        while number < near.most and found[i].max() > 0:
+            j = found[i].argmax()  # the first of equals
+            targets[i, number], found[i, j] = j, 0
+            number += 1
+        targets[i, :number].sort()
+    return candidate_pairs(targets, targets >= 0, targets, np.zeros(targets.shape, np.bool_), m)
+
+
+@allocating
+def _gather_near(near, candidates, i, view, samples, every, futures):
+    """Write the futures of the targets in the list of sensor i that are in its reach, as many in a word as fit."""
+    futures.length[:] = 0
+    reach = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD
+    for s in range(candidates.targets.shape[1]):
+        j = candidates.targets[i, s]
+        if not candidates.valid[i, s]:
+            continue
+        word, bit = bits_of(s, samples)
+        for look in range(1, every.length.shape[0]):
+            for e in range(every.length[look, j]):
+                x, y, members = every.x[look, j, e], every.y[look, j, e], every.who[look, j, e]
+                dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
+                if members != 0 and dx * dx + dy * dy <= reach * reach:
+                    put(futures, look, word, x, y, members << bit)
+    close(futures)
+
+
+@kernel
+def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, share):
+    """Write the values of the next actions of R rows of knowledge; see :func:`~.observed_plans.plan`.
+
+    `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the places on the rails /
+    length of the rail, and `scene` is what the rows believe. With `near`, sensors plan for the nearest targets, else
+    for all. `history` holds plans (R, n, H + 1) and their ways to move (R, n), changed in place.
+    """
+    (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
+    n, m, horizon, samples = all_views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples
+    middle_of, last = spans(search.looks)
+    looks = last.shape[0] - 1
+    every = empty_futures(looks, (m - 1) // sampling.per_word + 1, min(m, sampling.per_word) * (samples + 1))
+    own = every  # of a sensor
+    if near is not None:
+        per_word = 64 // samples
+        own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
+    moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
+    headings, room = room_for(n, horizon, looks, own.x.shape[1], search.farthest, values.shape[1])
+    sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
+    moved = np.zeros((headings.sees.shape[1], looks + 1, 2), np.float32)
+    for low, high in blocks(values.shape[0], share):
+        for r in range(low, high):
+            views, gone = all_views[r], 0
+            for h in range(1, horizon + 1):
+                gone += moves_at(rules, time[r] + h - 1)
+                if middle_of[search.looks[h]] == h:
+                    moves[search.looks[h]] = gone
+            every.length[:] = 0
+            for j in range(m):
+                if present[r, j]:
+                    moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
+                    together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
+                    foresee_believed(
+                        rules, sampling, belief.body[r, j], belief.weight[r, j], together, time[r], j, search.looks,
+                        middle_of, moves, shared, every,
+                    )  # fmt: skip
+            close(every)
+            candidates = None if near is None else _likeliest_pairs(near, views, every)
+            for i in range(n):
+                x, y, c, s = views[i, VIEW_X], views[i, VIEW_Y], views[i, VIEW_COS], views[i, VIEW_SIN]
+                write_reach(headings, i, search, limits, half_view[i], turn[i], views[i, VIEW_RANGE] > 0.0, c, s)
+                if motion is not None:
+                    rail = rail_of(motion.rails, i)
+                    begin = along[r, i] * motion.rails.length[rail]
+                    for way in range(1, moved.shape[0]):
+                        for look in range(1, looks + 1):
+                            steps = middle_of[look] if way == FORWARD else -middle_of[look]
+                            place = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
+                            moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
+                if near is not None:
+                    _gather_near(near, candidates, i, views[i], samples, every, own)
+                _mark_believed(
+                    headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last, sides
+                )  # fmt: skip
+            ascend(
+                headings, room, weight, search, limits, candidates, time[r], samples, kept[r], kept_ways[r], 0,
+                np.empty((0, n, m), np.float32), values[r],
+            )  # fmt: skip
