@@ -212,19 +212,10 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
     Entry e: at sub-step `when[e]`, the samples in the bits `who[e]` are at `where[:, e]`. Samples that have not turned
     yet share an entry.
 
-    Args:
-        memory: (4,) memory of the target.
-        centre: place (x, y) of the middle of the arena.
-        walk: rule of the walk.
-        moves: (H + 1,) number of moves until each sub-step.
-        draws: (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the later ones, and
-            places (S, M + 1, 2) after 0 to M moves of length 1, without goals.
-        when: (E,) result.
-        who: (E,) result.
-        where: (2, E) result.
-
-    Returns:
-        The number of entries.
+    The memory (4,) is the target's, `centre` the place of the middle of the arena, and `moves` (H + 1,) the moves until
+    each sub-step. The draws are (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the
+    later ones, and, without goals, places (S, M + 1, 2) after 0 to M moves of length 1. Results: `when` (E,), `who`
+    (E,), `where` (2, E), and the returned number of entries.
     """
     first, later, wandering = draws
     samples, horizon, step = first.shape[0], moves.shape[0] - 1, memory[COURSE_SPEED] * walk.step
@@ -328,8 +319,8 @@ def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, dr
         limits: (n, 2) pan limits, degrees; None: there are none.
         search: options.
         weight: (H + 1,) float32 weight of a sample at each sub-step.
-        draws: draws for the targets' futures; see :func:`foresee_observed`.
-        values: (B, n, 3) result, on rails (B, 2 n, 3); see :func:`hitmac.agents.baselines.search.ascend`.
+        draws: draws of :func:`foresee_observed`.
+        values: (B, n, 3) result, on rails (B, 2 n, 3).
         own: window and result (B, n, m) of the shares that only one sensor covers; (0, 0, 0): not asked for.
         share: part of this thread.
     """

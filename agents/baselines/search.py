@@ -357,22 +357,11 @@ def ascend(headings, room, weight, search, limits, candidates, step, samples, ke
 
     The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
 
-    Args:
-        headings: what the sensors have in view.
-        room: arrays of :func:`room_for`.
-        weight: (H + 1,) weight of a sample at a sub-step.
-        search: options.
-        limits: None without pan limits.
-        candidates: the :class:`Candidates`, where the words of each sensor are those of the targets that it lists;
-            None: those of all targets.
-        step: sub-steps since the start.
-        samples: number of samples of a target.
-        kept: (n, H + 1) plans, changed in place: afterwards from the headings of the next sub-step.
-        kept_ways: (n,) their ways to move, changed in place.
-        window: sub-steps that count in the shares.
-        shares: (1, n, m) result: the share of the samples of a target that a sensor covers within the window while no
-            other does; (0, n, m): not asked for.
-        values: (n, 3) result, on rails (2 n, 3).
+    `room` are arrays of :func:`room_for`, `weight` (H + 1,) is that of a sample at a sub-step, `candidates` are None
+    where words are those of all targets, and `step` counts sub-steps since the start. The plans `kept` (n, H + 1) and
+    their ways to move (n,) are changed in place: afterwards they are from the headings of the next sub-step. Results
+    are the values (n, 3), on rails (2 n, 3), and `shares` (1, n, m): the share of the samples of a target that a sensor
+    covers within the window, a number of sub-steps, while no other does; (0, n, m): not asked for.
     """
     trial, (best_plans, best_ways), scratch = room
     plans, ways, planned, covers, trial_values = trial

@@ -8,7 +8,7 @@ import numpy as np
 
 from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, is_large
 from hitmac.agents.tracking import particles
-from hitmac.agents.tracking.particles import Belief, WalkModel, scatter_all, walk_model
+from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
 from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_RANGE, VIEW_X, VIEW_Y, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
@@ -85,16 +85,10 @@ def merge_reports(reports, last_age, place, known, share):
 def track_all(rules, belief, known, views, cells, time, last_age, present, share):
     """Update the beliefs of all R rows of knowledge by an observation.
 
-    Args:
-        rules: the scenario.
-        belief: beliefs of the rows, changed in place.
-        known: (R, m, 5) knowledge of each row.
-        views: (R, n, 7) views, with the probability that a sensor detects a target in view and the row is told at once.
-        cells: cells by which views near a particle are found; None: all views are looked through.
-        time: (R,) sub-steps since the episode began.
-        last_age: (R, m) ages of what was known at the last observation, changed in place; inf: nothing.
-        present: (R, m) bool, the targets that may be present, changed in place.
-        share: part of this thread.
+    `known` (R, m, 5) is the knowledge of each row, `views` (R, n, 7) have the probability that a sensor detects a
+    target in view and the row is told at once, and `time` (R,) are sub-steps since the episode began. With `cells`,
+    views near a particle are found by them. Beliefs, `last_age` (R, m) of what was known at the last observation (inf:
+    nothing), and `present` (R, m), the targets that may be present, are changed in place.
     """
     walk = rules.walk
     for low, high in blocks(known.shape[0], share):
@@ -244,7 +238,7 @@ class Beliefs:
         belief = Belief(body, weight, course, np.ascontiguousarray(new.stream.reshape(rows, 2).T))
         threads = Threads(rows, cores(), block=8)
         if starts.any():
-            threads.run(scatter_all, self.rules.walk, belief, np.repeat(starts, self.rows))
+            threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, self.rows))
         views = self._views(pairs)
         if targets is None:
             known, looks = self._knowledge(pairs, mask), views

@@ -87,52 +87,43 @@ def _length(walk, body, p, increase):
 
 
 @inlined
-def _to_goal(walk, body, p, key, counter, increase):
-    """Move towards the goal; take a new one that is near, after a move that was too short, or out of patience."""
-    dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
-    body[MOVES, p] += 1.0
-    near = max(walk.goal_radius, 0.5 * _length(walk, body, p, 0.5))  # a target that steps over its goal soon turns
-    if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
-        begin_course(walk, body, p, key, counter)
-        counter += _DRAWS
-        dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
-    length = _length(walk, body, p, increase)
-    away = math.sqrt(dx * dx + dy * dy)
-    scale = length / away if away > 0.0 else 0.0
-    body[X, p] = min(max(body[X, p] + dx * scale, -walk.half_width), walk.half_width)
-    body[Y, p] = min(max(body[Y, p] + dy * scale, -walk.half_height), walk.half_height)
-    body[STEP, p] = length
-    return counter
-
-
-@inlined
-def _straight_on(walk, body, p, key, counter, increase):
-    """Move on in the same direction, or a random one; the border reflects."""
-    swerve = math.pi if walk.model == RANDOM else walk.swerve
-    if swerve > 0.0:
-        angle = swerve * (2.0 * uniform(key, counter) - 1.0)
-        counter += _DRAWS
-        c, s = math.cos(angle), math.sin(angle)
-        x, y = body[AIM_X, p], body[AIM_Y, p]
-        body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
-    length = _length(walk, body, p, increase)
-    for axis in range(2):
-        place = body[axis, p] + length * body[AIM_X + axis, p]
-        border = walk.half_width if axis == 0 else walk.half_height
-        if abs(place) > border:
-            place = math.copysign(2.0 * border, place) - place
-            body[AIM_X + axis, p] = -body[AIM_X + axis, p]
-        body[axis, p] = min(max(place, -border), border)
-    body[STEP, p] = length
-    return counter
-
-
-@inlined
 def move(walk, body, p, key, counter, increase):
-    """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter."""
+    """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter.
+
+    On a walk to goals it takes a new goal near the old one, after a move that was too short, or out of patience. Else
+    it moves on in the same direction, or a random one, and the border reflects it.
+    """
     if walk.model == GOALS:
-        return _to_goal(walk, body, p, key, counter, increase)
-    return _straight_on(walk, body, p, key, counter, increase)
+        dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
+        body[MOVES, p] += 1.0
+        near = max(walk.goal_radius, 0.5 * _length(walk, body, p, 0.5))  # a target that steps over its goal soon turns
+        if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
+            begin_course(walk, body, p, key, counter)
+            counter += _DRAWS
+            dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
+        length = _length(walk, body, p, increase)
+        away = math.sqrt(dx * dx + dy * dy)
+        scale = length / away if away > 0.0 else 0.0
+        body[X, p] = min(max(body[X, p] + dx * scale, -walk.half_width), walk.half_width)
+        body[Y, p] = min(max(body[Y, p] + dy * scale, -walk.half_height), walk.half_height)
+    else:
+        swerve = math.pi if walk.model == RANDOM else walk.swerve
+        if swerve > 0.0:
+            angle = swerve * (2.0 * uniform(key, counter) - 1.0)
+            counter += _DRAWS
+            c, s = math.cos(angle), math.sin(angle)
+            x, y = body[AIM_X, p], body[AIM_Y, p]
+            body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
+        length = _length(walk, body, p, increase)
+        for axis in range(2):
+            place = body[axis, p] + length * body[AIM_X + axis, p]
+            border = walk.half_width if axis == 0 else walk.half_height
+            if abs(place) > border:
+                place = math.copysign(2.0 * border, place) - place
+                body[AIM_X + axis, p] = -body[AIM_X + axis, p]
+            body[axis, p] = min(max(place, -border), border)
+    body[STEP, p] = length
+    return counter
 
 
 @inlined
