@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent, PlanningPolicy
-from hitmac.agents.baselines.rules import RandomAgent, RandomPolicy, RulePolicy, StillAgent, towards
+from hitmac.agents.baselines.rules import RandomAgent, RulePolicy, StillAgent, towards
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.validation import Fraction, convert
@@ -32,9 +32,11 @@ class AssignInRange(RulePolicy):
         return ((pairs[..., 0] != 0) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
-class AssignRandomly(RandomPolicy):
+class AssignRandomly(RandomAgent):
     """Coordinator that assigns each target to each sensor with probability 1/2."""
 
+    per_sensor: ClassVar[bool] = False
+    nearest: ClassVar[int | None] = None
     high: ClassVar[int] = 2
 
     def decisions(self, mask: np.ndarray) -> int:

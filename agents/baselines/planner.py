@@ -166,7 +166,20 @@ class PlannerAgent(HeadingPlanner):
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         super().__init__(scenario, seed, **options)
-        self._walk = _walk_of(self.scenario)
+        scenario = self.scenario
+        scale = scenario.distance_scale  # of the observation
+        self._walk = Walk(
+            goals=scenario.walk == "goals",
+            arena=2.0 * math.sqrt(math.prod(scenario.extent)) / math.sqrt(math.pi) / scale,
+            step=scenario.top_speed * scenario.time_step / scale,
+            slowest=scenario.min_speed / scenario.top_speed,
+            fastest=scenario.max_speed / scenario.top_speed,
+            noise=scenario.speed_noise,
+            stuck=scenario.stuck_distance / scale,
+            patience=float(scenario.goal_patience),
+            every=scenario.extra_move_interval,
+            exact=scenario.position_noise == 0.0,
+        )
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
         elif self._limits is not None:
@@ -176,7 +189,7 @@ class PlannerAgent(HeadingPlanner):
         later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
         radius, angle = np.sqrt(later[..., 0]), 2 * np.pi * later[..., 1]  # goals, uniform in the unit disc
         later[..., 0], later[..., 1] = radius * np.cos(angle), radius * np.sin(angle)
-        swerve = math.radians({"random": 180.0, "goals": 0.0}.get(self.scenario.walk, self.scenario.wander))
+        swerve = math.radians({"random": 180.0, "goals": 0.0}.get(scenario.walk, scenario.wander))
         wandering = _wander(rng, self.samples, 2 * self.horizon, swerve)
         self._futures = first, later, wandering
 
@@ -258,23 +271,6 @@ class FastPlannerAgent(PlannerAgent):
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         fast = {"horizon": 45, "samples": 1, "rounds": 1, "turn_cost": 0.2, "discount": 0.98}
         super().__init__(scenario, seed, **fast | options)
-
-
-def _walk_of(scenario: Scenario) -> Walk:
-    """Return the rule of the scenario's walk, in the units of the observation."""
-    step = scenario.top_speed * scenario.time_step
-    return Walk(
-        goals=scenario.walk == "goals",
-        arena=2.0 * math.sqrt(math.prod(scenario.extent)) / math.sqrt(math.pi) / scenario.distance_scale,
-        step=step / scenario.distance_scale,
-        slowest=scenario.min_speed / scenario.top_speed,
-        fastest=scenario.max_speed / scenario.top_speed,
-        noise=scenario.speed_noise,
-        stuck=scenario.stuck_distance / scenario.distance_scale,
-        patience=float(scenario.goal_patience),
-        every=scenario.extra_move_interval,
-        exact=scenario.position_noise == 0.0,
-    )
 
 
 def _wander(rng: np.random.Generator, samples: int, moves: int, swerve: float) -> np.ndarray:

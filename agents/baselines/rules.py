@@ -46,7 +46,7 @@ def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | No
 
 
 class BatchRandom(NamedTuple):
-    """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomPolicy`.
+    """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
 
     The k-th number of a row is a function of the row's seed and k (see :mod:`hitmac.envs.kernels.streams`). It depends
     neither on the other rows of the batch nor on other draws.
@@ -187,13 +187,15 @@ class RulePolicy:
         return padded_actions(actions, self.decides, self._scenario.decisions)
 
 
-class RandomPolicy(RulePolicy):
-    """Base class of policies that decide at random, by the seed of each scene, in any batch.
+class RandomAgent(RulePolicy):
+    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step, in any batch.
 
-    The caller passes the state, a :class:`BatchRandom`, from call to call. Without a state, row i starts like the scene
-    with the seed i.
+    Without a scenario it is an executor, for rows of single sensors. The caller passes the state, a
+    :class:`BatchRandom`, from call to call. Without a state, row i starts like the scene with the seed i.
     """
 
+    per_sensor: ClassVar[bool] = True
+    nearest: ClassVar[int | None] = 1
     high: ClassVar[int] = 3
     """Decisions are uniform over 0 to high - 1."""
 
@@ -202,8 +204,8 @@ class RandomPolicy(RulePolicy):
         return BatchRandom.start(seeds, self.seed, type(self).__name__)
 
     def decisions(self, mask: np.ndarray) -> int:
-        """Return the number of decisions of a row, given the mask of the observation."""
-        raise NotImplementedError
+        """Return the number of decisions of a row of the mask: one or more for every sensor; 1 without a scenario."""
+        return 1 if self._scenario is None else mask.shape[1] * len(self._scenario.decisions)
 
     def decide(
         self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
@@ -214,20 +216,6 @@ class RandomPolicy(RulePolicy):
         check_size(mask, (None,) * len(self.size))
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
-
-
-class RandomAgent(RandomPolicy):
-    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
-
-    Without a scenario it is an executor, for rows of single sensors.
-    """
-
-    per_sensor: ClassVar[bool] = True
-    nearest: ClassVar[int | None] = 1
-
-    def decisions(self, mask: np.ndarray) -> int:
-        """Return d n, d decisions for every sensor; 1 without a scenario."""
-        return 1 if self._scenario is None else mask.shape[1] * len(self._scenario.decisions)
 
 
 class StillAgent(RulePolicy):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -204,11 +204,6 @@ class BeliefObserver:
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
     """Return `features` as :func:`hitmac.envs.observation.check_features` does; :data:`BELIEFS` are features too."""
     return BELIEFS if tuple(features) == BELIEFS else observation.check_features(features)
-
-
-def observed(features: tuple[str, ...]) -> tuple[str, ...] | Callable[[Scenario], Any]:
-    """Return `features` in the form that a task takes: names, or the observer's class."""
-    return BeliefObserver if features == BELIEFS else features
 
 
 def space_of(scenario: Scenario, features: tuple[str, ...], **nearness: Any) -> spaces.Dict:

@@ -21,7 +21,7 @@ from hitmac.agents.learned.checkpoint import (
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.registry import load_executor, scripted_agent
-from hitmac.agents.tracking.features import check_features, observed
+from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options
 from hitmac.agents.training.defaults import policy_folder
 from hitmac.agents.training.imitation import Imitation, RecurrentImitation
@@ -95,11 +95,12 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         }
     if scenario.tracks:  # the scenario defines the length of episodes on them
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
+    features = check_features(options.features)
     return DirectionalSensorVecEnv(
         options.task,
         options.num_envs,
         scenario,
-        features=observed(check_features(options.features)),
+        features=BeliefObserver if features == BELIEFS else features,
         max_episode_steps=options.episode_steps,
         stagger=True,
         **of_task,
