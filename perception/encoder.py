@@ -46,9 +46,10 @@ class AllPairs:
         """Pool the tokens of each agent into (..., n, f)."""
         return pool(tokens, self.mask, self.pooling)
 
-    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Apply a layer to the pairs of each agent; return its outputs, pooled by agent, and the weights."""
-        return self._apply(layer, tokens, self.mask)
+    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Callable[[], Tensor], Tensor | None]:
+        """Apply a layer to the pairs of each agent; return its outputs, what pools them by agent, and the weights."""
+        z, pooled, weights = self._apply(layer, tokens, self.mask)
+        return z, lambda: pooled, weights
 
     def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply a layer to the pairs of each target; return its outputs and the weights."""
@@ -81,14 +82,16 @@ Layers = Sequence[nn.Module]
 
 def over_agents(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
-    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
+    per_target, pool_agents, of_targets = pairs.within_agents(layers[0], tokens)
+    per_agent = pool_agents()
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
 def over_targets(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's own targets only."""
-    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
+    per_target, pool_agents, of_targets = pairs.within_agents(layers[0], tokens)
+    per_agent = pool_agents()
     global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
 

@@ -214,17 +214,10 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     ``g_j = sum over i <= j of N[i, j] / S[i, j]`` with the scores ``s = q k^T`` and the running sums
     ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
 
-    Args:
-        query: q (..., L, d).
-        key: k (..., L, d).
-        added: u (..., L).
-        mask: bool (..., L), True for valid tokens; the others are skipped. None: all are valid.
-        bound: upper bound of a score's absolute value; any size.
-
-    Returns:
-        g (..., L), in double precision where the device supports it. The memory of values, gradients and forward-mode
-        derivatives that are not recorded for a backward pass grows with L; that of second derivatives, and of compiled
-        or exported programs, with L squared.
+    q and k are (..., L, d), u = `added` is (..., L), and `mask` (..., L) bool is True for valid tokens; the others are
+    skipped. `bound` limits a score's absolute value; any size. The result g (..., L) is in double precision where the
+    device supports it. The memory of values, gradients and forward-mode derivatives that are not recorded for a
+    backward pass grows with L; that of second derivatives, and of compiled or exported programs, with L squared.
     """
     double = _double(query)
     if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
@@ -388,16 +381,11 @@ def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
 
 
 def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
-    """Group tokens by key; within a group they are ordered by rank.
+    """Group tokens (T,) of keys 0 to number - 1, or `number` for no group; rank, 0 to ranks - 1, orders a group.
 
-    Args:
-        keys: (T,) int64, 0 to number - 1; `number` for a token of no group.
-        number: number of groups; 1 or more.
-        rank: (T,) int64, 0 to ranks - 1; no two tokens of a group have the same.
-        ranks: number of ranks.
-        one_bucket: pad all groups to the size of the largest, as recorded programs do. Without it, groups of more than
-            2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many tokens get
-            a bucket for each size up to 32, and without gradients are split into chunks.
+    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many
+    tokens get a bucket for each size up to 32, and without gradients are split into chunks. With `one_bucket`, and in
+    recorded programs, all groups are padded to the size of the largest.
     """
     length = keys.shape[0]
     if not is_recorded() and length == 0:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hitmac.perception.checks import check_attended, check_choice, check_pairs, check_widths
-from hitmac.perception.fast_paths import is_long, long_attention
+from hitmac.perception.fast_paths import is_long, is_recorded, long_attention
 
 
 class Score(nn.Module):
@@ -181,9 +181,14 @@ def attend_finite(
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
             return long_attention(_dot_attention, changed, key, value, mask, causal, dropout), None
-    scores = query @ key.mT if score is None else score(query, key)
+    scores = product(query, key.mT) if score is None else score(query, key)
     weights = attention_weights(scores, mask, causal, dropout)
-    return weights @ value, weights if need_weights else None
+    return product(weights, value), weights if need_weights else None
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    """Return the matrix product a b; ``bmm`` skips the overhead of ``@`` for three axes."""
+    return torch.bmm(a, b) if not is_recorded() and a.ndim == b.ndim == 3 and len(a) == len(b) else a @ b
 
 
 def _dot_attention(

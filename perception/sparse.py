@@ -7,7 +7,7 @@ grows with the number of listed pairs.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -21,22 +21,9 @@ from hitmac.perception.tanh_attention import AttentionLayer
 class SparsePairs:
     """Pairs of each agent and the targets of its list, as the tokens that a way of attending works on.
 
-    All scenes are one set of T tokens, one for each valid pair.
-
-    Args:
-        pairs: (..., n, k, d), the pairs of the lists.
-        mask: (..., n, k) bool; None: all are valid.
-        targets: (..., n, k), whole numbers: the target of every place, -1 where there is none; None: place j is
-            target j.
-        neighbours: (..., n, l), whole numbers: the agents near each, -1 where there is none; None: all.
-        pooling: a fixed pooling.
-        need_weights: also return the weights. Then, and in compiled and exported programs, every place is a token,
-            valid or not, which keeps the shapes of the lists.
-        by_target: group the pairs of each target too.
-
-    Raises:
-        ValueError: `targets` or `neighbours` of another shape.
-        TypeError: they are not whole numbers.
+    All scenes are one set of T tokens, one for each valid pair. If the weights are needed too, and in compiled and
+    exported programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` groups the
+    pairs of each target too. For the other arguments see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
     def __init__(
@@ -112,10 +99,11 @@ class SparsePairs:
             keys = torch.where(self.mask.flatten(), keys, number)
         return most, group_tokens(keys, number, self.agent, max(self.present.numel(), 1), one_bucket=self.every_place)
 
-    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Apply a layer to the pairs of each agent; return its outputs, pooled by agent, and the weights."""
+    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Callable[[], Tensor], Tensor | None]:
+        """Apply a layer to the pairs of each agent; return its outputs, what pools them by agent, and the weights."""
         z, weights = _within(layer, tokens, self.rows, self.need_weights)
-        return z, self.pool(z), None if weights is None else weights.reshape(*self.shape[:-1], *weights.shape[1:])
+        weights = None if weights is None else weights.reshape(*self.shape[:-1], *weights.shape[1:])
+        return z, lambda: self.pool(z), weights
 
     def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply a layer to the pairs of each target; return its outputs and the weights."""

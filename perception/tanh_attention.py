@@ -106,15 +106,10 @@ class AttentionLayer(nn.Module):
         return query, key, value
 
     def within(self, x: Tensor, groups: Groups, *, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Attend within each group of tokens, as :meth:`forward` does over a sequence.
+        """Attend within each group of tokens x (T, feature_dim), as :meth:`forward` does over a sequence.
 
-        Args:
-            x: (T, feature_dim).
-            groups: division of the tokens; the output of a token that is in no group has no meaning.
-            need_weights: also return the weights of the last bucket.
-
-        Returns:
-            ``z`` (T, weight_dim), and the weights (G, num_heads, c, c) or None.
+        Returns ``z`` (T, weight_dim), without meaning for a token of no group, and the weights (G, num_heads, c, c) of
+        the last bucket or None.
         """
         maps, one_head = (self.Q, self.K, self.V), self.num_heads == 1
         if one_head and not need_weights and not (self.training and self.dropout) and chunks_pay(x, maps):
@@ -132,16 +127,9 @@ class AttentionLayer(nn.Module):
     def attend_to_lists(
         self, x: Tensor, lists: Tensor, mask: Tensor, *, need_weights: bool = False
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend from each token of one sequence to the tokens of its list.
+        """Attend from each token of x (L, feature_dim) to those in `lists` (L, l), int64, where `mask` (L, l) is True.
 
-        Args:
-            x: (L, feature_dim).
-            lists: (L, l) int64, the tokens that each attends to.
-            mask: (L, l) bool, those that count.
-            need_weights: also return the weights.
-
-        Returns:
-            ``z`` (L, weight_dim), and the weights (L, num_heads, l) or None.
+        Returns ``z`` (L, weight_dim), and the weights (L, num_heads, l) or None.
         """
         query, key, value = self.project(x)
         z, weights = self._attend(query.unsqueeze(-2), key[lists], value[lists], mask, need_weights)
@@ -152,10 +140,10 @@ class AttentionLayer(nn.Module):
 
         See :meth:`forward`.
         """
+        mask = check_tokens(x, mask, self.feature_dim)
         plain = self.num_heads == 1 and self.pooling in ("sum", "mean") and not self.residual and self.norm is None
         if not plain or (self.training and self.dropout > 0.0) or is_long(x, x):
             return self(x, mask)[1]
-        mask = check_tokens(x, mask, self.feature_dim)
         query, key, value = self.project(zero_masked(x, mask))
         keys = None if mask is None else mask.unsqueeze(-2)
         weights = masked_softmax(query @ key.mT, keys)
