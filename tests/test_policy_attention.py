@@ -194,9 +194,6 @@ def test_a_picture_of_a_scene_lies_under_the_lines(name):
     axis = figure.axes[0]
     assert axis.images[0].get_extent() == list(picture.extent)
     np.testing.assert_allclose((*axis.get_xlim(), *axis.get_ylim()), picture.extent)
-    for both in ({}, {"half_width": 9, "extent": picture.extent}):
-        with pytest.raises(ValueError, match=r"half_width is .* and extent is .*; give one of them"):
-            plots.lines(weights, sensors, targets, **both)
 
 
 def test_the_command_draws_and_films(tmp_path, capsys):
