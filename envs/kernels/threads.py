@@ -294,7 +294,7 @@ class _Call(NamedTuple):
     kernel: Callable
     arguments: tuple[Any, ...]
     counters: np.ndarray
-    ended: queue.SimpleQueue[None]  # an item for each helper that took part
+    ended: queue.SimpleQueue[BaseException | None]  # an item for each helper that took part: its error, or None
 
 
 _calls = np.zeros(1, np.int64)
@@ -303,8 +303,11 @@ _helpers: list[queue.SimpleQueue[_Call]] = []  # the calls for each helper, at m
 
 def _help(call: _Call, thread: int) -> None:
     """Compute blocks of a call on the calling thread, unless the call is over."""
-    call.kernel(*call.arguments, Share(call.counters, _calls, thread))
-    call.ended.put(None)
+    try:
+        call.kernel(*call.arguments, Share(call.counters, _calls, thread))
+        call.ended.put(None)
+    except BaseException as error:  # memory or a disk that is full while a kernel is compiled
+        call.ended.put(error)
 
 
 def _serve(thread: int, inbox: queue.SimpleQueue[_Call]) -> None:
@@ -356,7 +359,8 @@ class Threads:
             kernel(*arguments, Share(call.counters, _calls, 0))
         finally:
             while not _all_ended(call.counters):  # helpers write into the caller's arrays
-                call.ended.get()
+                if (error := call.ended.get()) is not None:
+                    raise error
 
 
 def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
