@@ -107,6 +107,21 @@ def test_several_callers_share_the_helpers():
     assert (seen == 200).all()
 
 
+@pytest.mark.parametrize("guilty", [0, 1])
+def test_an_error_of_any_thread_reaches_the_caller(guilty):
+    failing = threading.Event()
+
+    def kernel(share):
+        if share.thread == guilty:
+            failing.set()
+            raise MemoryError
+        failing.wait(10)
+        time.sleep(0.1)
+
+    with pytest.raises(MemoryError):
+        Threads(1000, 2, 8).run(kernel)
+
+
 def _in_a_child(answers):
     simulator = Simulator("hit-mac", 600, 3, num_threads=3)
     simulator.step(np.ones((600, 4), np.int64))

@@ -280,9 +280,23 @@ def blocks(num_scenes, share):
 
 
 @kernel
-def _all_ended(counters):
-    """Let no further thread begin; return True once all that have begun have ended, False if that takes long."""
-    begun, looks = atomic_add(counters, _BEGUN, _CLOSED) % _CLOSED, 0
+def _leave(counters):
+    """Count a thread whose kernel has failed as ended, and leave no blocks to the others."""
+    for k in range(counters[_THREADS]):
+        atomic_add(counters, _TAKEN + k * _LINE, counters[_SCENES])
+    atomic_add(counters, _ENDED, 1)
+
+
+@kernel
+def _close(counters):
+    """Let no further thread begin; return the number of those that have."""
+    return atomic_add(counters, _BEGUN, _CLOSED)
+
+
+@kernel
+def _all_ended(counters, begun):
+    """Return True once all threads that have begun have ended, False if that takes long."""
+    looks = 0
     while looks < _LOOKS and atomic_load(counters, _ENDED) < begun:
         looks += 1
     return looks < _LOOKS
@@ -294,7 +308,8 @@ class _Call(NamedTuple):
     kernel: Callable
     arguments: tuple[Any, ...]
     counters: np.ndarray
-    ended: queue.SimpleQueue[BaseException | None]  # an item for each helper that took part: its error, or None
+    ended: queue.SimpleQueue[None]  # an item for each helper that took part
+    errors: list[BaseException]  # of helpers: a full disk or memory while a kernel is compiled
 
 
 _calls = np.zeros(1, np.int64)
@@ -305,9 +320,10 @@ def _help(call: _Call, thread: int) -> None:
     """Compute blocks of a call on the calling thread, unless the call is over."""
     try:
         call.kernel(*call.arguments, Share(call.counters, _calls, thread))
-        call.ended.put(None)
-    except BaseException as error:  # memory or a disk that is full while a kernel is compiled
-        call.ended.put(error)
+    except BaseException as error:
+        call.errors.append(error)
+        _leave(call.counters)
+    call.ended.put(None)
 
 
 def _serve(thread: int, inbox: queue.SimpleQueue[_Call]) -> None:
@@ -350,17 +366,22 @@ class Threads:
         if self._threads == 1:
             kernel(*arguments, None)
             return
-        call = _Call(kernel, arguments, self._counters.copy(), queue.SimpleQueue())
+        call = _Call(kernel, arguments, self._counters.copy(), queue.SimpleQueue(), [])
         _start_helpers(self._threads - 1)
         for inbox in _helpers[: self._threads - 1]:
             if inbox.empty():
                 inbox.put(call)
         try:
             kernel(*arguments, Share(call.counters, _calls, 0))
+        except BaseException:
+            _leave(call.counters)
+            raise
         finally:
-            while not _all_ended(call.counters):  # helpers write into the caller's arrays
-                if (error := call.ended.get()) is not None:
-                    raise error
+            begun = _close(call.counters)
+            while not _all_ended(call.counters, begun):  # helpers write into the caller's arrays
+                call.ended.get()
+        if call.errors:
+            raise call.errors[0]
 
 
 def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
