@@ -11,7 +11,6 @@ import torch
 from torch.utils import backend_registration
 
 from hitmac.agents import load_agent
-from hitmac.agents.learned import checkpoint as device
 from hitmac.agents.learned.checkpoint import checked_device, tensors_of
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -19,9 +18,10 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def test_the_processor_is_always_there_and_auto_prefers_an_accelerator(monkeypatch):
     assert checked_device("cpu") == torch.device("cpu")
-    monkeypatch.setattr(device, "_accelerators", lambda: ("cuda", 0))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 0)
     assert checked_device("auto") == torch.device("cpu")
-    monkeypatch.setattr(device, "_accelerators", lambda: ("cuda", 2))
+    monkeypatch.setattr(torch.accelerator, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda: torch.device("cuda"))
     assert checked_device("auto") == torch.device("cuda")
     assert checked_device("cuda:1") == torch.device("cuda:1")
     for name in ("cuda:2", "mps"):

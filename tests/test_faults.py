@@ -19,7 +19,7 @@ from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.files import parse_yaml, whole_file, working_folder, write_text
-from hitmac.envs.tasks import TASKS, CoverageTask
+from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
@@ -174,18 +174,6 @@ def test_headings_are_numbers(heading):
 def test_options_of_a_reset_are_a_dictionary(make, options):
     with pytest.raises(ValueError, match=r"options are .*; they must be a dictionary"):
         make().reset(seed=0, options=options)
-
-
-@pytest.mark.parametrize("kept", [7, None, "state", (), (1, 2), np.ones(3)], ids=repr)
-@pytest.mark.parametrize("name", ["planner", "belief-planner"])
-def test_a_state_is_that_of_the_last_call(name, kept):
-    agent = scripted_agent(name, load_scenario("hit-mac"))
-    observation = TASKS["Coverage"]("hit-mac", 1, 0, features=agent.features).observe()
-    if kept is None:
-        agent.predict(observation, kept)
-    else:
-        with pytest.raises(ValueError, match=r"state is .*; it must be the \d+ arrays of the last call"):
-            agent.predict(observation, kept)
 
 
 @pytest.mark.parametrize("deviation", [[0.0], np.zeros(2), "1", None, -1.0, float("nan")], ids=repr)

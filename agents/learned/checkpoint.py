@@ -213,6 +213,8 @@ def _read_config(path: Path) -> PolicyConfig:
         plain["features"] = tuple(plain["features"])
         first, last = plain["training_seeds"]
         return PolicyConfig(**plain | {"training_seeds": (first, last)})
+    except KeyError as error:
+        raise ValueError(f"{path} lacks {error}") from None
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path}: {error}") from None
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -115,8 +114,12 @@ class Task:
         self.num_envs = self.simulator.num_envs
         near: dict[str, Any] = {"nearest": nearest, "radius": radius, "neighbours": neighbours}
         near = {name: value for name, value in near.items() if value is not None}
-        make = features if callable(features) else functools.partial(Observer, features=features)
-        self.observer = make(self.scenario, **near)
+        if callable(features):
+            for name, value in near.items():
+                raise ValueError(f"{name} is {value}; it must be None where features is a function")
+            self.observer = features(self.scenario)
+        else:
+            self.observer = Observer(self.scenario, features, **near)
         self.observation_space = self.observer.space
 
     def reset(
