@@ -569,7 +569,7 @@ def _read(path: Path) -> Scenario:
     kind, load = ("JSON", json.loads) if path.suffix == ".json" else ("YAML", parse_yaml)
     try:
         parameters = load(read_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a {kind} file: {error}") from None
     if isinstance(parameters, dict):
         parameters = parameters.get("scenario", parameters)  # of a run or a checkpoint

@@ -202,7 +202,7 @@ def load_policy(
 def _read_config(path: Path) -> PolicyConfig:
     try:
         plain = json.loads(read_text(path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not a JSON file: {error}") from None
     if not isinstance(plain, dict) or plain.pop("format", None) != FORMAT:
         raise ValueError(f'{path} is not the configuration of a policy: its "format" must be {FORMAT!r}')
