@@ -111,14 +111,6 @@ def test_scenes_are_large_from_many_pairs_on():
     assert Simulator("large-100x100", 1, 0).large
 
 
-def test_a_scene_that_does_not_fit_into_the_memory_is_an_error():
-    scenario = spread_out(1_000_000, 1_000_000)
-    with pytest.raises(ValueError, match=r"with 1000000 sensors and 1000000 targets, which takes 931\.. GiB"):
-        Simulator(scenario)
-    with pytest.raises(ValueError, match="targets and the knowledge 'own', which takes"):
-        Simulator(scenario.replace(num_sensors=30_000, knowledge="own"))
-
-
 def test_walls_are_found_in_every_cell_that_they_touch():
     scenario = load_scenario("large")
     cells = make_cells(scenario, 200)  # 10 x 10
