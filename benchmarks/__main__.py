@@ -276,7 +276,7 @@ def hierarchy() -> None:
         command = [sys.executable, "train.py", "hit-mac", "--run-dir", run_dir, *limits]
         printed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
         decisions = [line for line in printed.splitlines() if "steps in" in line][-1].split()[0]
-        command = [sys.executable, "-m", "agents.evaluate", "--agents", run_dir, "--episodes", "200"]
+        command = [sys.executable, "-m", "hitmac", "evaluate", "--agents", run_dir, "--episodes", "200"]
         began = time.perf_counter()
         subprocess.run(command, cwd=ROOT, capture_output=True, check=True)
         seconds = time.perf_counter() - began

@@ -66,6 +66,8 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
     mask = as_mask(mask)
     if mask.shape != x.shape[:-1]:
         raise ValueError(f"mask has shape {tuple(mask.shape)}; it must have shape {tuple(x.shape[:-1])}")
+    if mask.device != x.device:
+        raise ValueError(f"mask is on {mask.device}, x on {x.device}; both must be on one device")
     return mask
 
 

@@ -154,7 +154,8 @@ def test_an_agent_of_ones_own_on_the_command_line(tmp_path):
     command = [
         sys.executable,
         "-m",
-        "agents.evaluate",
+        "hitmac",
+        "evaluate",
         "--agents",
         agents,
         "--episodes",
@@ -175,7 +176,7 @@ def test_an_agent_of_ones_own_on_the_command_line(tmp_path):
     assert result["agents"]["left"]["rotation"]["mean"] == 1
     made = result["provenance"]
     assert made["versions"]["torch"] == torch.__version__
-    assert " ".join(["-m", "agents.evaluate", "--agents", agents]) in made["command"]
+    assert " ".join(["-m", "hitmac", "evaluate", "--agents", agents]) in made["command"]
     assert made["command"].endswith("--json all.json --scenario 12:30")
     assert str(tmp_path) not in json.dumps(made)
 

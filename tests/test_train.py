@@ -136,7 +136,7 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
 
     # Two that count as trainings of one agent, an assignment with the executor, two sizes, and everything that is left.
     agents = "ours=whole+whole:scripted,assign-all:whole,whole:scripted,still"
-    command = ["-m", "agents.evaluate", "--agents", agents, "--sizes", "4x5,2x3", "--episodes", "3"]
+    command = ["-m", "hitmac", "evaluate", "--agents", agents, "--sizes", "4x5,2x3", "--episodes", "3"]
     command += ["--max-episode-steps", "30", "--bounds", "--json", "all.json", "--pictures", "pictures"]
     done = subprocess.run(
         [sys.executable, *command],

@@ -28,7 +28,7 @@ class DirectionalSensorVecEnv(VecEnv):
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
 
     Args:
-        task, scenario, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
+        task, scenario, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
             already has its own number of scenes.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.

@@ -38,7 +38,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     ``reset(options=...)`` takes the options of the gymnasium environments.
 
     Args:
-        task, scenario, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
+        task, scenario, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
             already has its own number of scenes.
         num_envs: B, number of scenes; 1 or more.
         max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
