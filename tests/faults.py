@@ -153,9 +153,9 @@ def results(job: Job, folder: Path) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if path.name.startswith("."):
-            found[name] = "left over"
-        elif path.name == "policy.safetensors" or path.suffix == ".onnx":
+        if any(part.startswith(".") for part in Path(name).parts):
+            continue  # a temporary file of the killed process, which nothing reads
+        if path.name == "policy.safetensors" or path.suffix == ".onnx":
             found[name] = path.read_bytes()
         elif path.name in ("evaluation.json", *job.alone) and path.is_file():
             agents = json.loads(path.read_text())["agents"]
