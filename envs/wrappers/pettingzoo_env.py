@@ -32,7 +32,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
     other option.
 
     Args:
-        task, scenario, render_mode, **options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`.
+        task, scenario, render_mode, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`.
         max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
             None: the task's default.
     """
