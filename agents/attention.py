@@ -234,7 +234,7 @@ def moments(
             raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
         weights = np.zeros(state.visible.shape[1:], np.float32)
         for step in range(1, sub_steps + 1):
-            drawn = picture.draw(state, 0, f"{agent.name}   sub-step {step}", known=simulator.known)
+            drawn = picture.draw(simulator, 0, f"{agent.name}   sub-step {step}")
             sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
             episode.step()
             now = watch.shares(episode.observation, episode.state, num_targets=scenario.num_targets)[level][0]

@@ -14,9 +14,8 @@ from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
-from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION
-from hitmac.envs.tasks.base import Idle
-from hitmac.envs.tasks.per_sensor import Padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
+from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION, Idle, flatten_sensors
+from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
 from hitmac.envs.validation import convert, whole_number
 
 
@@ -28,7 +27,7 @@ class LevelPolicy(NamedTuple):
     """Observation features that the policy reads, in order."""
     padding: str = "masked"
     """Layout of the targets assigned to a sensor, for an executor; see
-    :func:`hitmac.envs.tasks.per_sensor.mask_unassigned`."""
+    :func:`hitmac.envs.tasks.executor.mask_unassigned`."""
     row_id: bool = True
     """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
     :class:`hitmac.envs.tasks.ExecutorTask`."""

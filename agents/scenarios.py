@@ -14,9 +14,10 @@ from hitmac.agents.command_line import parse, stop_on_bad_input
 from hitmac.agents.registry import load_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
-from hitmac.envs.render import Picture, check_display, check_film, save_pictures, save_png
+from hitmac.envs.render import Picture, check_film, save_pictures, save_png
 from hitmac.envs.simulator import checked_seed
 from hitmac.envs.validation import Choice, Range, convert, field_types
+from hitmac.envs.wrappers.shell import check_display
 
 PROGRAM = "hitmac scenarios"
 

@@ -185,3 +185,12 @@ def check_features(features: Sequence[str]) -> tuple[str, ...]:
     if len(set(names)) != len(names):
         raise ValueError(f"features {', '.join(names)} name a feature twice; give each once")
     return names
+
+
+def feature_table() -> str:
+    """Return a Markdown table of the features: name, range, meaning."""
+    rows = ["| feature | range | meaning |", "|---|---|---|"]
+    for name, one in FEATURES.items():
+        interval = f"{one.low:g} up" if one.high == math.inf else f"{one.low:g} to {one.high:g}"
+        rows.append(f"| `{name}` | {interval} | {one.meaning} |")
+    return "\n".join(rows)

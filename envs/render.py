@@ -6,8 +6,6 @@ import contextlib
 import functools
 import importlib.util
 import math
-import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,8 +15,8 @@ import numpy as np
 from hitmac.envs.files import check_ending, whole_file
 from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import Task
-from hitmac.envs.validation import is_among
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -89,29 +87,19 @@ class Picture:
 
     def of_task(self, task: Task, b: int) -> np.ndarray:
         """Draw scene `b` of a task, with its assignments if it has any; see :meth:`draw`."""
-        assigned = None if task.assigned is None else task.assigned[b]
-        known = None if self.scenario.knowledge == "full" else task.simulator.known
-        return self.draw(task.simulator.state, b, assigned=assigned, known=known)
+        return self.draw(task.simulator, b, assigned=None if task.assigned is None else task.assigned[b])
 
     def draw(
-        self,
-        state: State,
-        b: int,
-        caption: str | None = None,
-        assigned: np.ndarray | None = None,
-        known: Known | None = None,
+        self, simulator: Simulator, b: int, caption: str | None = None, assigned: np.ndarray | None = None
     ) -> np.ndarray:
-        """Draw scene `b` of a batch; return the picture (height, width, 3) uint8.
+        """Draw scene `b` of a simulator; return the picture (height, width, 3) uint8.
 
-        Args:
-            state: state of the batch.
-            b: index of the scene.
-            caption: line of text above the scene; None: coverage and sub-step.
-            assigned: (n, m) bool, assignments to draw as lines from sensors to targets.
-            known: knowledge of the sensors of the batch, whose last known positions to draw; None: none.
+        The `caption` is a line of text above the scene, None: coverage and sub-step. Assignments (n, m) bool are lines
+        from sensors to targets.
         """
         from PIL import Image, ImageDraw
 
+        state = simulator.state
         height, width = (side * _SMOOTH for side in self.shape)
         picture = Image.new("RGB", (width, height), _BACKGROUND)
         corner, top, unit = self._margin, self._margin + self._band * _SMOOTH, self._unit
@@ -136,8 +124,8 @@ class Picture:
             if self._numbered:
                 font = _font(max(10, round(2.8 * unit)))
                 draw.text((x, y - 1.4 * unit), str(i + 1), fill=colour, font=font, anchor="ms")
-        if known is not None:
-            self._known(draw, known, b)
+        if simulator.known is not None:
+            self._known(draw, simulator.known, b)
         for j in targets:
             if state.covered[b, j]:
                 draw.ellipse(self._mark(*target_at[j]), fill=_SEEN)
@@ -237,87 +225,6 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
         place = (start[..., 0] * rays[:, 1] - start[..., 1] * rays[:, 0]) / cross
         inside = (meets > 0) & (place >= 0) & (place <= 1)
     return np.minimum(free, np.where(inside, meets, np.inf).min(0, initial=np.inf))
-
-
-METADATA = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
-"""Render modes and frame rate of the environments, as gymnasium asks for them."""
-
-
-class Viewer:
-    """Implementation of ``render()`` of the environments: pictures, or a window.
-
-    Args:
-        task: the scenes.
-        render_mode: ``"rgb_array"``: pictures; ``"human"``: a window; None: nothing.
-
-    Raises:
-        ValueError: another render mode.
-        ModuleNotFoundError: Pillow or pygame is missing; the message names the extra to install.
-    """
-
-    def __init__(self, task: Task, render_mode: str | None) -> None:
-        modes: Any = METADATA["render_modes"]
-        if render_mode is not None and not is_among(render_mode, modes):
-            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(modes)}")
-        if render_mode == "human" and importlib.util.find_spec("pygame") is None:
-            raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
-        self.render_mode = render_mode
-        self._task = task
-        self._picture = Picture(task.scenario) if render_mode else None
-        self._window: Any = None
-
-    def render(self, b: int = 0) -> np.ndarray | None:
-        """Return scene `b` as (height, width, 3) uint8; None with a window, which shows it, or without a mode."""
-        if self._picture is None:
-            return None
-        picture = self._picture.of_task(self._task, b)
-        if self.render_mode == "rgb_array":
-            return picture
-        import pygame
-
-        if self._window is None:
-            pygame.display.init()
-            self._window = pygame.display.set_mode(self._picture.shape[::-1]), pygame.time.Clock()
-            pygame.display.set_caption(self._task.scenario.name)
-        window, clock = self._window
-        pygame.event.pump()
-        window.blit(pygame.surfarray.make_surface(picture.swapaxes(0, 1)), (0, 0))
-        pygame.display.flip()
-        clock.tick(METADATA["render_fps"])
-        return None
-
-    def show(self) -> None:
-        """Update the window with the render mode ``"human"``."""
-        if self.render_mode == "human":
-            self.render()
-
-    def close(self) -> None:
-        """Close the window, if it is open."""
-        if self._window is not None:
-            import pygame
-
-            pygame.display.quit()
-            self._window = None
-
-
-def check_display(remedy: str = "--film out.gif") -> None:
-    """Raise an OSError that names the remedy, a command for a film, if no display shows a window; requires pygame.
-
-    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
-    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
-    """
-    import pygame
-
-    try:
-        displays = "SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"
-        if sys.platform.startswith("linux") and not any(map(os.environ.get, displays)):
-            raise pygame.error("DISPLAY is not set")  # where the drivers would print warnings
-        pygame.display.init()
-        if pygame.display.get_driver() in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
-            raise pygame.error("no screen found")
-    except pygame.error as error:
-        pygame.display.quit()
-        raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None
 
 
 FRAMES_PER_SECOND = 50 / 3

@@ -178,9 +178,9 @@ def test_what_does_not_attend_has_no_attention():
 def test_a_picture_of_a_scene_lies_under_the_lines(name):
     """Sensors are dark squares of the picture: where the plot says that they are, it is dark."""
     scenario = load_scenario(name)
-    state = CoverageTask(scenario, 1, 0).simulator.state
-    picture = Picture(scenario, 500)
-    pixels = picture.draw(state, 0)
+    simulator = CoverageTask(scenario, 1, 0).simulator
+    state, picture = simulator.state, Picture(scenario, 500)
+    pixels = picture.draw(simulator, 0)
     left, right, bottom, top = picture.extent
     height, width, _ = pixels.shape
     assert (right - left) / (top - bottom) == pytest.approx(width / height, rel=1e-9)

@@ -13,8 +13,9 @@ from PIL import Image
 
 from hitmac import envs
 from hitmac.agents.scenarios import main
-from hitmac.envs.render import Picture, check_display, check_film, save_pictures, save_png
+from hitmac.envs.render import Picture, check_film, save_pictures, save_png
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
+from hitmac.envs.wrappers.shell import check_display
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"walk": "still", "extra_move_every": 0}
@@ -70,7 +71,8 @@ def test_last_known_positions_fade_with_their_age():
     assert first[2] > first[1] + 30  # purple
     assert last.sum() > first.sum() + 100
     assert last[2] > last[1] + 10
-    full = colours(Picture(scenario.replace(knowledge="full"), 300).draw(task.simulator.state, 0), scenario)
+    task.simulator.known = None
+    full = colours(picture.of_task(task, 0), scenario)
     assert full(x, y)[2] - full(x, y)[1] < 10
 
 

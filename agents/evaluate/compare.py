@@ -24,8 +24,7 @@ from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask
-from hitmac.envs.tasks.per_sensor import flatten_sensors, unflatten_sensors
+from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask, flatten_sensors, unflatten_sensors
 
 METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
 EXECUTOR_METRICS = ("reward", "rotation", "coverage")

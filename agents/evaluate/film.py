@@ -64,7 +64,7 @@ def save_film(
         if step % every == 0 or step == sub_steps:
             caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
             assigned = None if episode.assigned is None else episode.assigned[0]
-            pictures.append(picture.draw(simulator.state, 0, caption, assigned, simulator.known))
+            pictures.append(picture.draw(simulator, 0, caption, assigned))
     save_pictures(path, pictures)
 
 

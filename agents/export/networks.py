@@ -21,7 +21,7 @@ from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Memoryless, PaddedActions, PerSensor
 from hitmac.agents.registry import Agent
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks.per_sensor import place_of_row_id
+from hitmac.envs.tasks.executor import place_of_row_id
 from hitmac.perception import Features
 from hitmac.perception.encoder import FlatEncoder
 
@@ -95,7 +95,7 @@ class AssignedTurns(SensorTurns):
     Args:
         policy: the executor.
         kept: numbers of the decisions to return.
-        padding: layout of the assigned targets, see :func:`hitmac.envs.tasks.per_sensor.mask_unassigned`.
+        padding: layout of the assigned targets, see :func:`hitmac.envs.tasks.executor.mask_unassigned`.
         row_id: index of the feature to replace by the index of the packed row / m; -1: none.
     """
 

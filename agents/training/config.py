@@ -18,7 +18,6 @@ from hitmac.agents.registry import SCRIPTED
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE
 from hitmac.envs.tasks import (
-    IDLE,
     LONGEST_DECISION,
     SUB_STEPS,
     SUB_STEPS_PER_DECISION,
@@ -26,9 +25,10 @@ from hitmac.envs.tasks import (
     CoordinatorTask,
     CoverageTask,
     ExecutorTask,
+    Idle,
     Task,
 )
-from hitmac.envs.tasks.per_sensor import Padding
+from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import (
     Choice,
     Count,
@@ -357,7 +357,7 @@ class CoordinatorOptions(Options):
     difference_rewards: bool = True
     """Credit assignment by difference rewards: every sensor is judged by what it adds to the coverage. No: all by the
     task's reward, as in the paper."""
-    idle: Annotated[str, Choice(IDLE)] = "random"
+    idle: Idle = "random"
     """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
     decision: Annotated[int, Range(1, LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds."""

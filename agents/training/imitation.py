@@ -19,7 +19,7 @@ from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import Policy, padded_actions
 from hitmac.envs.observation import Observer
-from hitmac.envs.tasks.per_sensor import flatten_sensors
+from hitmac.envs.tasks import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 

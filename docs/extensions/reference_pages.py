@@ -56,7 +56,7 @@ MODULES: dict[str, Groups] = {
         "hitmac.envs.wrappers.pettingzoo_env": ("DirectionalSensorParallelEnv",),
         "hitmac.envs.wrappers.torchrl_env": ("DirectionalSensorTorchRLEnv",),
         "hitmac.envs.observation": ("Observer",),
-        "hitmac.envs.tasks.per_sensor": ("mask_unassigned",),
+        "hitmac.envs.tasks.executor": ("mask_unassigned",),
         "hitmac.envs.render": ("save_pictures", "check_film", "Picture", "save_png"),
         "hitmac.envs.kernels.state": (
             "State", "Known", "KernelState", "Tracks", "Recordings", "Knowledge", "Rails", "Poses",

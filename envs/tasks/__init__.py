@@ -9,16 +9,18 @@ from typing import Any
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
-    IDLE,
     LONGEST_DECISION,
     SUB_STEPS,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
+    Idle,
     Task,
     TaskSpec,
+    flatten_sensors,
     own_observation_space,
     own_turning_space,
     turning_space,
+    unflatten_sensors,
 )
 from hitmac.envs.tasks.coordinator import CoordinatorTask
 from hitmac.envs.tasks.coverage import CoverageTask
@@ -65,7 +67,6 @@ def make_task(
 
 __all__ = [
     "DECISIONS_PER_EPISODE",
-    "IDLE",
     "LONGEST_DECISION",
     "SUB_STEPS",
     "SUB_STEPS_PER_DECISION",
@@ -74,10 +75,13 @@ __all__ = [
     "CoordinatorTask",
     "CoverageTask",
     "ExecutorTask",
+    "Idle",
     "Task",
     "TaskSpec",
+    "flatten_sensors",
     "make_task",
     "own_observation_space",
     "own_turning_space",
     "turning_space",
+    "unflatten_sensors",
 ]

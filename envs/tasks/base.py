@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from dataclasses import KW_ONLY, dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import Choice, as_array, positive
+from hitmac.envs.validation import Choice, as_array, convert, field_types, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
@@ -31,10 +31,8 @@ SUB_STEPS = SUB_STEPS_PER_DECISION * DECISIONS_PER_EPISODE
 UNSEEN_PENALTY = -0.1
 """The coordinator's reward for a sub-step in which no sensor sees a target assigned to it."""
 
-IDLE = ("random", "hold")
+Idle = Annotated[str, Choice(("random", "hold"))]
 """Turns of a sensor without assigned targets: random ones, or none."""
-
-Idle = Annotated[str, Choice(IDLE)]
 
 
 class TaskSpec(NamedTuple):
@@ -63,28 +61,29 @@ class TaskSpec(NamedTuple):
         return f"dsn/{self.name}-v0"
 
 
+Features = Sequence[str] | Callable[[Scenario], Any]
+
+
+@dataclass(eq=False, repr=False)
 class Task:
     """Base class of the tasks: a simulator and an observer.
 
-    A task declares itself by its attribute `spec` and joins the others by its line in :data:`hitmac.envs.TASKS`, or by
-    :func:`hitmac.envs.register_task` from a module of your own.
+    A task declares itself by its attribute `spec`, its options by fields with their range as type, and joins the others
+    by its line in :data:`hitmac.envs.TASKS`, or by :func:`hitmac.envs.register_task` from a module of your own.
 
     Args:
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
             default.
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
-        features: names out of :data:`hitmac.envs.FEATURES`; or a function that returns the observer of a
-            scenario, with the interface of :class:`~hitmac.envs.observation.Observer`, and of the following three where
-            they are given.
-        nearest, radius, neighbours: observe the nearest targets and list the nearest sensors, see
-            :class:`~hitmac.envs.observation.Observer`; None: observe all targets.
+        features, nearest, radius, neighbours: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
+            function that returns the observer of a scenario, with the same interface.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
         spec: the declaration of the task.
         observation_space, action_space: spaces of one scene. An action is a turn for every sensor (see
-            :func:`turning_space`) or an assignment, ``MultiBinary(n * m)``.
+            :func:`turning_space`), unless the task says otherwise, or an assignment, ``MultiBinary(n * m)``.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises:
@@ -93,34 +92,34 @@ class Task:
 
     spec: ClassVar[TaskSpec]
     sub_steps = 1  # length of a step
-    action_space: spaces.MultiDiscrete | spaces.MultiBinary
-    assigned: np.ndarray | None = None
+    scenario: Any = None
+    num_envs: int = 1
+    seed: int | Sequence[int] | None = None
+    _: KW_ONLY
+    features: Features = DEFAULT_FEATURES
+    nearest: int | None = None
+    radius: float | None = None
+    neighbours: int | None = None
+    num_threads: int | None = None
 
-    def __init__(
-        self,
-        scenario: Scenario | str | Path | None = None,
-        num_envs: int = 1,
-        seed: int | Sequence[int] | None = None,
-        *,
-        features: Sequence[str] | Callable[[Scenario], Any],
-        nearest: int | None = None,
-        radius: float | None = None,
-        neighbours: int | None = None,
-        num_threads: int | None = None,
-    ) -> None:
-        scenario = self.spec.scenario if scenario is None else scenario
-        self.simulator = Simulator(scenario, num_envs, seed, num_threads=num_threads)
+    def __post_init__(self) -> None:
+        kind: Any = type(self)
+        for name, hint in field_types(kind).items():
+            if name not in Task.__dataclass_fields__:
+                setattr(self, name, convert(name, hint, getattr(self, name)))
+        scenario = self.spec.scenario if self.scenario is None else self.scenario
+        self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario = self.simulator.scenario
-        self.num_envs = self.simulator.num_envs
-        near: dict[str, Any] = {"nearest": nearest, "radius": radius, "neighbours": neighbours}
-        near = {name: value for name, value in near.items() if value is not None}
-        if callable(features):
-            for name, value in near.items():
-                raise ValueError(f"{name} is {value}; it must be None where features is a function")
-            self.observer = features(self.scenario)
+        near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
+        if not callable(self.features):
+            self.observer = Observer(self.scenario, self.features, **near)
+        elif given := {name: value for name, value in near.items() if value is not None}:
+            raise ValueError(f"{', '.join(given)} must be None where features is a function")
         else:
-            self.observer = Observer(self.scenario, features, **near)
+            self.observer = self.features(self.scenario)
         self.observation_space = self.observer.space
+        self.action_space: spaces.MultiDiscrete | spaces.MultiBinary = turning_space(self.scenario)
+        self.assigned: np.ndarray | None = None
 
     def reset(
         self,
@@ -160,6 +159,11 @@ class Task:
         """Return new arrays: ``coverage`` (B,), ``turned`` (B,) sensors, ``visible`` (B, m), the targets seen."""
         state = self.simulator.state
         return {"coverage": state.coverage.copy(), "turned": state.turned.copy(), "visible": state.covered.copy()}
+
+    def infos(self) -> list[dict[str, Any]]:
+        """Return the info of every scene, numbers as Python's."""
+        info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.info().items()}
+        return [dict(zip(info, scene, strict=True)) for scene in zip(*info.values(), strict=True)]
 
     @property
     def time(self) -> np.ndarray:
@@ -230,3 +234,19 @@ def own_observation_space(space: spaces.Dict) -> spaces.Dict:
         return spaces.Box(one.low[0], one.high[0], dtype=one.dtype.type)
 
     return spaces.Dict({key: own(one) for key, one in space.items()})
+
+
+def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Reshape observations of scenes (B, n, ...) to rows of single sensors (B * n, ...)."""
+    return {key: value.reshape(-1, *value.shape[2:]) for key, value in shown.items()}
+
+
+def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> np.ndarray:
+    """Reshape actions of single sensors (B * n,), or (B * n, k) with k decisions each, to those of scenes (B, d n).
+
+    d is the number of :attr:`hitmac.envs.Scenario.decisions`. Those that are not given are 0: a lens keeps its field of
+    view, a sensor stays in its place. Further ones are dropped.
+    """
+    parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])[..., :decisions]
+    parts = np.pad(parts, ((0, 0), (0, 0), (0, decisions - parts.shape[-1])))  # (B, n, d)
+    return parts.swapaxes(1, 2).reshape(len(parts), -1)

@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES, Observer
-from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     LONGEST_DECISION,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
+    Features,
     Idle,
     Task,
     TaskSpec,
-    turning_space,
+    flatten_sensors,
 )
-from hitmac.envs.tasks.per_sensor import Padding, executed, flatten_sensors, mask_unassigned, place_of_row_id
-from hitmac.envs.validation import convert, whole_number
+from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
+from hitmac.envs.validation import Range
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CoordinatorTask(Task):
     """HiT-MAC's coordinator task, ``dsn/Coordinator-v0``: assign targets to sensors every ten sub-steps.
 
@@ -64,13 +65,8 @@ class CoordinatorTask(Task):
     | `sub_rewards` | float (10,), rewards of the sub-steps |
     | `assigned` | bool (n, m), assignment of the decision |
 
-    ## Versions
-
-    * v0: first version.
-
     Args:
-        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
-            scenario is ``"hit-mac"``.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
@@ -93,58 +89,45 @@ class CoordinatorTask(Task):
         role="coordinator",
     )
 
-    def __init__(
-        self,
-        scenario: Scenario | str | Path | None = None,
-        num_envs: int = 1,
-        seed: int | Sequence[int] | None = None,
-        *,
-        features: Sequence[str] = PAPER_FEATURES,
-        executor: Any = "scripted",
-        executor_features: Sequence[str] | None = None,
-        padding: str | None = None,
-        idle: str = "random",
-        decision: int = SUB_STEPS_PER_DECISION,
-        **options: Any,
-    ) -> None:
-        if executor != "scripted" and not callable(getattr(executor, "predict", None)):
-            raise ValueError(f"executor is {executor!r}; it must be 'scripted' or a policy with predict()")
-        self.executor, self.idle = executor, convert("idle", Idle, idle)
-        padding = getattr(executor, "padding", "attended") if padding is None else padding
-        self.padding = convert("padding", Padding, padding)
-        if executor_features is None:
-            listed = getattr(executor, "features", None)  # a network may use the name for something else
-            executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
-        self.sub_steps = whole_number("decision", decision, 1, LONGEST_DECISION)
-        super().__init__(scenario, num_envs, seed, features=features, **options)
-        self.executor_observer = Observer(self.scenario, executor_features)
+    features: Features = PAPER_FEATURES
+    executor: Any = "scripted"
+    executor_features: Sequence[str] | None = None
+    padding: Padding | None = None
+    idle: Idle = "random"
+    decision: Annotated[int, Range(1, LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
+
+    def __post_init__(self) -> None:
+        if self.executor != "scripted" and not callable(getattr(self.executor, "predict", None)):
+            raise ValueError(f"executor is {self.executor!r}; it must be 'scripted' or a policy with predict()")
+        if self.padding is None:
+            self.padding = getattr(self.executor, "padding", "attended")
+        super().__post_init__()
+        if self.executor_features is None:
+            listed = getattr(self.executor, "features", None)  # a network may use the name for something else
+            self.executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
+        self.executor_observer = Observer(self.scenario, self.executor_features)
         self._executor_state: Any = None
         self._executor_starts = np.ones(self.num_envs, np.bool_)  # scenes whose episode is new to the executor
+        self.sub_steps = self.decision
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.action_space = spaces.MultiBinary(n * m)
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
-        self.sub_rewards = np.zeros((self.num_envs, self.sub_steps))
+        self.sub_rewards = np.zeros((self.num_envs, self.decision))
         self.marginal = np.zeros((self.num_envs, n, m))
         self.turned = np.zeros(self.num_envs, np.int64)
 
     def begin(self, chosen: np.ndarray) -> None:
         """Clear the assignments and rewards of the chosen scenes (B,)."""
         self._executor_starts[chosen] = True
-        self.assigned[chosen] = False
-        self.sub_rewards[chosen] = 0.0
-        self.marginal[chosen] = 0.0
-        self.turned[chosen] = 0
+        for array in (self.assigned, self.sub_rewards, self.marginal, self.turned):
+            array[chosen] = 0
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
-        """Advance by one decision; see :meth:`Task.step`.
-
-        In `action` (B, n * m), 1 at i * m + j assigns target j to sensor i.
-        """
+        """Advance by one decision; see :meth:`Task.step`."""
         chosen = self.simulator.chosen(mask)
-        new = self.checked(action).reshape(self.assigned.shape)
-        self.assigned[chosen] = new[chosen]
+        self.assigned[chosen] = self.checked(action).reshape(self.assigned.shape)[chosen]
         self.marginal[chosen], self.turned[chosen] = 0.0, 0
-        actions = np.zeros((self.num_envs, len(turning_space(self.scenario).nvec)), np.int64)
+        actions = np.zeros((self.num_envs, len(self.scenario.decisions) * self.scenario.num_sensors), np.int64)
         scripted = isinstance(self.executor, str)
         decision = assignment.Decision(
             scripted, self.idle == "random", UNSEEN_PENALTY,
@@ -173,6 +156,7 @@ class CoordinatorTask(Task):
         """Return the executor's actions (B, d n), for the current positions of the targets."""
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
+        assert self.padding is not None
         rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
         carried: dict[str, Any] = {}
         if self._executor_state is not None:
@@ -183,13 +167,6 @@ class CoordinatorTask(Task):
         return executed(chosen, self.assigned, shown["mask"], len(self.scenario.decisions))
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: those of :class:`Task` for the last sub-step, and those of the decision.
-
-        ``turned`` (B,) is the number of sensors that turned per sub-step, mean over the decision; ``sub_rewards``
-        (B, decision) are the rewards of its sub-steps; ``assigned`` (B, n, m) is the assignment.
-        """
-        return super().info() | {
-            "turned": self.turned / self.sub_steps,
-            "sub_rewards": self.sub_rewards.copy(),
-            "assigned": self.assigned.copy(),
-        }
+        """Return new arrays: those of the class's table, with the scenes along a first axis."""
+        decision = {"sub_rewards": self.sub_rewards.copy(), "assigned": self.assigned.copy()}
+        return super().info() | {"turned": self.turned / self.sub_steps} | decision

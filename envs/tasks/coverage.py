@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+import inspect
+from dataclasses import dataclass
 
 import numpy as np
 
-from hitmac.envs.observation import DEFAULT_FEATURES
-from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec, turning_space
-from hitmac.envs.validation import NotNegative, convert
+from hitmac.envs.observation import feature_table
+from hitmac.envs.tasks.base import SUB_STEPS, Task, TaskSpec
+from hitmac.envs.validation import NotNegative
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CoverageTask(Task):
     """Directional sensor coverage, ``dsn/Coverage-v0``: turn every sensor at every sub-step.
 
@@ -50,34 +49,7 @@ class CoverageTask(Task):
     | `mask` | MultiBinary (n, m) | 1 where both are part of the episode, the sensor works and the target is present |
 
     Where the mask is 0, the features are 0, except those of the sensor's position, heading and rail, which are 0 only
-    for a sensor that does not work. In `hit-mac` the mask is 1 throughout. The features are chosen by name:
-
-    | feature | range | meaning |
-    |---|---|---|
-    | `sensor_id` | 0 to 1 | i / n, the paper's |
-    | `target_id` | 0 to 1 | j / m, the paper's |
-    | `bearing` | -1 to 1 | bearing / 180 deg, the paper's |
-    | `distance` | 0 up | distance / `distance_scale` (2000), the paper's |
-    | `bearing_sin`, `bearing_cos` | -1 to 1 | sine and cosine of the bearing |
-    | `in_range` | 0 or 1 | the target is within the sensing range |
-    | `visible` | 0 or 1 | the sensor sees the target |
-    | `others_seeing` | 0 to n - 1 | number of other sensors that see the target |
-    | `radial_velocity` | -1 to 1 | the target's speed away from the sensor / top speed, in its last move (0 before) |
-    | `tangential_velocity` | -1 to 1 | the same around the sensor, counter-clockwise |
-    | `field_of_view` | 0 to 1 | the sensor's field of view / 360 deg |
-    | `sensing_range` | 0 up | the sensor's range / `distance_scale` |
-    | `turn` | 0 to 1 | angle that the sensor turns in a sub-step / 180 deg |
-    | `relative_distance` | 0 to 4 | distance / the sensor's range, at most 4 |
-    | `relative_bearing` | -4 to 4 | angle from the heading to the target / half the sensor's field of view |
-    | `age` | 0 to 10 | sub-steps since the target was last seen / 100, at most 10 |
-    | `seen_now` | 0 or 1 | the target is seen in this sub-step, by this sensor or by one whose report has arrived |
-    | `expected_distance` | 0 up | distance of the expected position / `distance_scale` |
-    | `expected_sin`, `expected_cos` | -1 to 1 | sine and cosine of the bearing of the expected position |
-    | `spread` | 0 up | how far the target can have gone since, at top speed / `distance_scale` |
-    | `sensor_x`, `sensor_y` | -1 to 1 | position of the sensor / half the width and half the height of the arena |
-    | `heading_sin`, `heading_cos` | -1 to 1 | sine and cosine of the sensor's heading |
-    | `along` | 0 to 1 | the sensor's place on its rail / length of the rail; 0 without a rail |
-    | `rail_sin`, `rail_cos` | -1 to 1 | sine and cosine of the bearing of the rail's way forward; 0 without a rail |
+    for a sensor that does not work. In `hit-mac` the mask is 1 throughout. The table below has the features.
 
     A scenario's `position_noise` affects all features that depend on the target's position, `missed_detections` affects
     `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
@@ -132,14 +104,8 @@ class CoverageTask(Task):
     | `turned` | int, number of sensors that turned in this sub-step |
     | `visible` | bool (m,), True for targets that are seen |
 
-    ## Versions
-
-    * v0: first version.
-
     Args:
-        scenario, num_envs, seed, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
-            scenario is ``"hit-mac"``.
-        features: names from the table above; default :data:`hitmac.envs.DEFAULT_FEATURES`.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
         turn_cost: cost of a sub-step in which all sensors turn, in units of coverage; 0 or more; default 0.04.
     """
 
@@ -150,21 +116,12 @@ class CoverageTask(Task):
         options={"per_sensor": False},
     )
 
-    def __init__(
-        self,
-        scenario: Scenario | str | Path | None = None,
-        num_envs: int = 1,
-        seed: int | Sequence[int] | None = None,
-        *,
-        features: Sequence[str] = DEFAULT_FEATURES,
-        turn_cost: float = 0.04,
-        **options: Any,
-    ) -> None:
-        self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
-        super().__init__(scenario, num_envs, seed, features=features, **options)
-        self.action_space = turning_space(self.scenario)
+    turn_cost: NotNegative = 0.04
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
         self.simulator.step(self.checked(action), mask)
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
+
+
+CoverageTask.__doc__ = f"{inspect.getdoc(CoverageTask)}\n\n## Features\n\n{feature_table()}\n"

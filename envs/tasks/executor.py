@@ -3,25 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
+from hitmac.envs.kernels.physics import STAY
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.scenario import Scenario
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
     SUB_STEPS_PER_DECISION,
+    Features,
     Task,
     TaskSpec,
-    turning_space,
+    unflatten_sensors,
 )
-from hitmac.envs.tasks.per_sensor import Padding, goals_space, mask_unassigned, place_of_row_id
-from hitmac.envs.validation import Fraction, NotNegative, convert, positive
+from hitmac.envs.validation import Choice, Count, Fraction, NotNegative
+
+Padding = Annotated[str, Choice(("attended", "masked", "unfiltered"))]
+"""Layouts of the assigned targets in the m rows of a sensor; see :func:`mask_unassigned`."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ExecutorTask(Task):
     """HiT-MAC's executor task, ``dsn/Executor-v0``: every sensor keeps its own goal targets in view.
 
@@ -60,21 +65,15 @@ class ExecutorTask(Task):
     | `rewards` | float (n,), reward of each sensor |
     | `assigned` | bool (n, m), goals of each sensor |
 
-    ## Versions
-
-    * v0: first version.
-
     Args:
-        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`; the default
-            scenario is ``"hit-mac-executor"``.
+        scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
         turn_cost: cost of a turn for the sensor; 0 or more.
         centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
             goals seen at the edges are worth no more than one in the middle.
         goals_every: steps between two choices of goals; 1 or more.
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
-        padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see
-            :func:`hitmac.envs.tasks.per_sensor.mask_unassigned`.
+        padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see :func:`mask_unassigned`.
         row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
             target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
             indices.
@@ -89,31 +88,18 @@ class ExecutorTask(Task):
         role="executor",
     )
 
-    def __init__(
-        self,
-        scenario: Scenario | str | Path | None = None,
-        num_envs: int = 1,
-        seed: int | Sequence[int] | None = None,
-        *,
-        features: Sequence[str] = PAPER_FEATURES,
-        turn_cost: float = 0.01,
-        centring: float = 1.0,
-        goals_every: int = SUB_STEPS_PER_DECISION,
-        goal_share: float = 1.0,
-        padding: str = "attended",
-        row_id: bool = False,
-        **options: Any,
-    ) -> None:
-        self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
-        self.centring = convert("centring", Fraction, centring)
-        self.goal_share = convert("goal_share", Fraction, goal_share)
-        self.goals_every = positive("goals_every", goals_every)
-        self.padding = convert("padding", Padding, padding)
-        super().__init__(scenario, num_envs, seed, features=features, **options)
-        self.row_id = row_id
-        self._row_id = place_of_row_id(self.observer.features) if row_id else -1
+    features: Features = PAPER_FEATURES
+    turn_cost: NotNegative = 0.01
+    centring: Fraction = 1.0
+    goals_every: Count = SUB_STEPS_PER_DECISION
+    goal_share: Fraction = 1.0
+    padding: Padding = "attended"
+    row_id: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._row_id = place_of_row_id(self.observer.features) if self.row_id else -1
         self.observation_space = goals_space(self.observation_space, self.padding)
-        self.action_space = turning_space(self.scenario)
         n, m = self.scenario.num_sensors, self.scenario.num_targets
         self.assigned: np.ndarray = np.zeros((self.num_envs, n, m), np.bool_)
         self.rewards = np.zeros((self.num_envs, n))
@@ -140,5 +126,74 @@ class ExecutorTask(Task):
         return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return those of :class:`Task`, ``rewards`` (B, n) of the sensors and ``assigned`` (B, n, m), their goals."""
+        """Return new arrays: those of the class's table, with the scenes along a first axis."""
         return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
+
+
+def mask_unassigned(
+    shown: dict[str, np.ndarray], assigned: np.ndarray, padding: str, row_id: int = -1
+) -> dict[str, np.ndarray]:
+    """Return the observation of an executor: the assigned targets of every sensor.
+
+    ``"attended"`` and ``"masked"`` pack each sensor's rows of assigned targets to the front, followed by zero rows.
+    With ``"attended"`` the mask is 1 throughout, as in the released program; with ``"masked"`` it is 1 for the packed
+    rows only. ``"unfiltered"``, the paper's ablation, keeps all rows in place and appends a feature that is 1 for
+    assigned targets (B, n, m). The indices ``targets`` (B, n, k) of the k nearest move with the rows. The feature of
+    index `row_id`, unless that is -1, becomes the index of the packed row / m.
+    """
+    pairs, there = shown["pairs"], shown["mask"]
+    if "targets" in shown:
+        assigned = np.take_along_axis(assigned, np.maximum(shown["targets"], 0), -1)
+    if not assigned.shape == there.shape == pairs.shape[:-1]:
+        shapes = f"{pairs.shape}, {there.shape} and {assigned.shape}"
+        raise ValueError(f"pairs, mask and assignment have shapes {shapes}; they must be (B, n, m, d), (B, n, m) twice")
+    assigned = assigned & (there != 0)
+    if padding == "unfiltered":
+        return shown | {"pairs": np.concatenate((pairs, assigned[..., None]), -1, dtype=np.float32)}
+    packed = np.zeros_like(pairs)
+    front = np.zeros(assigned.shape, np.int8)
+    assignment.pack(pairs, assigned, row_id, packed, front)
+    goals = shown | {"pairs": packed, "mask": front}
+    if "targets" in shown:
+        order = np.argsort(~assigned, -1, kind="stable")
+        goals["targets"] = np.where(front, np.take_along_axis(shown["targets"], order, -1), -1).astype(np.int32)
+    if padding == "attended":
+        front.fill(1)
+    return goals
+
+
+def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int) -> np.ndarray:
+    """Return the actions (B, d n) of all sensors: an executor's for sensors with assigned targets, 0 for the others.
+
+    `chosen` are its turns (B * n,), or k decisions (B * n, k), of the rows of :func:`flatten_sensors`; `assigned` is
+    (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Raises ``ValueError`` for decisions of another size,
+    type or range.
+    """
+    scenes, sensors = assigned.shape[:2]
+    rows, chosen = scenes * sensors, np.asarray(chosen)
+    fits = chosen.size in (rows, 2 * rows, 3 * rows) and chosen.dtype.kind in "iu"
+    if not fits or chosen.min() < 0 or chosen.max() > 2:
+        raise ValueError(
+            f"the executor gave {chosen!r}; it must give {rows} numbers 0, 1 or 2, or the same number of pairs or "
+            "triples"
+        )
+    actions = unflatten_sensors(chosen.reshape(rows, -1), sensors, decisions)
+    nothing = ~(assigned & (mask != 0)).any(-1)
+    return np.where(np.tile(nothing, decisions), STAY, actions)
+
+
+def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
+    """Return the space of the observations that :func:`mask_unassigned` makes from those of `space`."""
+    if padding != "unfiltered":
+        return space
+    pairs = space["pairs"]
+    assert isinstance(pairs, spaces.Box)
+    low, high = (
+        np.pad(edge, ((0, 0), (0, 0), (0, 1)), constant_values=c) for edge, c in ((pairs.low, 0), (pairs.high, 1))
+    )
+    return spaces.Dict({**space.spaces, "pairs": spaces.Box(low, high, dtype=np.float32)})
+
+
+def place_of_row_id(features: Sequence[str]) -> int:
+    """Return the index of the feature `target_id`, for :func:`mask_unassigned`; -1 if it is missing."""
+    return list(features).index("target_id") if "target_id" in features else -1

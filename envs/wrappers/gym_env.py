@@ -7,11 +7,11 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.wrappers.shell import Shell
 
 
-class DirectionalSensorEnv(gymnasium.Env):
+class DirectionalSensorEnv(Shell, gymnasium.Env):
     """One scene of a task as a ``gymnasium.Env``, as made by ``gymnasium.make("dsn/<task>-v0")``.
 
     The task's docstring specifies actions, observations and rewards: ``help(envs.TASKS["Coverage"])``.
@@ -23,55 +23,32 @@ class DirectionalSensorEnv(gymnasium.Env):
     after each move, extra moves included.
 
     Args:
-        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task` of one scene.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
-            default.
-        render_mode: ``"rgb_array"``: `render` returns pictures; ``"human"``: a window shows every step; or None.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`).
-
-    Raises ``ValueError`` or ``TypeError`` for an option out of its range; the message names it and what is allowed.
+        task, scenario, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
     """
-
-    metadata: dict[str, Any] = METADATA
 
     def __init__(
         self, task: str | type[Task] | Task, scenario: Any = None, *, render_mode: str | None = None, **options: Any
     ) -> None:
-        self.task = one_scene(make_task(task, scenario, **options))
-        self.scenario = self.task.scenario
-        self.features = self.task.observer.features
+        self._set_task(one_scene(make_task(task, scenario, **options)), render_mode=render_mode)
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
-        self.render_mode = render_mode
-        self._viewer = Viewer(self.task, render_mode)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
         super().reset(seed=seed)
         self.task.reset(seed=seed, options=options)
-        self._viewer.show()
-        return self._observation(), self._info()
+        self._show()
+        return self._observation(), self.task.infos()[0]
 
     def step(self, action: np.ndarray) -> tuple[dict, float, bool, bool, dict]:
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
-        self._viewer.show()
+        self._show()
         truncated = bool(self.task.ended(self.task.longest_episode)[0])
-        return self._observation(), float(reward[0]), False, truncated, self._info()
-
-    def render(self) -> Any:
-        """Return an RGB picture (height, width, 3) uint8; None with a window or without a render mode."""
-        return self._viewer.render()
-
-    def close(self) -> None:
-        """Close the window, if it is open."""
-        self._viewer.close()
+        return self._observation(), float(reward[0]), False, truncated, self.task.infos()[0]
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {key: value[0] for key, value in self.task.observe().items()}
-
-    def _info(self) -> dict[str, Any]:
-        return {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
 
 
 def one_scene(task: Task) -> Task:

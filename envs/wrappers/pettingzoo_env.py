@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.simulator import PLACES
 from hitmac.envs.tasks import Task, make_task, own_observation_space
 from hitmac.envs.validation import as_options
 from hitmac.envs.wrappers.gym_env import one_scene
+from hitmac.envs.wrappers.shell import METADATA, Shell
 
 try:
     from pettingzoo import ParallelEnv
@@ -19,7 +19,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("parallel environments need PettingZoo: pip install 'hitmac[pettingzoo]'") from None
 
 
-class DirectionalSensorParallelEnv(ParallelEnv):
+class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
     An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; where
@@ -32,9 +32,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
     other option.
 
     Args:
-        task, scenario, render_mode, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`.
-        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
-            None: the task's default.
+        task, scenario, max_episode_steps, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
     """
 
     metadata: dict[str, Any] = {**METADATA, "name": "directional_sensors_v0"}
@@ -48,12 +46,8 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        self.task = task = one_scene(make_task(task, scenario, **options))
-        self.scenario = task.scenario
-        self.features = task.observer.features
-        self.max_episode_steps = task.episode_steps(max_episode_steps)
-        self.render_mode = render_mode
-        self._viewer = Viewer(task, render_mode)
+        task = one_scene(make_task(task, scenario, **options))
+        self._set_task(task, max_episode_steps, render_mode)
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
         # Spaces of its own for each agent, since a space holds the random stream that it samples from.
@@ -75,7 +69,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         places = {name: value for name, value in as_options(options).items() if name in PLACES}
         self.task.reset(seed=seed, options=places)
         self.agents = list(self.possible_agents)
-        self._viewer.show()
+        self._show()
         return self._observe(), self._infos()
 
     def step(self, actions: dict[str, Any]) -> tuple[dict, dict, dict, dict, dict]:
@@ -86,7 +80,7 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             return {}, {}, {}, {}, {}
         own = np.stack([np.asarray(actions[agent]) for agent in self.possible_agents])
         reward = self.task.step(self.task.joint_action(own.reshape(1, len(own), -1)))
-        self._viewer.show()
+        self._show()
         apart = self.task.sensor_rewards()
         rewards = np.full(len(self.agents), reward[0]) if apart is None else apart[0]
         ended = bool(self.task.ended(self.max_episode_steps)[0])
@@ -101,14 +95,6 @@ class DirectionalSensorParallelEnv(ParallelEnv):
             self.agents = []
         return results
 
-    def render(self) -> np.ndarray | None:
-        """Return an RGB picture; None with a window or without a render mode."""
-        return self._viewer.render()
-
-    def close(self) -> None:
-        """Close the window, if it is open."""
-        self._viewer.close()
-
     def state(self) -> np.ndarray:
         """Return all sensors' pairs as one vector (n * m * d,) float32, for a centralised critic."""
         return self.task.observer.observe(self.task.simulator)["pairs"].ravel()
@@ -118,6 +104,5 @@ class DirectionalSensorParallelEnv(ParallelEnv):
         return {agent: {key: value[0, i] for key, value in shown.items()} for i, agent in enumerate(self.agents)}
 
     def _infos(self) -> dict[str, dict[str, Any]]:
-        """Return the scene's info for every agent."""
-        info = {key: value[0] if value.ndim > 1 else value[0].item() for key, value in self.task.info().items()}
+        info = self.task.infos()[0]
         return {agent: dict(info) for agent in self.agents}

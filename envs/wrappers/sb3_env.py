@@ -10,13 +10,12 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from hitmac.envs.render import Viewer
-from hitmac.envs.tasks import Task, make_task, own_observation_space
-from hitmac.envs.tasks.per_sensor import flatten_sensors
+from hitmac.envs.tasks import Task, flatten_sensors, make_task, own_observation_space
 from hitmac.envs.validation import is_among, shortly
+from hitmac.envs.wrappers.shell import Shell
 
 
-class DirectionalSensorVecEnv(VecEnv):
+class DirectionalSensorVecEnv(VecEnv, Shell):
     """Batch of scenes of one task for Stable-Baselines3.
 
     A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
@@ -28,12 +27,9 @@ class DirectionalSensorVecEnv(VecEnv):
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
 
     Args:
-        task, scenario, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
-            already has its own number of scenes.
-        num_envs: B, number of scenes; 1 or more.
+        task, num_envs, scenario, max_episode_steps, render_mode, options: see
+            :class:`~hitmac.envs.wrappers.shell.Shell`; `get_images` returns pictures of all scenes.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
-        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
-            None: the task's default.
         per_sensor: make one row for every sensor; None: only in a task of executors.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
@@ -41,8 +37,6 @@ class DirectionalSensorVecEnv(VecEnv):
             the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
-        render_mode: ``"rgb_array"``: `get_images` returns pictures of all scenes; ``"human"``: a window shows every
-            step of the first scene; or None.
 
     Raises:
         ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
@@ -71,18 +65,13 @@ class DirectionalSensorVecEnv(VecEnv):
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:
             raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-        self.credit = credit
-        self.max_episode_steps = task.episode_steps(max_episode_steps)
-        self.task, self.per_sensor, self.stagger = task, per_sensor, stagger
-        self.scenario = task.scenario
-        self.features = task.observer.features
-        self.render_mode = render_mode
+        self._set_task(task, max_episode_steps, render_mode)
+        self.credit, self.per_sensor, self.stagger = credit, per_sensor, stagger
         observed, decided = task.observation_space, task.action_space
         if per_sensor:
             observed, decided = own_observation_space(observed), task.sensor_action_space  # type: ignore[assignment]
         self._rows = self.scenario.num_sensors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
-        self._viewer = Viewer(task, render_mode)
         self._started = time.time()
         self._actions = np.zeros(0)
         self._first = np.zeros(task.num_envs, np.int64)  # the time at which each scene's episode began
@@ -117,7 +106,7 @@ class DirectionalSensorVecEnv(VecEnv):
                 raise ValueError(f"action has shape {actions.shape}; it must have shape {shape}")
             actions = self.task.joint_action(actions.reshape(self.task.num_envs, self._rows, -1))
         reward = self.task.step(actions)
-        self._viewer.show()
+        self._show()
         if self.per_sensor:
             own = self.task.sensor_rewards()
             reward = np.repeat(reward, self._rows) if own is None else own.flatten()
@@ -156,19 +145,15 @@ class DirectionalSensorVecEnv(VecEnv):
         return sensors.reshape(-1) if self.per_sensor else np.asarray(sensors.any(-1))
 
     def _infos(self) -> list[dict[str, Any]]:
-        """Return the info of every row, that of its scene."""
-        info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.task.info().items()}
-        scenes = [dict(zip(info, scene, strict=True)) for scene in zip(*info.values(), strict=True)]
-        return [scene | {"TimeLimit.truncated": False} for scene in scenes for _ in range(self._rows)]
+        return [scene | {"TimeLimit.truncated": False} for scene in self.task.infos() for _ in range(self._rows)]
 
     def get_images(self) -> list[np.ndarray | None]:
         """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
-        drawn = self.render_mode == "rgb_array"
-        return [self._viewer.render(b) if drawn else None for b in range(self.task.num_envs)]
+        return [self._drawn(b) for b in range(self.task.num_envs)]
 
     def close(self) -> None:
         """Close the window, if it is open."""
-        self._viewer.close()
+        Shell.close(self)
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """Return the attribute once for each index; the scenes share all attributes."""

@@ -38,11 +38,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     ``reset(options=...)`` takes the options of the gymnasium environments.
 
     Args:
-        task, scenario, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
-            already has its own number of scenes.
-        num_envs: B, number of scenes; 1 or more.
-        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
-            None: the task's default.
+        task, num_envs, scenario, max_episode_steps, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
         device: device of the tensors; None: the CPU.
     """
 
@@ -99,8 +95,7 @@ class DirectionalSensorTorchRLEnv(EnvBase):
         return TensorDict(self._observed() | shown, self.batch_size, device=self.device)
 
     def _observed(self) -> dict[str, torch.Tensor]:
-        shown = self.task.observe()
-        observed = {key: torch.as_tensor(value) for key, value in shown.items()}
+        observed = {key: torch.as_tensor(value) for key, value in self.task.observe().items()}
         coverage = torch.as_tensor(self.task.simulator.coverage).float().unsqueeze(-1)
         return observed | {"mask": observed["mask"].bool(), "coverage": coverage}
 

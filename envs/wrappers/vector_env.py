@@ -9,28 +9,23 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hitmac.envs.render import METADATA, Viewer
 from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.validation import Choice, as_options, shortly
+from hitmac.envs.wrappers.shell import METADATA, Shell
 
 
-class DirectionalSensorVectorEnv(VectorEnv):
+class DirectionalSensorVectorEnv(VectorEnv, Shell):
     """Batch of scenes of one task, as made by ``gymnasium.make_vec(id, num_envs=B)``.
 
     Scene i equals the single environment with the seed ``seed + i``, bit for bit. A step returns only new arrays.
 
     Args:
-        task, scenario, options: as of :class:`~hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`; a batch made
-            already has its own number of scenes.
-        num_envs: B, number of scenes; 1 or more.
-        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
-            None: the task's default.
+        task, num_envs, scenario, max_episode_steps, render_mode, options: see
+            :class:`~hitmac.envs.wrappers.shell.Shell`; `render` returns pictures of all scenes.
         autoreset_mode: one of gymnasium's three modes, as the member or its value. ``NextStep``: the next step resets
             an ended scene and ignores its action. ``SameStep``: the same step resets it; ``info["final_obs"]`` and
             ``info["final_info"]`` hold its last observation and info. ``Disabled``:
             ``reset(options={"reset_mask": mask})`` resets it.
-        render_mode: ``"rgb_array"``: `render` returns pictures of all scenes; ``"human"``: a window shows every step of
-            the first scene; or None.
     """
 
     def __init__(
@@ -50,18 +45,13 @@ class DirectionalSensorVectorEnv(VectorEnv):
         if not isinstance(mode, str) or mode not in modes:
             raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be {modes}")
         self.autoreset_mode = AutoresetMode(mode)
-        self.task = make_task(task, scenario, num_envs, **options)
-        self.max_episode_steps = self.task.episode_steps(max_episode_steps)
-        self.scenario = self.task.scenario
-        self.features = self.task.observer.features
+        self._set_task(make_task(task, scenario, num_envs, **options), max_episode_steps, render_mode)
         self.num_envs = self.task.num_envs
         self.single_observation_space = self.task.observation_space
         self.single_action_space = self.task.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**METADATA, "autoreset_mode": self.autoreset_mode}
-        self.render_mode = render_mode
-        self._viewer = Viewer(self.task, render_mode)
         self._ended = np.zeros(self.num_envs, np.bool_)
         self.closed = False
 
@@ -77,7 +67,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         chosen = self.task.simulator.chosen(mask, "reset_mask")
         self.task.reset(seed=seed, mask=chosen, options=places)
         self._ended[chosen] = False
-        self._viewer.show()
+        self._show()
         return self.task.observe(), batched(self.task.info())
 
     def step(
@@ -92,7 +82,7 @@ class DirectionalSensorVectorEnv(VectorEnv):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
-        self._viewer.show()
+        self._show()
         truncated = self.task.ended(self.max_episode_steps)
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
@@ -108,14 +98,12 @@ class DirectionalSensorVectorEnv(VectorEnv):
 
     def render(self) -> Any:
         """Return an RGB picture of every scene, as a tuple; None with a window or without a render mode."""
-        if self.render_mode == "rgb_array":
-            return tuple(self._viewer.render(b) for b in range(self.num_envs))
-        self._viewer.show()
-        return None
+        self._show()
+        return tuple(map(self._drawn, range(self.num_envs))) if self.render_mode == "rgb_array" else None
 
     def close_extras(self, **kwargs: Any) -> None:
         """Close the window, if it is open."""
-        self._viewer.close()
+        Shell.close(self)
 
 
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:

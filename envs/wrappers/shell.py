@@ -1,0 +1,102 @@
+"""Share of all shells: a task, the length of its episodes, and its pictures, as arrays or in a window."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from typing import Any
+
+import numpy as np
+
+from hitmac.envs.render import Picture
+from hitmac.envs.tasks import Task
+from hitmac.envs.validation import is_among
+
+METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
+"""Render modes and frame rate of the environments, as gymnasium asks for them."""
+
+
+class Shell:
+    """Base of the environments around a task.
+
+    Args of all shells:
+        task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`.
+        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
+            default.
+        num_envs: B, number of scenes; 1 or more. A task made already has its own.
+        max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
+            None: the task's default.
+        render_mode: ``"rgb_array"``: pictures; ``"human"``: a window shows every step of the first scene; or None.
+        **options: options of the task (see :mod:`hitmac.envs.tasks`).
+
+    Raises ``ValueError`` or ``TypeError`` for an option out of its range, and ``ModuleNotFoundError``, which names the
+    extra to install, where Pillow or pygame is missing.
+    """
+
+    metadata = METADATA
+
+    def _set_task(self, task: Task, max_episode_steps: int | None = None, render_mode: str | None = None) -> None:
+        modes = METADATA["render_modes"]
+        if render_mode is not None and not is_among(render_mode, modes):
+            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(modes)}")
+        if render_mode == "human" and importlib.util.find_spec("pygame") is None:
+            raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
+        self.task, self.scenario, self.features = task, task.scenario, task.observer.features
+        self.max_episode_steps = task.episode_steps(max_episode_steps)
+        self.render_mode = render_mode
+        self._picture = Picture(task.scenario) if render_mode else None
+        self._window: Any = None
+
+    def _drawn(self, b: int = 0) -> np.ndarray | None:
+        """Return a picture of scene `b`, (height, width, 3) uint8; None with a window or without a render mode."""
+        return self._picture.of_task(self.task, b) if self._picture and self.render_mode == "rgb_array" else None
+
+    def _show(self) -> None:
+        """Update the window, if there is one, with the first scene."""
+        if self.render_mode != "human" or self._picture is None:
+            return
+        import pygame
+
+        if self._window is None:
+            pygame.display.init()
+            self._window = pygame.display.set_mode(self._picture.shape[::-1]), pygame.time.Clock()
+            pygame.display.set_caption(self.scenario.name)
+        window, clock = self._window
+        pygame.event.pump()
+        window.blit(pygame.surfarray.make_surface(self._picture.of_task(self.task, 0).swapaxes(0, 1)), (0, 0))
+        pygame.display.flip()
+        clock.tick(METADATA["render_fps"])
+
+    def render(self) -> Any:
+        """Return an RGB picture (height, width, 3) uint8; None with a window, which is updated, or without a mode."""
+        self._show()
+        return self._drawn()
+
+    def close(self, **kwargs: Any) -> None:
+        """Close the window, if it is open."""
+        if self._window is not None:
+            import pygame
+
+            pygame.display.quit()
+            self._window = None
+
+
+def check_display(remedy: str = "--film out.gif") -> None:
+    """Raise an OSError that names the remedy, a command for a film, if no display shows a window; requires pygame.
+
+    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
+    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
+    """
+    import pygame
+
+    try:
+        displays = "SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"
+        if sys.platform.startswith("linux") and not any(map(os.environ.get, displays)):
+            raise pygame.error("DISPLAY is not set")  # where the drivers would print warnings
+        pygame.display.init()
+        if pygame.display.get_driver() in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
+            raise pygame.error("no screen found")
+    except pygame.error as error:
+        pygame.display.quit()
+        raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None
