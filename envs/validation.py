@@ -134,16 +134,15 @@ class Range:
         return enough and (self.high is None or number <= self.high)
 
     def __str__(self) -> str:
-        if self.high is None:
-            words = f"over {self.low}" if self.open_low else f"{self.low} or more"
+        if self.open_low:
+            words = f"over {self.low}" + ("" if self.high is None else f" and at most {self.high}")
         else:
-            words = f"over {self.low} and at most {self.high}" if self.open_low else f"{self.low} to {self.high}"
+            words = f"{self.low} or more" if self.high is None else f"{self.low} to {self.high}"
         return f"{words} {self.unit}".rstrip()
 
 
-def over(low: float, high: float | None = None, unit: str = "") -> Range:
-    """Return the range of numbers over `low`, and at most `high`."""
-    return Range(low, high, unit, open_low=True)
+over = functools.partial(Range, open_low=True)
+"""Range of numbers over its low end."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)  # hashed by identity, since a table has no hash
@@ -175,10 +174,7 @@ Fraction = Annotated[float, Range(0, 1)]
 
 @functools.cache
 def field_types(kind: Any) -> dict[str, Any]:
-    """Return the annotated types of a dataclass's fields, by name.
-
-    A field that a subclass declares again without a range, for another default, keeps the range of its base.
-    """
+    """Return the annotated types of a dataclass's fields; one declared again without a range keeps its base's."""
     types: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         for name, hint in get_type_hints(base, include_extras=True).items():
@@ -203,10 +199,7 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
 
 
 def allowed(hint: Any) -> str:
-    """Return the values that an annotated type allows, in words; ``""`` if it declares no range.
-
-    None, where the type allows it, is left to the field's documentation.
-    """
+    """Return the values that an annotated type allows, except None, in words; ``""`` if it declares no range."""
     limit, kinds, _ = _parts(hint)
     if limit is not None:
         return str(limit)
@@ -217,21 +210,11 @@ def allowed(hint: Any) -> str:
 def convert(
     name: str, hint: Any, value: Any, show: Callable[[Any], str] = repr, *, limit: Any = None, verb: str = "is"
 ) -> Any:
-    """Return `value` in the annotated type, tuples for lists and Python's numbers for NumPy's.
+    """Return `value` in an annotated type, such as ``Annotated[float, Range(0, 1)] | None``.
 
-    Types other than numbers, bools, strings and tuples of numbers are not checked.
-
-    Args:
-        name: the value's name in messages.
-        hint: a type, such as ``Annotated[float, Range(0, 1)] | None``.
-        value: the value to check.
-        show: function that writes the value in messages.
-        limit: limit of a type without its own.
-        verb: verb of the messages.
-
-    Raises:
-        TypeError: the value is of another type, or no finite number.
-        ValueError: the value is out of its range.
+    Lists become tuples, and NumPy's numbers Python's. Types other than numbers, bools, strings and tuples of numbers
+    are not checked. Messages have the `name`, and the value as `show` writes it; `limit` is for a type without its own.
+    Raises ``TypeError`` for another type or no finite number, ``ValueError`` for a value out of its range.
     """
     own, kinds, optional = _parts(hint)
     limit = own or limit
@@ -269,15 +252,9 @@ def convert(
 def invalid_fields(
     values: Any, label: Callable[[str], str] = str, show: Callable[[Any], str] = repr
 ) -> tuple[dict[str, Any], dict[str, Exception]]:
-    """Check all fields of a dataclass by their annotations.
+    """Return the converted values of the valid fields of a dataclass's instance, and the errors of the others, by name.
 
-    Args:
-        values: an instance.
-        label: function that returns a field's name in messages.
-        show: function that writes a value in messages.
-
-    Returns:
-        The converted values of the valid fields, and the errors of the others, by name.
+    In messages, `label` gives a field's name and `show` its value.
     """
     converted: dict[str, Any] = {}
     errors: dict[str, Exception] = {}
@@ -290,10 +267,7 @@ def invalid_fields(
 
 
 def field_docs(kind: type) -> dict[str, str]:
-    """Return the docstring of every field of a dataclass, one line each; a subclass inherits those of its bases.
-
-    A field without one has ``""``, and so do all fields where the source code is not installed.
-    """
+    """Return the docstring of every field of a dataclass, also inherited, in one line; ``""`` without one."""
     docs: dict[str, str] = {}
     for base in reversed(kind.__mro__[:-1]):
         try:

@@ -151,9 +151,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         """Return an RGB picture of every scene; None without ``render_mode="rgb_array"``."""
         return [self._drawn(b) for b in range(self.task.num_envs)]
 
-    def close(self) -> None:
-        """Close the window, if it is open."""
-        Shell.close(self)
+    close = Shell.close
 
     def get_attr(self, attr_name: str, indices: int | Iterable[int] | None = None) -> list[Any]:
         """Return the attribute once for each index; the scenes share all attributes."""
