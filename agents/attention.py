@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.evaluate.episodes import Episodes, fitted
+from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
 from hitmac.agents.policy import Memoryless, Policy, networks_of
 from hitmac.agents.registry import Agent, load_agent
@@ -49,8 +49,13 @@ class AttentionWatch:
         if isinstance(whole, HierarchicalAgent):
             parts = {"coordinator": whole.coordinator.policy, "executor": whole.executor.policy}
             self._padding = whole.executor.padding
-        found = {level: _encoder(part) for level, part in parts.items()}
-        self._encoders = {level: encoder for level, encoder in found.items() if encoder is not None}
+        self._encoders = {
+            level: module
+            for level, part in parts.items()
+            for network in reversed(networks_of(part))
+            for module in reversed(list(network.modules()))  # the first of a level counts
+            if isinstance(module, AgentTargetEncoder) and module.config.encoder == "attention"
+        }
         self._calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.levels = tuple(self._encoders)
 
@@ -68,27 +73,18 @@ class AttentionWatch:
     def _keep(self, level: str, _: nn.Module, arguments: tuple[Any, ...], options: dict[str, Any]) -> None:
         self._calls[level] = arguments, options
 
-    def shares(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        *,
-        num_targets: int | None = None,
-        listed: bool = False,
-    ) -> dict[str, np.ndarray]:
+    def shares(self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None = None) -> dict[str, np.ndarray]:
         """Return the attention in the last decision, by level.
 
         An entry (i, j) is the share of sensor i's attention that goes to target j: the mean over heads, and over the
         pairs of the sensor that attend, in the last block. A row sums to 1, or is 0 for a sensor without targets.
 
         Args:
-            observation: the observation (B, n, m) that the policy has acted on.
+            observation: the observation (B, n, m) that the policy has acted on, or of the nearest targets (B, n, k).
             state: the state that it has returned; needed of a hierarchy.
-            num_targets: m, for an observation that lists the nearest targets; None: 1 + the highest that it lists.
-            listed: of such an observation, return the shares of its lists, without those of other targets, which are 0.
 
         Returns:
-            Arrays (B, n, m) by level, or (B, n, k) of lists; NaN in the scenes in which a level has not decided.
+            Arrays of the shape of the observation's mask by level; NaN in the scenes in which a level has not decided.
         """
         scenes, n, m = observation["mask"].shape
         calls, self._calls = self._calls, {}
@@ -106,11 +102,7 @@ class AttentionWatch:
                 assigned = HierarchyState(*(state or ())).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
         self._calls.clear()  # the same encoders have been called again
-        if "targets" not in observation or listed:
-            return found
-        targets = observation["targets"]
-        m = int(targets.max(initial=-1)) + 1 if num_targets is None else num_targets
-        return {level: _of_lists(shares, targets, m) for level, shares in found.items()}
+        return found
 
 
 def attention_of(
@@ -121,8 +113,7 @@ def attention_of(
 ) -> dict[str, np.ndarray]:
     """Return the attention of a policy in one decision, by level; {} for a policy that attends to nothing.
 
-    The arguments are those of :meth:`hitmac.agents.Policy.predict`, the arrays (B, n, m) those of
-    :meth:`AttentionWatch.shares`.
+    The arguments are those of :meth:`hitmac.agents.Policy.predict`, the arrays those of :meth:`AttentionWatch.shares`.
     """
     with AttentionWatch(policy) as watch:
         if not watch.levels:
@@ -135,10 +126,8 @@ def to_targets(weights: Weights, num_agents: int) -> Tensor:
     """Return the shares (..., n, m) of every agent's attention that its targets receive.
 
     They are the mean over heads and over the agent's valid pairs as queries. Where pairs of all agents are attended to
-    as one sequence, a target receives what all pairs with it receive.
-
-    Raises:
-        ValueError: weights of neither targets nor pairs.
+    as one sequence, a target receives what all pairs with it receive. Raises ValueError for weights of neither targets
+    nor pairs.
     """
     if weights.targets is not None:  # (..., n, h, m, m)
         received = weights.targets.sum((-3, -2))
@@ -150,12 +139,11 @@ def to_targets(weights: Weights, num_agents: int) -> Tensor:
     return received / received.sum(-1, keepdim=True).clamp_min(torch.finfo(received.dtype).tiny)
 
 
-def _encoder(policy: Any) -> AgentTargetEncoder | None:
-    """Return the first encoder of a policy that attends; None without any."""
-    modules: list[nn.Module] = [module for network in networks_of(policy) for module in network.modules()]
-    return next(
-        (one for one in modules if isinstance(one, AgentTargetEncoder) and one.config.encoder == "attention"), None
-    )
+def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.ndarray:
+    """Return the shares (B, n, m) of all targets, out of those of the `targets` (B, n, k) that are listed."""
+    every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last stands for none
+    np.put_along_axis(every, np.where(targets < 0, num_targets, targets), shares, -1)
+    return every[..., :num_targets]
 
 
 def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray | float:
@@ -167,17 +155,9 @@ def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray |
         return shares
     if shares.shape not in ((scenes * n, 1, m), (scenes * n, n, m)):
         return np.nan
-    by_scene = shares.reshape(scenes, n, *shares.shape[1:])
     # A row is a single sensor, or the scene as known to one sensor.
     own = np.zeros(n, np.int64) if shares.shape[1] == 1 else np.arange(n)
-    return by_scene[:, np.arange(n), own]
-
-
-def _of_lists(shares: np.ndarray, targets: np.ndarray, m: int) -> np.ndarray:
-    """Return the shares (B, n, m) of all targets, out of those (B, n, k) of the listed ones."""
-    every = np.zeros((*shares.shape[:2], m + 1), shares.dtype)  # the last stands for none
-    np.put_along_axis(every, np.where(targets < 0, m, targets), shares, -1)
-    return every[..., :m]
+    return shares.reshape(scenes, n, *shares.shape[1:])[:, np.arange(n), own]
 
 
 def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndarray:
@@ -225,7 +205,7 @@ def moments(
     """
     episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
     simulator = episode.task.simulator
-    state = simulator.state
+    state, steps = simulator.state, episode.steps(sub_steps)
     with AttentionWatch(agent.policy) as watch:
         if not watch.levels:
             raise ValueError(f"agent is {agent.name!r}, which attends to nothing; expected a policy with an encoder")
@@ -236,9 +216,11 @@ def moments(
         for step in range(1, sub_steps + 1):
             drawn = picture.draw(simulator, 0, f"{agent.name}   sub-step {step}")
             sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
-            episode.step()
-            now = watch.shares(episode.observation, episode.state, num_targets=scenario.num_targets)[level][0]
-            weights = np.where(np.isnan(now), weights, now)
+            next(steps)
+            now = watch.shares(episode.observation, episode.state)[level]
+            if "targets" in episode.observation:
+                now = of_lists(now, episode.observation["targets"], scenario.num_targets)
+            weights = np.where(np.isnan(now[0]), weights, now[0])
             yield weights, sensors, targets, drawn
 
 

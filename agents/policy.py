@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, Protocol
 
 import numpy as np
@@ -298,3 +299,18 @@ def networks_of(policy: Any, depth: int = 5) -> list[nn.Module]:
         return [policy]
     parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
     return [network for part in parts if part is not None for network in networks_of(part, depth - 1)]
+
+
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let each thread that calls PyTorch compute alone.
+
+    The networks are small. PyTorch's own threads wait for each other at every operation, which on a busy machine takes
+    many times as long as one thread alone, and sums then depend on the number of cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)

@@ -27,7 +27,6 @@ from hitmac.agents.training.train import stop_on_signal
 from hitmac.envs.files import write_text
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, did_you_mean
-from hitmac.signals import end_on_signal
 
 SCENARIO = "hit-mac"
 COMPARED = "hit-mac"
@@ -91,7 +90,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     program = "hitmac reproduce"
     options = parse(Options, program, arguments)
-    with end_on_signal(program, "; the same command continues"), stop_on_bad_input(program):
+    with stop_on_bad_input(program):
         for name in options.row:
             if name not in ROWS:
                 raise ValueError(f"unknown row {name!r}{did_you_mean(name, ROWS)}: known are {'; '.join(ROWS)}")
@@ -168,7 +167,3 @@ def _command(row: Row) -> str:
 def _file(run_dir: Path, name: str) -> Path:
     """Return the file of a row's evaluation; the directory of its trainings has the same name without the ending."""
     return run_dir / (re.sub(r"\W+", "-", name) + ".json")
-
-
-if __name__ == "__main__":
-    main()

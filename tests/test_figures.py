@@ -63,13 +63,13 @@ def evaluation(places=PLACES, references=("free turning",), scale=1.0):
         | ({"bound": "upper bound"} if name in references else {})
         for name, (coverage, rotation) in places.items()
     }
-    return {"scenario": "hit-mac", "episodes": 200, "seeds": [0, 199], "agents": results}
+    return {"scenario": "hit-mac", "episodes": 200, "seeds": [0, 199], "sub_steps": 1000, "agents": results}
 
 
 DRAW = {
     "bars": lambda path, shown: save_bars(path, shown),
     "pareto": lambda path, shown: save_pareto(path, shown),
-    "over_time": lambda path, shown: save_over_time(path, shown, 1010),
+    "over_time": lambda path, shown: save_over_time(path, shown),
     "heat_maps": lambda path, shown: save_heat_maps(path, {(4, 5): shown}, {(4, 5): 0.7}),
 }
 
@@ -187,7 +187,7 @@ def test_unusual_evaluations_are_drawn(what, draw, drawn):
 def test_an_agent_has_one_colour(drawn):
     shown = evaluation(FEW)
     bars, pareto = drawn(save_bars, shown).axes[0], drawn(save_pareto, shown).axes[0]
-    lines, maps = drawn(save_over_time, shown, 1010).axes[0], drawn(save_heat_maps, {(4, 5): shown})
+    lines, maps = drawn(save_over_time, shown).axes[0], drawn(save_heat_maps, {(4, 5): shown}, {})
     rows = [label.get_text() for label in bars.get_yticklabels()]
     of_bars = {name: to_hex(bar.get_facecolor()) for name, bar in zip(rows, bars.patches, strict=True)}
     of_maps = {axis.get_title(): colour(axis.title) for axis in maps.axes}
@@ -195,7 +195,7 @@ def test_an_agent_has_one_colour(drawn):
     assert len({of_bars[name] for name in agents_only}) == len(agents_only)
     for name in agents_only:
         assert of_bars[name] == colour(legend(pareto)[name]) == colour(legend(lines)[name]) == of_maps[name]
-    fewer = drawn(save_over_time, evaluation({"greedy": (0.7, 0.1), "new": (0.8, 0.2)}), 1010).axes[0]
+    fewer = drawn(save_over_time, evaluation({"greedy": (0.7, 0.1), "new": (0.8, 0.2)})).axes[0]
     assert colour(legend(fewer)["greedy"]) == of_bars["greedy"]
 
 
@@ -252,7 +252,7 @@ def test_the_pareto_figure(drawn):
 
 def test_every_agent_is_in_the_legend_and_a_family_once(drawn):
     shown = evaluation()
-    for figure in (drawn(save_pareto, shown), drawn(save_over_time, shown, 1010)):
+    for figure in (drawn(save_pareto, shown), drawn(save_over_time, shown)):
         (axis,) = figure.axes
         names = [name if name != "free turning" else "free turning (upper bound)" for name in PLACES]
         assert sorted(legend(axis)) == sorted(names)
@@ -271,7 +271,7 @@ def test_the_course_of_an_episode(drawn):
     shown = evaluation({"a": (0.5, 0.1), "free": (0.9, None), "none": (0.4, 0.4)}, ("free",))
     shown["agents"]["a"]["over_time"] = [0.25, 0.5, 0.75, 0.5]
     del shown["agents"]["none"]["over_time"]
-    axis = drawn(save_over_time, shown, 1000).axes[0]
+    axis = drawn(save_over_time, shown).axes[0]
     assert axis.lines[0].get_xydata().tolist() == [[125, 0.25], [375, 0.5], [625, 0.75], [875, 0.5]]
     assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
     assert list(legend(axis)) == ["free (upper bound)", "a"]
@@ -279,7 +279,7 @@ def test_the_course_of_an_episode(drawn):
     for result in shown["agents"].values():
         result["over_time"] = [None]
     with pytest.raises(ValueError, match="no agent has over_time"):
-        drawn(save_over_time, shown, 1000)
+        drawn(save_over_time, shown)
 
 
 def test_heat_maps_have_a_number_in_every_cell_that_is_known(drawn):
@@ -293,8 +293,8 @@ def test_heat_maps_have_a_number_in_every_cell_that_is_known(drawn):
     greedy = shown["greedy"]
     assert [label.get_text() for label in greedy.get_yticklabels()] == ["3", "4", "6"]
     assert [label.get_text() for label in greedy.get_xticklabels()] == ["5", "9"]
-    cells = {(round(text.get_position()[1]), text.get_position()[0], text.get_text()) for text in greedy.texts}
-    assert cells == {(0, 0, "0.632"), (1, 1, "0.575"), (1, 1, "(-0.026)"), (2, 1, "0.575"), (2, 1, "(+0.000)")}
+    cells = {(*reversed(text.get_position()), *text.get_text().split("\n")) for text in greedy.texts}
+    assert cells == {(0, 0, "0.632"), (1, 1, "0.575", "(-0.026)"), (2, 1, "0.575", "(+0.000)")}
     values = np.ma.filled(greedy.images[0].get_array(), np.nan)
     assert np.isnan(values).tolist() == [[False, True], [True, False], [True, False]]
     limits = {axis.images[0].get_clim() for axis in shown.values()}
@@ -303,7 +303,7 @@ def test_heat_maps_have_a_number_in_every_cell_that_is_known(drawn):
         for one, other in combinations((text.get_window_extent() for text in axis.texts), 2):
             assert not one.overlaps(other)
     with pytest.raises(ValueError, match="no agent has a decision reward"):
-        drawn(save_heat_maps, {})
+        drawn(save_heat_maps, {}, {})
 
 
 def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):

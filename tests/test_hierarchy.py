@@ -492,8 +492,6 @@ def test_executors_are_evaluated_on_their_own_task():
     reward = np.mean([task.step(np.zeros((4, 4), np.int64)) for _ in range(12)], 0)
     np.testing.assert_allclose(result["per_episode"]["reward"], reward)
     assert result["rotation"]["mean"] == 0
-    with pytest.raises(ValueError, match="overlap with the seeds 4 to 5"):
-        evaluate_executors({}, training_seeds=[(4, 5)], episodes=4, seed=3)
 
 
 def test_a_film_shows_what_is_assigned(tmp_path, monkeypatch):

@@ -10,9 +10,9 @@ import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
-from hitmac.agents.attention import AttentionWatch, attention_of
+from hitmac.agents.attention import AttentionWatch, attention_of, of_lists
 from hitmac.agents.baselines.planner import PlannerAgent
-from hitmac.agents.evaluate.episodes import Episodes
+from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
@@ -96,8 +96,8 @@ def test_a_policy_that_learned_from_all_targets_takes_lists_of_all():
     assert (dict(dense.nearness), dict(listed.nearness)) == ({}, {"nearest": 12})
     one, other = (Episodes(agent, SCENARIO, range(3), 1) for agent in (dense, listed))
     for _ in range(5):
-        one.step()
-        other.step()
+        next(one.steps(1))
+        next(other.steps(1))
         assert "targets" in other.observation
         np.testing.assert_array_equal(one.task.simulator.state.heading, other.task.simulator.state.heading)
 
@@ -111,11 +111,11 @@ def test_large_scenes_show_the_nearest():
         assert not load_agent(name, SCENARIO).nearness
     for name in ("greedy", "random", "still", "nearest"):
         episodes = Episodes(load_agent(name, LARGE), LARGE, range(1), 1)
-        episodes.step()
+        next(episodes.steps(1))
         assert episodes.observation["targets"].shape[-1] <= 16
     agent = load_agent("pretrained:any-size", LARGE)
     episodes = Episodes(agent, LARGE, range(1), 1)
-    episodes.step()
+    next(episodes.steps(1))
     assert episodes.observation["targets"].shape == (1, 160, 8)
 
 
@@ -176,7 +176,7 @@ def test_a_checkpoint_holds_what_is_shown(tmp_path):
     assert dict(elsewhere.nearness) == {"nearest": 3, "radius": 1000.0}
     assert dict(load_agent(str(tmp_path / "near") + ":nearest=5", SCENARIO).nearness) == {"nearest": 5}
     episodes = Episodes(agent, SCENARIO, range(2), 1)
-    episodes.step()
+    next(episodes.steps(1))
     assert episodes.observation["targets"].shape == (2, 6, 3)
 
 
@@ -232,7 +232,7 @@ def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():
     with AttentionWatch(listed.policy) as watch:
         shown = nearest.observe(simulator)
         listed.policy.predict(shown, deterministic=True)
-        other = watch.shares(shown, num_targets=12)["policy"]
+        other = of_lists(watch.shares(shown)["policy"], shown["targets"], 12)
     np.testing.assert_allclose(one, other, atol=1e-5)
 
 

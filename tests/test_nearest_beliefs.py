@@ -5,7 +5,7 @@ import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent
-from hitmac.agents.evaluate.episodes import Episodes
+from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs import Scenario, load_scenario

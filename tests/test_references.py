@@ -250,7 +250,7 @@ def test_no_agent_beats_the_free_bound_and_the_foreseen_turns_are_worth_what_the
             assert (task.simulator.coverage <= [one[t] + 1e-12 for one in most]).all()
 
     record = references._record(scenario, seeds, sub_steps)
-    turns, value = references._foreseen_turns(scenario, seeds, record, 2, 0, cost)
+    turns, value = references._foreseen_turns(scenario, seeds, record, 2, cost)
     task = CoverageTask(scenario, 2, seeds, turn_cost=cost)
     reward = covered = 0.0
     for t in range(sub_steps):
@@ -320,7 +320,7 @@ def test_turns_to_the_limits_are_those_that_the_simulator_makes():
         sensor_headings=(290, 90, 40), extra_move_every=0,
     )  # fmt: skip
     seeds, record = [0, 1], references._record(scenario, [0, 1], 90)
-    turns, value = references._foreseen_turns(scenario, seeds, record, 3, 0, 0.0)
+    turns, value = references._foreseen_turns(scenario, seeds, record, 3, 0.0)
     simulator, turned = Simulator(scenario, 2, seeds), np.zeros(2)
     for t in range(90):
         before = simulator.state.heading.copy()
@@ -347,7 +347,7 @@ def test_no_sensor_alone_finds_a_better_sequence():
     alone = np.array(list(itertools.product(range(3), repeat=sub_steps)))  # (243, T)
     for seed in range(8):
         record = references._record(scenario, [seed], sub_steps)
-        found = references._foreseen_turns(scenario, [seed], record, 1, 0, 0.0)[0]
+        found = references._foreseen_turns(scenario, [seed], record, 1, 0.0)[0]
         covered = references._replay(scenario, [seed], found)[0].mean()
         for i in range(2):
             turns = found.repeat(len(alone), 0)
@@ -362,7 +362,7 @@ def test_of_two_ways_the_one_that_needs_fewer_turns_later_is_taken():
     bearing = np.full((1, 4, 1, 2), np.nan)
     bearing[0, 0, 0, 0], bearing[0, 3, 0, 1] = 180, -126
     record = references._Record(bearing, np.full((1, 4), 2.0), np.ones((1, 4, 1), bool), np.zeros((1, 1)), np.ones(1))
-    turns, value = references._foreseen_turns(scenario, [0], record, 1, 0, 0.0)
+    turns, value = references._foreseen_turns(scenario, [0], record, 1, 0.0)
     assert turns[0, :, 0].tolist() == [2, 0, 0, 0]
     assert value[0] == pytest.approx(1.0, abs=1e-5)
 
@@ -421,7 +421,7 @@ def test_many_targets():
     scenario = LIVELY.replace(num_sensors=2, num_targets=70, field_of_view=120)  # more than bits of a word
     free, clairvoyant = (compute_bound(name, scenario, [0], 20) for name in bounds_of(scenario))
     assert 0.2 < clairvoyant.coverage[0] <= free.coverage[0] < 0.9
-    _, value = references._foreseen_turns(scenario, [0], references._record(scenario, [0], 20), 8, 0, 0.0)
+    _, value = references._foreseen_turns(scenario, [0], references._record(scenario, [0], 20), 8, 0.0)
     assert value[0] / 20 == pytest.approx(clairvoyant.coverage[0], abs=1e-6)
     for size in (0, 1, 2**63, 2**64 - 1, 0x0123456789ABCDEF):
         with np.errstate(over="ignore"):  # compiled, a product that is too large wraps

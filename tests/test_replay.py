@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from hitmac.agents import load_agent
-from hitmac.agents.attention import attention_of
+from hitmac.agents.attention import attention_of, of_lists
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.episodes import Episodes
+from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.replay import record, save_replay
 from hitmac.agents.replay.page import page
 from hitmac.agents.replay.record import pack
@@ -97,7 +97,7 @@ def test_a_record_holds_the_attention_and_the_assignments():
     for t in range(1, 13):
         found = attention_of(agent.policy, episode.task.observe(), episode.state, np.array([t == 1]))
         decided = found["coordinator"][0] if np.isfinite(found["coordinator"]).all() else decided
-        episode.step()
+        next(episode.steps(1))
         np.testing.assert_allclose(shown["attention coordinator"][t], decided, atol=0.003)
         np.testing.assert_allclose(shown["attention executor"][t], found["executor"][0], atol=0.003)
         np.testing.assert_array_equal(shown["assigned"][t], episode.assigned[0])
@@ -117,6 +117,12 @@ def pairs_of(tracks, name, n, m):
 CITY = load_scenario("city-130x140")
 
 
+def attention_to_all(agent, episode):
+    """The attention (n, m) that the lists of an agent's next decision stand for."""
+    shown = episode.task.observe()
+    return of_lists(attention_of(agent.policy, shown)["policy"], shown["targets"], CITY.num_targets)[0]
+
+
 def test_a_record_of_a_large_scene_holds_lists():
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
     made = record(agent, CITY, 0, 6)
@@ -128,9 +134,7 @@ def test_a_record_of_a_large_scene_holds_lists():
     for t, episode in enumerate(played(agent, CITY, 0, 6)):
         np.testing.assert_array_equal(shown[t], episode.task.simulator.state.visible[0])
         if t < 6:
-            found = attention_of(agent.policy, episode.task.observe())["policy"][0]
-            np.testing.assert_allclose(attended[t + 1, :, : found.shape[1]], found, atol=0.003)
-            assert not attended[t + 1, :, found.shape[1] :].any()
+            np.testing.assert_allclose(attended[t + 1], attention_to_all(agent, episode), atol=0.003)
     assert shown.any()
     assert attended.any()
 
@@ -295,7 +299,7 @@ def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, tmp_path):
     load(tab, path)
     tab.press("End", 35)
     *_, episode = played(agent, CITY, 0, 7)
-    found = attention_of(agent.policy, episode.task.observe())["policy"][0]
+    found = attention_to_all(agent, episode)
     sensor = int(found.max(-1).argmax())
     tab.run(f"player.then((one) => one.choose({sensor}))")
     attended = int(found[sensor].argmax())

@@ -25,217 +25,8 @@ from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 
 _MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
-
-
-@allocating
-def _windows(bearing, view, windows):
-    """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
-    found = 0
-    for first in range(bearing.shape[0]):
-        members = np.uint64(0)
-        for j in range(bearing.shape[0]):
-            off = bearing[j] - bearing[first]
-            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
-                members |= np.uint64(1) << np.uint64(j)
-        within = members == 0
-        for k in range(found):
-            within |= members & ~windows[k] == 0
-        if not within:
-            windows[found] = members
-            found += 1
-    return found
-
-
-@kernel
-def cover_freely(bearing, view, covered, share):
-    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
-
-    The search goes from sensor to sensor and keeps all possible unions of sets.
-    """
-    m = bearing.shape[3]
-    for low, high in blocks(bearing.shape[0], share):
-        for e in range(low, high):
-            windows = np.empty(m, np.uint64)
-            unions = np.zeros((2, 1 << m), np.uint64)
-            met = np.zeros(1 << m, np.int64)  # last search step in which a union was found
-            now = 0
-            for t in range(bearing.shape[1]):
-                unions[0, 0] = 0
-                count = 1
-                for i in range(bearing.shape[2]):
-                    found = _windows(bearing[e, t, i], view[i], windows)
-                    if found > 0:
-                        now += 1
-                        more = 0
-                        old, new = unions[0], unions[1]
-                        for a in range(count):
-                            for k in range(found):
-                                union = old[a] | windows[k]
-                                if met[union] != now:
-                                    met[union] = now
-                                    new[more] = union
-                                    more += 1
-                        old[:more] = new[:more]
-                        count = more
-                for a in range(count):
-                    covered[e, t] = max(covered[e, t], np.int64(popcount(unions[0, a])))
-
-
-@inlined
-def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
-    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`.
-
-    The places within its reach are whole numbers of steps from its start and, where it can stop there, from both ends.
-    """
-    length, closed = rails.length[r], rails.closed[r]
-    for origin in range(1 if closed else 3):
-        start = along if origin == 0 else (origin - 1) * length
-        steps = sub_steps - math.ceil(abs(start - along) / step)
-        if not closed:
-            steps = min(steps, math.ceil(length / step))
-        for k in range(-steps, steps + 1):
-            x, y, _, _ = point_on(rails, r, gone_along(rails, r, start, k * step))
-            dx, dy = target[X] - x, target[Y] - y
-            off = math.degrees(math.atan2(dy, dx)) - heading
-            off -= 360.0 * math.floor((off + 180.0) / 360.0)
-            if abs(off) <= sensor[1] + sub_steps * sensor[2] and dx * dx + dy * dy <= sensor[0] ** 2:
-                return True
-    return False
-
-
-@kernel
-def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
-    """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
-
-    Args:
-        rails: rails of the sensors.
-        along: (E, n) places on them at the start.
-        heading: (E, n) headings at the start, degrees.
-        sensors: (n, 3) range, half the field of view and turn angle, degrees.
-        step: way along a rail in a sub-step.
-        position: (E, T, m, 2) positions of the targets.
-        present: (E, T, m) bool.
-        covered: (E, T) result.
-        share: see :func:`hitmac.envs.kernels.threads.blocks`.
-    """
-    for low, high in blocks(position.shape[0], share):
-        for e in range(low, high):
-            for t in range(position.shape[1]):
-                for j in range(position.shape[2]):
-                    found = False
-                    for i in range(sensors.shape[0]):
-                        if found or not present[e, t, j]:
-                            break
-                        found = _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step, t + 1,
-                                          position[e, t, j])  # fmt: skip
-                    covered[e, t] += found
-
-
-@kernel
-def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
-    """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
-    sees[:] = 0
-    for i in range(sees.shape[0]):
-        for t in range(sees.shape[1]):
-            for j in range(bearing.shape[2]):
-                if math.isnan(bearing[t, i, j]):
-                    continue
-                bit = np.uint64(1) << np.uint64(j % 64)
-                for k in range(count[i]):
-                    steps = k if 2 * k <= count[i] else k - count[i]
-                    off = bearing[t, i, j] - heading[i] - steps * turn[i]
-                    off -= 360.0 * math.floor((off + 180.0) / 360.0)
-                    if abs(off) < half_view[i]:
-                        sees[i, t, k, j // 64] |= bit
-
-
-@inlined
-def _turned(k, turn, count, ends):
-    """Return the heading after a turn; at its ends (2,), to the right and to the left, a sensor stays. -1: no end."""
-    if (turn == RIGHT and k == ends[0]) or (turn == LEFT and k == ends[1]):
-        return k
-    return (k + (turn == LEFT) - (turn == RIGHT)) % count
-
-
-@allocating
-def _follow(sees, count, ends, turns, seen):
-    """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,)."""
-    k = 0
-    for t in range(turns.shape[0]):
-        k = _turned(k, turns[t], count, ends)
-        seen[t] = sees[t, k]
-
-
-@allocating
-def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
-    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
-
-    `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
-    """
-    value[:] = 0.0
-    for t in range(sees.shape[0] - 1, -1, -1):
-        for k in range(count):
-            new = np.int64(0)
-            for w in range(sees.shape[2]):
-                new += np.int64(popcount(sees[t, k, w] & ~others[t, w]))
-            ahead[k] = value[k] + worth[t] * new
-        for k in range(count):
-            best, value[k] = STAY, ahead[k]
-            if working[t]:
-                left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
-                if left - cost > value[k] and k != ends[1]:
-                    best, value[k] = LEFT, left - cost
-                if right - cost > value[k] and k != ends[0]:
-                    best, value[k] = RIGHT, right - cost
-            choice[t, k] = best
-    k = 0
-    for t in range(sees.shape[0]):
-        turns[t] = choice[t, k]
-        k = _turned(k, turns[t], count, ends)
-
-
-@kernel
-def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
-    """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
-
-    Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
-    At its two ``ends[i]``, numbers of headings or -1, sensor i turns no further to the right and to the left.
-    """
-    n, times, headings, words = sees.shape
-    for low, high in blocks(turns.shape[0], share):
-        for r in range(low, high):
-            seen = np.zeros((n, times, words), np.uint64)
-            others = np.empty((times, words), np.uint64)
-            after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
-            for i in range(n):
-                _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
-            value[r] = -np.inf
-            better, rounds = True, 0
-            while better and rounds < _MOST_ROUNDS:
-                rounds += 1
-                for i in order[r]:
-                    others[:] = 0
-                    for other in range(n):
-                        if other != i:
-                            others |= seen[other]
-                    _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
-                                turns[r, i])  # fmt: skip
-                    _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
-                total = 0.0
-                for t in range(times):
-                    for w in range(words):
-                        union = np.uint64(0)
-                        for i in range(n):
-                            union |= seen[i, t, w]
-                        total += worth[t] * np.int64(popcount(union))
-                    for i in range(n):
-                        total -= cost * (turns[r, i, t] != STAY)
-                better = total > value[r] + 1e-9
-                value[r] = max(value[r], total)
-
-
 _MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
-_EPISODES_AT_ONCE, _PAIRS_AT_ONCE = 16, 2**22  # limits of the recording that is solved at once
+_EPISODES_AT_ONCE = 16
 _TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
 _PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
 
@@ -248,36 +39,19 @@ class Bound(NamedTuple):
     sub_step_coverage: np.ndarray  # (T,) coverage at every sub-step, mean over the episodes
 
 
-class _Record(NamedTuple):
-    """Events of E episodes of T sub-steps that do not depend on the actions."""
-
-    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
-    present: np.ndarray  # (E, T) number of present targets
-    working: np.ndarray  # (E, T, n) bool
-    heading: np.ndarray  # (E, n) degrees, initial headings
-    num_sensors: np.ndarray  # (E,)
-
-
 def compute_bound(
     name: str,
     scenario: Scenario | str | Path,
     seeds: Sequence[int],
     sub_steps: int,
-    progress: Callable[[int], object] | None = None,
+    progress: Callable[[int], object] = lambda number: None,
     **options: Any,
 ) -> Bound:
-    """Compute a bound of the coverage.
+    """Compute the bound `name` of the coverage in the scenes with these seeds, one for each episode.
 
-    Args:
-        name: name of the bound, a key of :data:`BOUNDS`.
-        scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
-        seeds: episode k is that of the scene with the seed ``seeds[k]``.
-        sub_steps: T, length of an episode.
-        progress: called with the number of further episodes that are done.
-        **options: those of :func:`clairvoyant_estimate`.
-
-    Raises:
-        ValueError: targets that evade, lenses that zoom, or sensors on rails or none, for which this is no bound.
+    `progress` is called with the number of further episodes that are done; `options` are those of
+    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade, lenses that zoom, or sensors on rails or
+    none, for which this is no bound.
     """
     scenario = load_scenario(scenario)
     if name not in bounds_of(scenario):
@@ -286,14 +60,11 @@ def compute_bound(
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
         raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
-    at_once = _PAIRS_AT_ONCE // (sub_steps * scenario.num_sensors * scenario.num_targets)
-    at_once = min(max(at_once, 1), _EPISODES_AT_ONCE)
     parts = []
-    for first in range(0, len(seeds), at_once):
-        some = list(seeds[first : first + at_once])
+    for first in range(0, len(seeds), _EPISODES_AT_ONCE):
+        some = list(seeds[first : first + _EPISODES_AT_ONCE])
         parts.append(BOUNDS[name][1](scenario, some, sub_steps, **options))
-        if progress is not None:
-            progress(len(some))
+        progress(len(some))
     coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
     return Bound(coverage.mean(-1), rotation, coverage.mean(0))
 
@@ -324,47 +95,32 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[n
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
     simulator = Simulator(scenario, len(seeds), seeds)
-    along, heading = simulator.state.along.copy(), simulator.state.heading.copy()
+    start = simulator.state.along.copy(), simulator.state.heading.copy()
     position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
-    present = np.empty((len(seeds), sub_steps, scenario.num_targets), np.bool_)
+    present = np.empty(position.shape[:-1], np.bool_)
     still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
     for t in range(sub_steps):
         simulator.step(still)
         position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
     covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
     rails = make_rails(scenario.rails)
-    threads.run(count_within_reach, rails, along, heading, sensors, scenario.rail_step, position, present, covered)
+    threads.run(count_within_reach, rails, *start, sensors, scenario.rail_step, position, present, covered)
     return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
 
 
 def clairvoyant_estimate(
-    scenario: Scenario,
-    seeds: list[int],
-    sub_steps: int,
-    *,
-    restarts: int = 8,
-    seed: int = 0,
-    turn_cost: float = 0.0,
+    scenario: Scenario, seeds: list[int], sub_steps: int, *, restarts: int = 8, turn_cost: float = 0.0
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return coverage (E, T) and rotation (E,) of sensors that are told the whole future and turn as usual.
 
     Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
     programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
-    starts, of which the best counts. It is a lower estimate of the optimum, since the ascent may end below it: in rare
-    episodes an agent may cover more. Ties go to the sequence with the fewest turns. The computation takes longer where
-    360 degrees are not a whole number of turns.
-
-    Args:
-        scenario: the scenario.
-        seeds: seeds of the E episodes.
-        sub_steps: T, length of an episode.
-        restarts: number of random starts; time and, slowly, coverage grow with it.
-        seed: seed of the random starts, together with that of the episode.
-        turn_cost: cost of a sub-step in which all sensors turn, in units of coverage.
+    starts, `restarts` of each episode, of which the best counts. It is a lower estimate of the optimum, since the
+    ascent may end below it: in rare episodes an agent may cover more. A sub-step in which all sensors turn costs
+    `turn_cost`, in units of coverage. Ties go to the sequence with the fewest turns.
     """
     record = _record(scenario, seeds, sub_steps)
-    turns, _ = _foreseen_turns(scenario, seeds, record, restarts, seed, turn_cost)
-    return _replay(scenario, seeds, turns)
+    return _replay(scenario, seeds, _foreseen_turns(scenario, seeds, record, restarts, turn_cost)[0])
 
 
 BOUNDS: dict[str, tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]]] = {
@@ -372,20 +128,26 @@ BOUNDS: dict[str, tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]]] = {
     "clairvoyant": ("lower estimate", clairvoyant_estimate),
     "within reach": ("upper bound", reach_bound),
 }
-"""Bounds by name: their kinds, and functions of the scenario, the seeds and the sub-steps.
-
-No agent covers more than an upper bound in any episode. A lower estimate of the clairvoyant optimum can be reached, and
-in rare episodes an agent may cover more."""
+"""Bounds by name: their kinds, and functions of the scenario, the seeds and the sub-steps."""
 
 
 def bounds_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the bounds of a scenario, with rails or without."""
+    """Return the names of the bounds of a scenario: on rails within reach, else free turning and clairvoyant.
+
+    No agent covers more than an upper bound in any episode. A lower estimate of the clairvoyant optimum can be reached,
+    and in rare episodes an agent may cover more.
+    """
     return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
 
 
-def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return the coverage (E, T), 1 where no target is present."""
-    return np.where(present > 0, covered / np.maximum(present, 1), 1.0)
+class _Record(NamedTuple):
+    """Events of E episodes of T sub-steps that do not depend on the actions."""
+
+    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
+    present: np.ndarray  # (E, T) number of present targets
+    working: np.ndarray  # (E, T, n) bool
+    heading: np.ndarray  # (E, n) degrees, initial headings
+    num_sensors: np.ndarray  # (E,)
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
@@ -407,14 +169,31 @@ def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record
     return record
 
 
+def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
+    """Return the coverage (E, T), 1 where no target is present."""
+    return np.where(present > 0, covered / np.maximum(present, 1), 1.0)
+
+
 def _views(scenario: Scenario) -> np.ndarray:
     """Return the fields of view (n,), degrees; infinite if all round, since such a view includes the point behind."""
     view = scenario.of_each_sensor("field_of_view")
     return np.where(view < 360, view, np.inf)
 
 
+def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
+    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
+    options = []
+    for towards, opening in zip(bearing, view, strict=True):
+        # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
+        sets = (towards - towards[:, None]) % 360 < opening  # (m, m); NaN is nowhere
+        sets = sets[np.argsort(-sets.sum(-1), kind="stable")]
+        sets = sets[undominated(sets)]
+        options.append((sets, np.zeros(len(sets), np.int64)))
+    return int(np.any([sets[k] for (sets, _), k in zip(options, choose(options), strict=True)], axis=0).sum())
+
+
 def _foreseen_turns(
-    scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, seed: int, turn_cost: float
+    scenario: Scenario, seeds: Sequence[int], record: _Record, restarts: int, turn_cost: float
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return the best turns found (E, T, n) and their values (E,); see :func:`clairvoyant_estimate`."""
     episodes, sub_steps, n, m = record.bearing.shape
@@ -426,8 +205,7 @@ def _foreseen_turns(
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
         worth = (record.present[e] > 0) / np.maximum(record.present[e], 1)
-        # The starts of an episode do not depend on the episodes solved with it.
-        generator = np.random.default_rng([seed, seeds[e]])
+        generator = np.random.default_rng([0, seeds[e]])
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
         tried = tried.repeat(_PACE, -1)[..., :sub_steps].copy()  # (R, n, T)
@@ -456,13 +234,186 @@ def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> tupl
     return coverage, rotation.mean(-1)
 
 
-def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
-    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
-    options = []
-    for towards, opening in zip(bearing, view, strict=True):
-        # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
-        sets = (towards - towards[:, None]) % 360 < opening  # (m, m); NaN is nowhere
-        sets = sets[np.argsort(-sets.sum(-1), kind="stable")]
-        sets = sets[undominated(sets)]
-        options.append((sets, np.zeros(len(sets), np.int64)))
-    return int(np.any([sets[k] for (sets, _), k in zip(options, choose(options), strict=True)], axis=0).sum())
+@allocating
+def _windows(bearing, view, windows):
+    """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
+    found = 0
+    for first in range(bearing.shape[0]):
+        members = np.uint64(0)
+        for j in range(bearing.shape[0]):
+            off = bearing[j] - bearing[first]
+            if off - 360.0 * math.floor(off / 360.0) < view:  # never for NaN
+                members |= np.uint64(1) << np.uint64(j)
+        within = members == 0
+        for k in range(found):
+            within |= members & ~windows[k] == 0
+        if not within:
+            windows[found] = members
+            found += 1
+    return found
+
+
+@kernel
+def cover_freely(bearing, view, covered, share):
+    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
+
+    The search goes from sensor to sensor and keeps all possible unions of sets.
+    """
+    m = bearing.shape[3]
+    for low, high in blocks(bearing.shape[0], share):
+        windows, unions = np.empty(m, np.uint64), np.zeros((2, 1 << m), np.uint64)
+        for e in range(low, high):
+            met, now = np.zeros(1 << m, np.int64), 0  # last search step in which a union was found, and this one
+            for t in range(bearing.shape[1]):
+                unions[0, 0], count = 0, 1
+                for i in range(bearing.shape[2]):
+                    found = _windows(bearing[e, t, i], view[i], windows)
+                    now += 1
+                    more = 0
+                    for a in range(count if found > 0 else 0):
+                        for k in range(found):
+                            union = unions[0, a] | windows[k]
+                            if met[union] != now:
+                                met[union] = now
+                                unions[1, more] = union
+                                more += 1
+                    if more > 0:
+                        unions[0, :more], count = unions[1, :more], more
+                for a in range(count):
+                    covered[e, t] = max(covered[e, t], np.int64(popcount(unions[0, a])))
+
+
+@inlined
+def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
+    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`.
+
+    The places within its reach are whole numbers of steps from its start and, where it can stop there, from both ends.
+    """
+    length, closed = rails.length[r], rails.closed[r]
+    for origin in range(1 if closed else 3):
+        start = along if origin == 0 else (origin - 1) * length
+        steps = sub_steps - math.ceil(abs(start - along) / step)
+        if not closed:
+            steps = min(steps, math.ceil(length / step))
+        for k in range(-steps, steps + 1):
+            x, y, _, _ = point_on(rails, r, gone_along(rails, r, start, k * step))
+            dx, dy = target[X] - x, target[Y] - y
+            off = math.degrees(math.atan2(dy, dx)) - heading
+            off -= 360.0 * math.floor((off + 180.0) / 360.0)
+            if abs(off) <= sensor[1] + sub_steps * sensor[2] and dx * dx + dy * dy <= sensor[0] ** 2:
+                return True
+    return False
+
+
+@kernel
+def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
+    """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
+
+    Given are the places `along` the rails and the headings (E, n) at the start, the sensors' range, half field of view
+    and turn angle (n, 3), the step along a rail, and the targets' positions (E, T, m, 2) and presence (E, T, m).
+    """
+    for low, high in blocks(position.shape[0], share):
+        for e in range(low, high):
+            for t in range(position.shape[1]):
+                for j in range(position.shape[2]):
+                    found = False
+                    for i in range(sensors.shape[0]):
+                        if found or not present[e, t, j]:
+                            break
+                        found = _in_reach(rails, rail_of(rails, i), along[e, i], heading[e, i], sensors[i], step, t + 1,
+                                          position[e, t, j])  # fmt: skip
+                    covered[e, t] += found
+
+
+@kernel
+def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
+    """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
+    sees[:] = 0
+    for i in range(sees.shape[0]):
+        for t in range(sees.shape[1]):
+            for j in range(bearing.shape[2]):
+                for k in range(count[i]):
+                    steps = k if 2 * k <= count[i] else k - count[i]
+                    off = bearing[t, i, j] - heading[i] - steps * turn[i]
+                    off -= 360.0 * math.floor((off + 180.0) / 360.0)
+                    if abs(off) < half_view[i]:  # never for NaN
+                        sees[i, t, k, j // 64] |= np.uint64(1) << np.uint64(j % 64)
+
+
+@allocating
+def _follow(sees, count, ends, turns, seen):
+    """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,).
+
+    At its ends (2,), headings to the right and to the left or -1, the sensor stays.
+    """
+    k = 0
+    for t in range(turns.shape[0]):
+        if turns[t] == LEFT and k != ends[1]:
+            k = (k + 1) % count
+        elif turns[t] == RIGHT and k != ends[0]:
+            k = (k - 1) % count
+        seen[t] = sees[t, k]
+
+
+@allocating
+def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
+    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
+
+    `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
+    """
+    value[:] = 0.0
+    for t in range(sees.shape[0] - 1, -1, -1):
+        for k in range(count):
+            new = np.int64(0)
+            for w in range(sees.shape[2]):
+                new += np.int64(popcount(sees[t, k, w] & ~others[t, w]))
+            ahead[k] = value[k] + worth[t] * new
+        for k in range(count):
+            choice[t, k], value[k] = STAY, ahead[k]
+            if working[t]:
+                left, right = ahead[k + 1 if k + 1 < count else 0], ahead[k - 1 if k > 0 else count - 1]
+                if left - cost > value[k] and k != ends[1]:
+                    choice[t, k], value[k] = LEFT, left - cost
+                if right - cost > value[k] and k != ends[0]:
+                    choice[t, k], value[k] = RIGHT, right - cost
+    k = 0
+    for t in range(sees.shape[0]):
+        turns[t] = choice[t, k]
+        k = (k + (turns[t] == LEFT) - (turns[t] == RIGHT)) % count
+
+
+@kernel
+def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
+    """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
+
+    Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
+    At its two ``ends[i]``, numbers of headings or -1, sensor i turns no further to the right and to the left.
+    """
+    n, times, headings, words = sees.shape
+    for low, high in blocks(turns.shape[0], share):
+        for r in range(low, high):
+            seen, others = np.zeros((n, times, words), np.uint64), np.empty((times, words), np.uint64)
+            after, ahead, choice = np.empty(headings), np.empty(headings), np.empty((times, headings), np.int8)
+            for i in range(n):
+                _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
+            value[r] = -np.inf
+            better, rounds = True, 0
+            while better and rounds < _MOST_ROUNDS:
+                rounds += 1
+                for i in order[r]:
+                    others[:] = 0
+                    for other in range(n):
+                        if other != i:
+                            others |= seen[other]
+                    _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
+                                turns[r, i])  # fmt: skip
+                    _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
+                others |= seen[order[r, n - 1]]  # now of all sensors
+                total = 0.0
+                for t in range(times):
+                    for w in range(words):
+                        total += worth[t] * np.int64(popcount(others[t, w]))
+                    for i in range(n):
+                        total -= cost * (turns[r, i, t] != STAY)
+                better = total > value[r] + 1e-9
+                value[r] = max(value[r], total)

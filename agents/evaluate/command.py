@@ -13,9 +13,8 @@ import tyro
 
 from hitmac.agents.baselines.levels import COORDINATORS
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.evaluate.compare import evaluate, save_evaluation, save_pictures
-from hitmac.agents.evaluate.episodes import fitted
-from hitmac.agents.evaluate.figures import save_pareto, save_sweeps
+from hitmac.agents.evaluate.compare import evaluate, save_evaluation
+from hitmac.agents.evaluate.figures import save_pareto, save_pictures, save_sweeps
 from hitmac.agents.evaluate.film import save_films
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.pretrained import PREFIX, pretrained
@@ -81,30 +80,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
     options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}")
     with stop_on_bad_input(PROGRAM):
-        scenes = scenarios(options)
-        check_files(options, len(scenes))
+        scenes = _scenarios(options)
         sweeps = dict(varied(scenes[0], text) for text in options.vary)
         if sweeps:
             scenes = [scene for by_value in sweeps.values() for scene in by_value.values()]
-        teams = [named_agents(options.agents, scenario, options.device) for scenario in scenes]
+        teams = [(scenario, named_agents(options.agents, scenario, options.device)) for scenario in scenes]
+        same: dict[str, Any] = {name: getattr(options, name) for name in ("episodes", "max_episode_steps", "bounds")}
         evaluations = []
-        for scenario, agents in zip(scenes, teams, strict=True):
-            evaluation = evaluate(
-                agents,
-                scenario,
-                episodes=options.episodes,
-                seed=options.seed,
-                max_episode_steps=options.max_episode_steps,
-                bounds=options.bounds,
-            )
-            evaluations.append(evaluation)
-            print(f"{table(evaluation)}\n")
+        for scenario, agents in teams:
+            evaluations.append(evaluate(agents, scenario, seed=options.seed, **same))
+            print(f"{table(evaluations[-1])}\n")
         if options.json:
             save_evaluation(options.json, evaluations[0] if len(evaluations) == 1 else evaluations)
             print(f"every episode: {options.json}")
         if options.film:
-            films = list(zip(scenes, teams, strict=True))
-            for path in save_films(options.film, films, seed=options.seed, sub_steps=options.max_episode_steps):
+            for path in save_films(options.film, teams, seed=options.seed, sub_steps=options.max_episode_steps):
                 print(f"film: {path}")
         if options.curves:
             rest = iter(evaluations)
@@ -114,12 +104,34 @@ def main(arguments: Sequence[str] | None = None) -> None:
             save_pareto(options.front, evaluations[0])
             print(f"coverage against rotation: {options.front}")
         if options.pictures:
-            save_all_pictures(options, list(zip(scenes, evaluations, strict=True)))
+            by_name: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}  # the sizes of a scenario together
+            for scenario, evaluation in zip(scenes, evaluations, strict=True):
+                name, n, m = _name_and_size(scenario)
+                by_name.setdefault(name, {})[n, m] = evaluation
+            for name, by_size in by_name.items():
+                save_pictures(options.pictures / (name if len(by_name) > 1 else ""), by_size)
             print(f"tables and pictures: {options.pictures}/")
 
 
-def scenarios(options: Options) -> list[Scenario]:
-    """Load the comma-separated scenarios, each in all sizes, or without any in its own size."""
+def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
+    """Return the parameter that `text` varies, such as ``missed_detections=0/0.1/0.3``, and the scenario of each value.
+
+    Raises ValueError or TypeError, in one line, for another form, or values that the scenario cannot have.
+    """
+    name, _, values = text.partition("=")
+    plain = [one for one, value in dataclasses.asdict(scenario).items() if type(value) in (int, float)]
+    if name not in plain:
+        raise ValueError(f"--vary has {name!r}{did_you_mean(name, plain)}: it must be one of {', '.join(plain)}")
+    numbers = {number for one in values.split("/") if (number := number_of(one)) is not None}
+    if len(numbers) != values.count("/") + 1:
+        raise ValueError(f"--vary is {text!r}; it must have the form {name}=V1/V2/V3, with different numbers")
+    return name, {
+        one: scenario.replace(name=f"{scenario.name}, {name} {one}", **{name: one}) for one in sorted(numbers)
+    }
+
+
+def _scenarios(options: Options) -> list[Scenario]:
+    """Load the comma-separated scenarios, each in all sizes, or in its own; check that the files fit them."""
     scenes = []
     for name in options.scenario.split(","):
         scenario = load_scenario(name)
@@ -134,60 +146,20 @@ def scenarios(options: Options) -> list[Scenario]:
         raise ValueError(
             "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
         )
-    if options.set:
-        scenes = [with_settings(scenario, options.set) for scenario in scenes]
-    return [scenario.replace(tracks=options.tracks) for scenario in scenes] if options.tracks else scenes
-
-
-def check_files(options: Options, number: int) -> None:
-    """Raise ValueError if an option for a file or figure does not fit the others, or the number of scenarios."""
     if options.film:
         check_film("film", options.film)
-    for option in ("front", "curves"):
-        if getattr(options, option):
-            check_ending(option, getattr(options, option), ".png")
-    for option in ("front", "vary"):
-        if getattr(options, option) and number > 1:
-            raise ValueError(f"--{option} takes a single scenario; there are {number}")
+    for option in ("front", "curves", "vary"):
+        value = getattr(options, option)
+        if value and option != "vary":
+            check_ending(option, value, ".png")
+        if value and option != "curves" and len(scenes) > 1:
+            raise ValueError(f"--{option} takes a single scenario; there are {len(scenes)}")
     if options.vary and (options.front or options.pictures):
         raise ValueError("--vary draws --curves only; leave out --front and --pictures")
     if options.curves and not options.vary:
         raise ValueError("--curves needs --vary")
-
-
-def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
-    """Return the parameter that `text` varies, such as ``missed_detections=0/0.1/0.3``, and the scenario of each value.
-
-    Raises:
-        ValueError: `text` has another form, names no parameter that is a number, or has a value that the scenario
-            cannot have or has twice.
-        TypeError: a value of another type.
-    """
-    name, _, values = text.partition("=")
-    plain = [one for one, value in dataclasses.asdict(scenario).items() if type(value) in (int, float)]
-    if name not in plain:
-        raise ValueError(f"--vary has {name!r}{did_you_mean(name, plain)}: it must be one of {', '.join(plain)}")
-    texts = values.split("/")
-    numbers = [number for one in texts if (number := number_of(one)) is not None]
-    if len(set(numbers)) != len(texts):
-        raise ValueError(f"--vary is {text!r}; it must have the form {name}=V1/V2/V3, with different numbers")
-    return name, {
-        one: scenario.replace(name=f"{scenario.name}, {name} {one}", **{name: one}) for one in sorted(numbers)
-    }
-
-
-def save_all_pictures(options: Options, evaluated: Sequence[tuple[Scenario, dict[str, Any]]]) -> None:
-    """Write tables and figures, of several scenarios in a folder each; the sizes of a scenario together."""
-    by_name: dict[str, dict[tuple[int, int], dict[str, Any]]] = {}
-    lengths = {}
-    for scenario, evaluation in evaluated:
-        name, n, m = _name_and_size(scenario)
-        by_name.setdefault(name, {})[n, m] = evaluation
-        lengths[name] = fitted(scenario, options.max_episode_steps)[1]
-    for name, by_size in by_name.items():
-        assert options.pictures is not None
-        folder = options.pictures / name if len(by_name) > 1 else options.pictures
-        save_pictures(folder, by_size, lengths[name])
+    scenes = [with_settings(scenario, options.set) for scenario in scenes] if options.set else scenes
+    return [scenario.replace(tracks=options.tracks) for scenario in scenes] if options.tracks else scenes
 
 
 def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:

@@ -1,10 +1,12 @@
-"""Comparison of agents on new episodes: metrics of every episode, intervals, tables, figures."""
+"""Comparison of agents on the same new episodes: their metrics, with intervals."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +15,75 @@ from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
 from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
-from hitmac.agents.evaluate.episodes import fitted, parts, play
-from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
-from hitmac.agents.evaluate.film import released_reward
 from hitmac.agents.evaluate.statistics import probability_of_improvement, summary
-from hitmac.agents.evaluate.tables import markdown
-from hitmac.agents.hierarchy import LevelPolicy
-from hitmac.agents.policy import Policy, digest, has_learned
+from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
+from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
+from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, ExecutorTask, flatten_sensors, unflatten_sensors
+from hitmac.envs.tasks import (
+    DECISIONS_PER_EPISODE,
+    SUB_STEPS,
+    UNSEEN_PENALTY,
+    CoverageTask,
+    ExecutorTask,
+    flatten_sensors,
+    unflatten_sensors,
+)
 
-METRICS = ("coverage", "decision_reward", "rotation", "average_gain", "least_covered")
-EXECUTOR_METRICS = ("reward", "rotation", "coverage")
 SCENES_AT_ONCE = 256
+MOMENTS = 101
+"""Number of parts of an episode, for the coverage over time."""
 
-Executing = LevelPolicy | Policy | str | Path
-"""Argument of :func:`hitmac.agents.load_executor`."""
+Groups = Mapping[str, Sequence[Agent]]
+"""Agents by name; several of one name are trainings with different seeds."""
+
+
+class Episodes:
+    """Batch of B episodes that an agent plays together, with its best actions.
+
+    Args:
+        agent: the agent.
+        scenario: the scenario, as :func:`fitted` returns it.
+        seeds: seeds of the episodes, (B,).
+        num_threads: threads of the simulator.
+
+    Attributes:
+        task: the scenes; `task.simulator` has state, coverage and rotation after the last sub-step.
+        observation: the observation that the agent has acted on last; {} before the first sub-step.
+        state: the state of the policy.
+        sub_step: number of sub-steps played.
+        seconds: time of all decisions.
+    """
+
+    def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
+        self.agent = agent
+        self.task = CoverageTask(
+            scenario, len(seeds), list(seeds), features=agent.features, num_threads=num_threads, **agent.nearness
+        )
+        self.observation: dict[str, np.ndarray] = {}
+        self.state = started(agent.policy, seeds)
+        self.sub_step, self.seconds = 0, 0.0
+
+    def steps(self, number: int) -> Iterator[int]:
+        """Play `number` sub-steps; yield after each the number of sub-steps played."""
+        for _ in range(number):
+            self.observation = self.task.observe()
+            starts = np.full(self.task.num_envs, self.sub_step == 0)
+            began = time.perf_counter()
+            action, self.state = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
+            self.seconds += time.perf_counter() - began
+            self.task.step(action)
+            self.sub_step += 1
+            yield self.sub_step
+
+    @property
+    def assigned(self) -> np.ndarray | None:
+        """(B, n, m) bool, the current assignment; None for an agent without assignments."""
+        policy = self.agent.policy.policy if isinstance(self.agent.policy, Memoryless) else self.agent.policy
+        return self.state[0] if self.state is not None and isinstance(policy, HierarchicalAgent) else None
 
 
 def evaluate(
@@ -71,7 +123,8 @@ def evaluate(
         progress: show a progress bar.
 
     Returns:
-        ``{"scenario", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``. A result holds
+        ``{"scenario", "sub_steps", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``.
+        A result holds
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
         - ``"trainings"``: number of trainings, 0 for an agent that was not trained;
@@ -92,61 +145,43 @@ def evaluate(
         TypeError: an entry of `agents` is not an agent.
     """
     episodes = positive("episodes", episodes)
-    scenario, max_episode_steps = fitted(load_scenario(scenario), positive("max_episode_steps", max_episode_steps))
+    scenario, sub_steps = fitted(load_scenario(scenario), positive("max_episode_steps", max_episode_steps))
     seeds = range(seed, seed + episodes)
-    if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict"):
-        agents = [agents]
+    several = [agents] if isinstance(agents, Agent | str | Path) or hasattr(agents, "predict") else agents
     groups: dict[str, list[Agent]] = {}
-    for agent in [load_agent(agent, scenario) for agent in agents]:
-        _check_seeds(agent.name, agent.training_seeds, seeds)
+    for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
-    if not groups:
-        raise ValueError("agents is empty; give one or more")
-    for group in groups.values():
-        _check_runs(group)
+    _check("agents", groups, seeds)
+    play_batch = partial(play, scenario=scenario, sub_steps=sub_steps, num_threads=num_threads)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
-    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, episodes, SCENES_AT_ONCE)]
-    total = sum(map(len, groups.values())) * max_episode_steps * len(batches)
-    with _bar(total, " sub-steps", progress) as bar:
-        for name, group in groups.items():
-            bar.set_description(f"evaluating {name}", refresh=False)
-            runs = [
-                [play(agent, scenario, batch, max_episode_steps, num_threads, bar) for batch in batches]
-                for agent in group
-            ]
-            values = {
-                metric: np.stack([np.concatenate([record.metrics[metric] for record in run]) for run in runs])
-                for metric in METRICS
-            }  # (S, E)
-            every = [record for run in runs for record in run]
-            seconds, scores[name] = sum(record.seconds for record in every), values["coverage"]
-            results[name] = _result(values, sum(map(_was_trained, group))) | {
-                "inference_ms": 1000 * seconds / (scores[name].size * max_episode_steps),
-                "over_time": np.concatenate([record.over_time for record in every]).mean(0).tolist(),
-                "runs": [agent.run for agent in group if agent.run],
-            }
+    for name, values in _played(groups, seeds, sub_steps, progress, play_batch):
+        scores[name], seconds, over_time = values["coverage"], values.pop("seconds"), values.pop("over_time")
+        results[name] = _result(values, groups[name]) | {
+            "inference_ms": 1000 * float(seconds.sum()) / (scores[name].size * sub_steps),
+            "over_time": over_time.reshape(-1, over_time.shape[-1]).mean(0).tolist(),
+            "runs": [agent.run for agent in groups[name] if agent.run],
+        }
     first = next(iter(groups))
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
     for name in bounds_of(scenario) if bounds else ():
         with _bar(episodes, " episodes", progress) as bar:
             bar.set_description(f"bound: {name}", refresh=False)
-            bound = compute_bound(name, scenario, seeds, max_episode_steps, bar.update)
-        part, lengths = parts(max_episode_steps)
-        results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}, 0) | {
+            bound = compute_bound(name, scenario, seeds, sub_steps, bar.update)
+        part, lengths = _parts(sub_steps)
+        results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}) | {
             "bound": BOUNDS[name][0],
             "over_time": (np.bincount(part, bound.sub_step_coverage) / lengths).tolist(),
             "runs": [],
         }
-    return _evaluation(scenario, seeds, results)
+    return _evaluation(scenario, seeds, sub_steps, results)
 
 
 def evaluate_executors(
-    executors: Mapping[str, Executing | list[Executing]],
+    executors: Mapping[str, Any],
     scenario: Scenario | str | Path = "hit-mac-executor",
     *,
-    training_seeds: Sequence[tuple[int, int]] = (),
     episodes: int = 200,
     seed: int = 0,
     max_episode_steps: int = DECISIONS_PER_EPISODE,
@@ -161,16 +196,15 @@ def evaluate_executors(
     Args:
         executors: executors by name, each as accepted by :func:`hitmac.agents.load_executor`; a list under a name is
             several trainings of one executor.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
-        training_seeds: first and last seeds to avoid, in addition to the executors' training seeds.
-        episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
+        scenario: see :func:`evaluate`, as for all other arguments.
+        episodes: number of episodes.
         seed: first seed.
         max_episode_steps: steps of an episode.
         goals_every: steps between two choices of goals.
         progress: show a progress bar.
 
     Returns:
-        The results in the form of :func:`hitmac.agents.evaluate.evaluate`, with these metrics.
+        The results in the form of :func:`evaluate`, with these metrics.
 
     Raises:
         ValueError: no executor, no episode, or seeds of a training.
@@ -180,93 +214,156 @@ def evaluate_executors(
     if scenario.tracks:
         scenario, max_episode_steps = fitted(scenario, max_episode_steps)
     seeds = range(seed, seed + episodes)
-    _check_seeds("an executor", training_seeds, seeds)
-    groups = {
-        name: [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
-        for name, several in executors.items()
-    }
-    if not groups or not all(groups.values()):
-        raise ValueError("executors is empty; give one or more")
-    for name, group in groups.items():
-        for _, trained_on in group:
-            _check_seeds(name, trained_on, seeds)
-    results: dict[str, Any] = {}
-    with _bar(sum(map(len, groups.values())) * max_episode_steps, " steps", progress) as bar:
+    groups: dict[str, list[Agent]] = {}
+    for name, several in executors.items():
+        levels = [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
+        groups[name] = [
+            Agent(name, level, level.features, trained_on, trained=has_learned(level.policy))
+            for level, trained_on in levels
+        ]
+    _check("executors", groups, seeds)
+    play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps, goals_every=goals_every)
+    played = _played(groups, seeds, max_episode_steps, progress, play_batch)
+    results = {name: _result(values, groups[name]) for name, values in played}
+    return _evaluation(scenario, seeds, max_episode_steps, results)
+
+
+def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:
+    """Return the scenario and the length of whole episodes: `sub_steps`, or fewer if it or a recording is shorter."""
+    sub_steps = scenario.sub_steps_of(sub_steps)
+    if not scenario.tracks:
+        return scenario, sub_steps
+    sub_steps = min(sub_steps, shortest_recording(scenario))
+    return scenario.replace(episode_steps=sub_steps), sub_steps
+
+
+def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Write one or several evaluations as JSON, whole or not at all."""
+    write_text(path, json.dumps(evaluation, indent=1) + "\n")
+
+
+def _played(
+    groups: Groups, seeds: range, steps: int, progress: bool, play_batch: Callable[..., dict[str, np.ndarray]]
+) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
+    """Play the episodes; yield the name of each group and its values by name, (S, E, ...)."""
+    batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, len(seeds), SCENES_AT_ONCE)]
+    with _bar(sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
-            scores = [_play(level, scenario, seeds, max_episode_steps, goals_every, bar) for level, _ in group]
-            values = dict(zip(EXECUTOR_METRICS, np.stack(scores, 1), strict=True))  # (S, E)
-            trained = sum(bool(trained_on) or has_learned(level.policy) for level, trained_on in group)
-            results[name] = _result(values, trained)
-    return _evaluation(scenario, seeds, results)
+            runs = [[play_batch(agent, batch, bar) for batch in batches] for agent in group]
+            parts = {one: [np.concatenate([each[one] for each in run]) for run in runs] for one in runs[0][0]}
+            yield name, {one: np.stack(of_runs) for one, of_runs in parts.items()}
 
 
-def _play(
-    level: LevelPolicy, scenario: Scenario, seeds: range, max_episode_steps: int, goals_every: int, bar: tqdm
-) -> np.ndarray:
-    """Run an executor on episodes with these seeds; return the values (metrics, E)."""
+@one_thread_each()
+def play(
+    agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: int, num_threads: int | None
+) -> dict[str, np.ndarray]:
+    """Play E episodes; return the metrics (E,), NaN for no value, the coverage over time (E, parts) and the seconds."""
+    scenes = len(seeds)
+    episodes = Episodes(agent, scenario, seeds, num_threads)
+    simulator = episodes.task.simulator
+    live = simulator.state
+    coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
+    covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
+    part, lengths = _parts(sub_steps)
+    over_time = np.zeros((scenes, len(lengths)))
+    for step in episodes.steps(sub_steps):
+        now, assigned = simulator.coverage, episodes.assigned
+        coverage += now
+        rotation += simulator.rotation
+        seen = live.covered.any(1) if assigned is None else (live.visible & assigned).any((1, 2))
+        reward += np.where(seen, now, UNSEEN_PENALTY)
+        covered += live.covered
+        present += live.present
+        over_time[:, part[step - 1]] += now
+        bar.update()
+    share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
+    least = share.min(-1)
+    return {
+        "coverage": coverage / sub_steps,
+        "decision_reward": reward / sub_steps,
+        "rotation": rotation / sub_steps,
+        "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
+        "least_covered": np.where(np.isfinite(least), least, np.nan),
+        "over_time": over_time / lengths,
+        "seconds": np.array([episodes.seconds]),
+    }
+
+
+@one_thread_each()
+def _play_executor(
+    agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, steps: int, goals_every: int
+) -> dict[str, np.ndarray]:
+    """Play E episodes of an executor; return the metrics (E,)."""
+    level = agent.policy
+    assert isinstance(level, LevelPolicy)
     task = ExecutorTask(
         scenario, len(seeds), list(seeds), features=level.features, goals_every=goals_every,
         padding=level.padding, row_id=level.row_id,
     )  # fmt: skip
-    sums = np.zeros((len(EXECUTOR_METRICS), len(seeds)))
+    sums = np.zeros((3, len(seeds)))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
-    for _ in range(max_episode_steps):
-        rows = flatten_sensors(task.observe())
-        action, state = level.predict(rows, state, start, deterministic=True)
+    for _ in range(steps):
+        action, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
         start = np.zeros_like(start)
         reward = task.step(unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions)))
         sums += reward, task.simulator.rotation, task.simulator.coverage
         bar.update()
-    return sums / max_episode_steps
+    return dict(zip(("reward", "rotation", "coverage"), sums / steps, strict=True))
 
 
-def _check_seeds(name: str, trained_on: Sequence[tuple[int, int]], seeds: range) -> None:
-    """Raise ValueError if evaluation seeds overlap with training seeds, given as pairs of first and last seed."""
-    for first, last in trained_on:
-        if first <= seeds[-1] and seeds[0] <= last:
+def _parts(sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the part of an episode that each sub-step (T,) belongs to, and the lengths of the parts (parts,)."""
+    part = np.arange(sub_steps) * min(MOMENTS, sub_steps) // sub_steps
+    return part, np.bincount(part)
+
+
+def _check(what: str, groups: Groups, seeds: range) -> None:
+    """Raise ValueError without agents, for training seeds among `seeds`, or one name for other than trainings."""
+    if not groups or not all(groups.values()):
+        raise ValueError(f"{what} is empty; give one or more")
+    for name, group in groups.items():
+        for first, last in (pair for agent in group for pair in agent.training_seeds):
+            if first <= seeds[-1] and seeds[0] <= last:
+                raise ValueError(
+                    f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} "
+                    "was trained on; choose others"
+                )
+        if len(group) > 1 and (untrained := len(group) - _trainings(group)):
             raise ValueError(
-                f"evaluation seeds {seeds[0]} to {seeds[-1]} overlap with the seeds {first} to {last} that {name} was "
-                "trained on; choose others"
+                f"{len(group)} agents are named {name}, and {untrained} of them were not trained, so they are not "
+                "trainings of one agent; leave out duplicates, or give each its own name"
             )
+        seen: dict[str, Agent] = {}
+        for agent in group if len(group) > 1 else ():
+            same = seen.setdefault(digest(agent.policy), agent)
+            if same is not agent:
+                which = f"{same.run or name} and {agent.run or name}"
+                raise ValueError(f"two trainings of {name}, {which}, are the same run; leave one out")
 
 
-def _check_runs(group: Sequence[Agent]) -> None:
-    """Raise ValueError if agents of one name are not different trainings."""
-    if len(group) == 1:
-        return
-    name = group[0].name
-    if untrained := [agent for agent in group if not _was_trained(agent)]:
-        raise ValueError(
-            f"{len(group)} agents are named {name}, and {len(untrained)} of them were not trained, so they are not "
-            "trainings of one agent; leave out duplicates, or give each its own name"
-        )
-    seen: dict[str, Agent] = {}
-    for agent in group:
-        same = seen.setdefault(digest(agent.policy), agent)
-        if same is not agent:
-            which = f"{same.run or name} and {agent.run or name}"
-            raise ValueError(f"two trainings of {name}, {which}, are the same run; leave one out")
+def _trainings(group: Sequence[Agent]) -> int:
+    return sum(agent.trained or bool(agent.training_seeds) for agent in group)
 
 
-def _was_trained(agent: Agent) -> bool:
-    return agent.trained or bool(agent.training_seeds)
-
-
-def _result(values: Mapping[str, np.ndarray], trained: int) -> dict[str, Any]:
-    """Return the result of an agent with the values (S, E) of every metric, of which `trained` runs are trainings."""
-    every = {metric: of_one.ravel().tolist() for metric, of_one in values.items()}
+def _result(values: Mapping[str, np.ndarray], group: Sequence[Agent] = ()) -> dict[str, Any]:
+    """Return the result of a group of agents with the values (S, E) of every metric."""
+    trained = _trainings(group)
     return {metric: summary(of_one) for metric, of_one in values.items()} | {
         "trainings": trained,
         "interval": "episodes and trainings" if trained > 1 else "episodes",
-        "per_episode": {metric: [None if np.isnan(x) else x for x in of_one] for metric, of_one in every.items()},
+        "per_episode": {
+            metric: [None if np.isnan(x) else x for x in of_one.ravel().tolist()] for metric, of_one in values.items()
+        },
     }
 
 
-def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluation(scenario: Scenario, seeds: range, sub_steps: int, results: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "scenario": scenario.name,
+        "sub_steps": sub_steps,
         "episodes": len(seeds),
         "seeds": [seeds[0], seeds[-1]],
         "provenance": provenance(),
@@ -277,29 +374,3 @@ def _evaluation(scenario: Scenario, seeds: range, results: Mapping[str, Any]) ->
 def _bar(total: int, unit: str, progress: bool) -> tqdm:
     interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
     return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
-
-
-def save_evaluation(path: str | Path, evaluation: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-    """Write one or several evaluations as JSON, whole or not at all."""
-    write_text(path, json.dumps(evaluation, indent=1) + "\n")
-
-
-def save_pictures(
-    folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], sub_steps: int, note: str = ""
-) -> None:
-    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
-
-    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
-    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
-    the last paragraph of ``evaluation.md``.
-    """
-    folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    first = next(iter(evaluations.values()))
-    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
-    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
-    save_bars(folder / "bars.png", first)
-    save_pareto(folder / "pareto.png", first)
-    save_over_time(folder / "over_time.png", first, sub_steps)
-    if len(evaluations) > 1:
-        save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))

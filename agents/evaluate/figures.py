@@ -9,15 +9,15 @@ with different options, share a colour.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitmac.agents.evaluate.tables import note, one_seed, title
+from hitmac.agents.evaluate.tables import markdown, note, released_reward, title
 from hitmac.agents.registry import split_options
-from hitmac.envs.files import check_ending, whole_file
+from hitmac.envs.files import check_ending, whole_file, write_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -36,9 +36,14 @@ _WITHOUT_LEARNING = {
     "belief-planner-fastest": "#a9d3d8",
 }
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
-GREY = "#7d7d7d"
-INK = "#333333"
+_GREY, _INK = "#7d7d7d", "#333333"
 _LONGEST = 26  # characters of a name
+_PANELS = {
+    "coverage": "coverage",
+    "decision_reward": "decision reward",
+    "rotation": "rotation (less is better)",
+    "least_covered": "least covered",
+}
 
 
 def new_figure(size: tuple[float, float], title: str = "") -> Figure:
@@ -48,7 +53,7 @@ def new_figure(size: tuple[float, float], title: str = "") -> Figure:
     except ModuleNotFoundError:
         raise ModuleNotFoundError("figures need matplotlib: pip install 'hitmac[train]'") from None
     figure = Figure(figsize=size, dpi=110, layout="constrained")
-    figure.suptitle(title.replace("$", r"\$"), fontsize=10, x=0.01, ha="left", color=INK)
+    figure.suptitle(title.replace("$", r"\$"), fontsize=10, x=0.01, ha="left", color=_INK)
     return figure
 
 
@@ -64,99 +69,77 @@ def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     families = {name: split_options(name)[0] for name, result in agents.items() if not result.get("bound")}
     others = [family for family in dict.fromkeys(families.values()) if family not in _WITHOUT_LEARNING]
     colours = {family: _OTHERS[place % len(_OTHERS)] for place, family in enumerate(others)} | _WITHOUT_LEARNING
-    return {name: colours[families[name]] if name in families else GREY for name in agents}
+    return {name: colours[families[name]] if name in families else _GREY for name in agents}
 
 
 def label_of(name: str, result: Mapping[str, Any]) -> str:
-    """Return the label of an agent: its name and the note of its result.
-
-    Of a long name only the end is kept, the most specific part of a folder. Dollar signs are escaped for matplotlib.
-    """
+    """Return the label of an agent: its name, of a long one the end, and the note of its result."""
     short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
     return short.replace("$", r"\$") + note(result)
 
 
-def plain_axis(axis: Axes, grid: str, keep: Sequence[str] = ("left", "bottom")) -> None:
-    """Draw a thin grid behind the plot, and only the sides `keep` of the frame."""
+def plain_axis(axis: Axes, grid: str) -> None:
+    """Draw a thin grid behind the plot, and only the left side and the bottom of the frame."""
     axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
     axis.set_axisbelow(True)
-    axis.tick_params(labelsize=9, color=GREY)
-    for side, spine in axis.spines.items():
-        spine.set_visible(side in keep)
-        spine.set_color(GREY)
+    axis.tick_params(labelsize=9, color=_GREY)
+    axis.spines[["top", "right"]].set_visible(False)
+    axis.spines[["left", "bottom"]].set_color(_GREY)
 
 
-def legend_beside(axis: Axes) -> None:
-    """Write a legend to the right of the plot: the labels of its lines, highest last value first."""
-    handles, labels = axis.get_legend_handles_labels()
-    last = [float(line.get_ydata()[-1]) for line in handles]  # type: ignore[attr-defined]
-    order = np.argsort(-np.nan_to_num(last), kind="stable")
-    axis.legend(
-        [handles[k] for k in order], [labels[k] for k in order], loc="center left", bbox_to_anchor=(1.02, 0.5),
-        frameon=False, fontsize=9,
-    )  # fmt: skip
+def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], note: str = "") -> None:
+    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
 
-
-class _Value(NamedTuple):
-    """Mean of a metric and the ends of its 95 % interval."""
-
-    mean: float
-    low: float
-    high: float
-
-
-def _value(result: Mapping[str, Any], metric: str) -> _Value | None:
-    """Return a metric of an agent, None without a value; without an interval both its ends are the mean."""
-    entry = result.get(metric)
-    if entry is None or entry["mean"] is None:
-        return None
-    low, high = entry.get("ci95") or (entry["mean"], entry["mean"])
-    return _Value(entry["mean"], low, high)
-
-
-_PANELS = {metric: metric.replace("_", " ") for metric in ("coverage", "decision_reward", "rotation", "least_covered")}
-_PANELS["rotation"] += " (less is better)"
+    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
+    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
+    the last paragraph of ``evaluation.md``.
+    """
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    first = next(iter(evaluations.values()))
+    paragraphs = [*map(markdown, evaluations.values()), *([note] if note else [])]
+    write_text(folder / "evaluation.md", "\n\n".join(paragraphs) + "\n")
+    save_bars(folder / "bars.png", first)
+    save_pareto(folder / "pareto.png", first)
+    save_over_time(folder / "over_time.png", first)
+    if len(evaluations) > 1:
+        save_heat_maps(folder / "heat_maps.png", evaluations, released_reward(first["scenario"]))
 
 
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw a bar for every agent, best coverage first, with a panel for each of four metrics.
 
     The metrics are coverage, decision reward, rotation and least covered; missing ones are left out. Whiskers are 95 %
-    intervals. Bounds are hatched.
-
-    Raises:
-        ValueError: the evaluation has none of the metrics.
+    intervals. Bounds are hatched. Raises ValueError if the evaluation has none of the metrics.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
-    panels = [metric for metric in _PANELS if any(_value(result, metric) for result in agents.values())]
+    values = {metric: {name: _value(result, metric) for name, result in agents.items()} for metric in _PANELS}
+    panels = [metric for metric, of_agents in values.items() if any(of_agents.values())]
     if not panels:
         raise ValueError(f"no agent has any of {', '.join(_PANELS)}")
-    coverage = {name: _value(result, "coverage") for name, result in agents.items()}
-    ranked = sorted(agents, key=lambda name: -np.inf if (value := coverage[name]) is None else value.mean)  # upwards
-    text = f"{title(evaluation)}; whiskers: 95 % intervals{one_seed(agents)}"
-    figure = new_figure((10, 1.3 + 0.36 * len(agents)), text)
+    ranked = sorted(agents, key=lambda name: (values["coverage"][name] or [-np.inf])[0])  # upwards
+    figure = new_figure((10, 1.3 + 0.36 * len(agents)), f"{title(evaluation)}; whiskers: {_intervals(agents)}")
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         for row, name in enumerate(ranked):
-            value = _value(agents[name], metric)
+            value = values[metric][name]
             if value is None:
-                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=GREY)
+                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=_GREY)
                 continue
             look = {"color": colours[name]}
             if agents[name].get("bound"):
                 look = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"}
-            axis.barh(row, value.mean, height=0.66, lw=0, **look)
-            axis.plot((value.low, value.high), (row, row), color=INK, lw=1.1, marker="|", ms=5)
-            axis.annotate(
-                f"{value.mean:.3f}", (max(value.mean, value.high, 0), row), xytext=(5, 0), textcoords="offset points",
-                va="center", fontsize=8.5, color=INK,
-            )  # fmt: skip
+            mean, low, high = value
+            axis.barh(row, mean, height=0.66, lw=0, **look)
+            axis.plot((low, high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
+            place = (max(mean, high, 0), row), (5, 0)
+            axis.annotate(f"{mean:.3f}", *place, textcoords="offset points", va="center", fontsize=8.5, color=_INK)
         left, right = axis.get_xlim()
         axis.set_xlim(left, right + 0.34 * (right - left))  # room for the numbers
         axis.set_ylim(-0.6, len(ranked) - 0.4)
         axis.set_yticks(range(len(ranked)), [label_of(name, agents[name]) for name in ranked])
         axis.set_title(_PANELS[metric], fontsize=10, loc="left")
         axis.locator_params(axis="x", nbins=3)
-        plain_axis(axis, "x", keep=("left",))
+        plain_axis(axis, "x")
         axis.tick_params(axis="y", length=0)
     write_figure(path, figure)
 
@@ -170,65 +153,51 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     a hollow diamond, not part of the front.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
-    text = f"{title(evaluation)}; crosses: 95 % intervals{one_seed(agents)}; stairs: the Pareto front"
-    figure = new_figure((10, 6.2), text)
-    axis = figure.subplots()
-    places = {name: (_value(result, "rotation"), _value(result, "coverage")) for name, result in agents.items()}
-    points = {name: (x, y) for name, (x, y) in places.items() if x is not None and y is not None}
-    front = _front({name: (x.mean, y.mean) for name, (x, y) in points.items() if not agents[name].get("bound")})
+    figure = new_figure((10, 6.2), f"{title(evaluation)}; crosses: {_intervals(agents)}; stairs: the Pareto front")
+    axis, places = figure.subplots(), {}
     families: dict[str, list[str]] = {}
-    for name in sorted(points, key=lambda name: points[name][0].mean):
-        families.setdefault(split_options(name)[0], []).append(name)
+    for name, result in agents.items():
+        x, y = _value(result, "rotation"), _value(result, "coverage")
+        if x and y:
+            places[name] = x, y
+            families.setdefault(split_options(name)[0], []).append(name)
+        elif y:
+            axis.axhline(y[0], ls="--", lw=1.2, color=colours[name], label=label_of(name, result))
+    points = {name: (x[0], y[0]) for name, (x, y) in places.items()}
+    front = _front({name: point for name, point in points.items() if not agents[name].get("bound")})
     for family, members in families.items():
-        line = np.array([(points[name][0].mean, points[name][1].mean) for name in members])
-        colour, several = colours[members[0]], len(members) > 1
+        members.sort(key=lambda name: points[name])
+        several, colour = len(members) > 1, colours[members[0]]
         label = label_of(family if several else members[0], agents[members[0]])
+        line = np.array([points[name] for name in members])
         axis.plot(*line.T, color=colour, lw=1.6, alpha=0.7, zorder=2.5, label=label)
         for name in members:
-            (x, y), bound, options = points[name], agents[name].get("bound"), split_options(name)[1]
+            (x, y), bound, options = places[name], agents[name].get("bound"), split_options(name)[1]
             look: dict[str, Any] = {"color": colour, "alpha": 1.0 if bound or name in front else 0.5, "zorder": 3}
-            axis.plot((x.low, x.high), (y.mean, y.mean), lw=1.3, **look)
-            axis.plot((x.mean, x.mean), (y.low, y.high), lw=1.3, **look)
-            axis.plot(x.mean, y.mean, "D" if bound else "o", ms=7, mfc="white" if bound else colour, **look)
+            axis.plot(x[1:], (y[0], y[0]), lw=1.3, **look)
+            axis.plot((x[0], x[0]), y[1:], lw=1.3, **look)
+            axis.plot(*points[name], "D" if bound else "o", ms=7, mfc="white" if bound else colour, **look)
             if several:
                 text = options.partition("=")[2] if options.count("=") == 1 else options
-                place: dict[str, Any] = {"xytext": (5, 5), "textcoords": "offset points", "fontsize": 8.5}
-                axis.annotate(text, (x.mean, y.mean), color=colour, **place)
-    for name, (rotation, coverage) in places.items():
-        if rotation is None and coverage is not None:
-            axis.axhline(coverage.mean, ls="--", lw=1.2, color=colours[name], label=label_of(name, agents[name]))
+                axis.annotate(text, points[name], (5, 5), textcoords="offset points", fontsize=8.5, color=colour)
     axis.margins(x=0.08, y=0.1)
     left, right = axis.get_xlim()
     axis.set_xlim(max(left, -0.03 * right), right)  # no wide strip of negative rotation
     if front:
-        steps = [(points[name][0].mean, points[name][1].mean) for name in front]
-        steps.append((axis.get_xlim()[1], steps[-1][1]))
-        axis.step(*zip(*steps, strict=True), where="post", color=INK, lw=1.1, alpha=0.5, zorder=2)
-    axis.set_xlabel("rotation: mean share of sensors that turn (less is better)")
-    axis.set_ylabel("coverage")
+        steps = [*(points[name] for name in front), (right, points[front[-1]][1])]
+        axis.step(*zip(*steps, strict=True), where="post", color=_INK, lw=1.1, alpha=0.5, zorder=2)
+    axis.set(xlabel="rotation: mean share of sensors that turn (less is better)", ylabel="coverage")
     plain_axis(axis, "both")
-    legend_beside(axis)
+    _legend_beside(axis)
     write_figure(path, figure)
 
 
-def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of the points (rotation, coverage) that no other dominates, by rising rotation."""
+def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
+    """Draw the coverage over the time of an episode, a line for each agent with ``over_time``; bounds are dashed.
 
-    def beaten(x: float, y: float) -> bool:
-        return any(a <= x and b >= y and (a, b) != (x, y) for a, b in points.values())
-
-    return sorted((name for name, point in points.items() if not beaten(*point)), key=lambda name: points[name])
-
-
-def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: int) -> None:
-    """Draw the coverage over the time of an episode, a line for each agent; bounds are dashed.
-
-    Agents without ``over_time`` are left out. An episode has `sub_steps` sub-steps.
-
-    Raises:
-        ValueError: no agent has ``over_time``.
+    Raises ValueError if no agent has ``over_time``.
     """
-    agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
+    agents, colours, sub_steps = evaluation["agents"], colours_of(evaluation["agents"]), evaluation["sub_steps"]
     lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
     lines = {name: line for name, line in lines.items() if not np.isnan(line).all()}
     if not lines:
@@ -236,44 +205,34 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any], sub_steps: i
     figure = new_figure((10, 5.2), f"{title(evaluation)}; coverage over time")
     axis = figure.subplots()
     for name, line in lines.items():
-        time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each slice
-        dashed = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
-        marker, label = "" if len(line) > 1 else "o", label_of(name, agents[name])
-        axis.plot(time, line, color=colours[name], marker=marker, label=label, **dashed)
-    axis.set_xlim(0, sub_steps)
-    axis.set_xlabel("sub-step")
-    axis.set_ylabel("coverage")
+        time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each part
+        look = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
+        marker = "" if len(line) > 1 else "o"
+        axis.plot(time, line, color=colours[name], marker=marker, label=label_of(name, agents[name]), **look)
+    axis.set(xlim=(0, sub_steps), xlabel="sub-step", ylabel="coverage")
     plain_axis(axis, "both")
-    legend_beside(axis)
+    _legend_beside(axis)
     write_figure(path, figure)
 
 
 def save_heat_maps(
     path: str | Path,
     evaluations: Mapping[tuple[int, int], Mapping[str, Any]],
-    reference: Mapping[tuple[int, int], float] | None = None,
+    reference: Mapping[tuple[int, int], float],
 ) -> None:
     """Draw for every agent a heat map of its mean decision reward over n sensors (rows) and m targets (columns).
 
-    Args:
-        path: file of the figure.
-        evaluations: evaluations by (n, m), each of all or some of the agents; a cell without a value is blank.
-        reference: rewards by (n, m) to compare with; the difference is in brackets.
-
-    Raises:
-        ValueError: no agent has a decision reward.
+    The evaluations, by (n, m), are each of all or some of the agents; a cell without a value is blank. In brackets is
+    the difference to the rewards `reference`, by (n, m). Raises ValueError if no agent has a decision reward.
     """
     agents = {name: result for evaluation in evaluations.values() for name, result in evaluation["agents"].items()}
     colours = colours_of(agents)
     rows, columns = (sorted({size[place] for size in evaluations}) for place in (0, 1))
     maps: dict[str, np.ndarray] = {}
     for name in sorted(agents, key=lambda name: bool(agents[name].get("bound"))):
-        values = np.full((len(rows), len(columns)), np.nan)
-        for (n, m), evaluation in evaluations.items():
-            if value := _value(evaluation["agents"].get(name, {}), "decision_reward"):
-                values[rows.index(n), columns.index(m)] = value.mean
-        if not np.isnan(values).all():
-            maps[name] = values
+        found = {size: _value(each["agents"].get(name, {}), "decision_reward") for size, each in evaluations.items()}
+        if any(found.values()):
+            maps[name] = np.array([[(found.get((n, m)) or [np.nan])[0] for m in columns] for n in rows])
     if not maps:
         raise ValueError("no agent has a decision reward")
     longest = max(len(label_of(name, agents[name])) for name in maps)
@@ -288,13 +247,11 @@ def save_heat_maps(
     for axis, (name, values) in zip(axes, maps.items(), strict=False):
         image = axis.imshow(values, cmap="Blues", vmin=low - 0.2 * span, vmax=low + 1.1 * span, aspect="auto")
         for i, j in np.argwhere(~np.isnan(values)):
-            other = (reference or {}).get((rows[i], columns[j]))
-            look: dict[str, Any] = {"ha": "center", "va": "center"}
-            look["color"] = "white" if image.norm(values[i, j]) > 0.55 else INK
-            axis.text(j, i - (0.15 if other is not None else 0), f"{values[i, j]:.3f}", **look)
+            text, other = f"{values[i, j]:.3f}", reference.get((rows[i], columns[j]))
             if other is not None:
-                difference = round(values[i, j] - other, 3) + 0.0  # without -0.0
-                axis.text(j, i + 0.24, f"({difference:+.3f})", fontsize=7, **look)
+                text += f"\n({round(values[i, j] - other, 3) + 0.0:+.3f})"  # without -0.0
+            colour = "white" if image.norm(values[i, j]) > 0.55 else _INK
+            axis.text(j, i, text, ha="center", va="center", fontsize=8, color=colour)
         axis.set_xticks(range(len(columns)), columns)
         axis.set_yticks(range(len(rows)), rows)
         axis.tick_params(length=0)
@@ -311,14 +268,12 @@ def save_heat_maps(
 def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
     """Draw the coverage of every agent against each of the parameters that vary, in a panel for each parameter.
 
-    Bands are 95 % intervals. Bounds are dashed.
-
-    `sweeps` holds of each parameter the evaluations by value, all of the same agents.
+    Bands are 95 % intervals. Bounds are dashed. `sweeps` holds of each parameter the evaluations by value, all of the
+    same agents.
     """
     first = next(iter(next(iter(sweeps.values())).values()))
-    agents, colours = first["agents"], colours_of(first["agents"])
-    start, end = first["seeds"]
-    text = f"{first['episodes']} episodes, seeds {start} to {end}; bands: 95 % intervals{one_seed(agents)}"
+    agents, colours, (start, end) = first["agents"], colours_of(first["agents"]), first["seeds"]
+    text = f"{first['episodes']} episodes, seeds {start} to {end}; bands: {_intervals(agents)}"
     figure = new_figure((2.2 + 3.3 * len(sweeps), 3.9), text)
     axes = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for axis, (parameter, evaluations) in zip(axes, sweeps.items(), strict=True):
@@ -332,5 +287,36 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
         plain_axis(axis, "both")
         axis.locator_params(axis="x", nbins=4)
     axes[0].set_ylabel("coverage")
-    legend_beside(axes[-1])
+    _legend_beside(axes[-1])
     write_figure(path, figure)
+
+
+def _value(result: Mapping[str, Any], metric: str) -> list[float] | None:
+    """Return the mean of a metric and the ends of its interval, without one the mean; None without a value."""
+    entry = result.get(metric) or {"mean": None}
+    mean = entry["mean"]
+    return None if mean is None else [mean, *(entry.get("ci95") or (mean, mean))]
+
+
+def _intervals(agents: Mapping[str, Mapping[str, Any]]) -> str:
+    """Return the legend's note on the intervals; those of agents with one training seed are over episodes only."""
+    one = any(result.get("trainings") == 1 for result in agents.values())
+    return "95 % intervals" + ", with 1 seed over episodes only" * one
+
+
+def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
+    """Return the names of the points (rotation, coverage) that no other dominates, by rising rotation."""
+
+    def beaten(x: float, y: float) -> bool:
+        return any(a <= x and b >= y and (a, b) != (x, y) for a, b in points.values())
+
+    return sorted((name for name, point in points.items() if not beaten(*point)), key=lambda name: points[name])
+
+
+def _legend_beside(axis: Axes) -> None:
+    """Write a legend to the right of the plot: the labels of its lines, highest last value first."""
+    lines, labels = axis.get_legend_handles_labels()
+    last = [float(line.get_ydata()[-1]) for line in lines]  # type: ignore[attr-defined]
+    order = np.argsort(-np.nan_to_num(last), kind="stable")
+    lines, labels = [lines[k] for k in order], [labels[k] for k in order]
+    axis.legend(lines, labels, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)

@@ -1,4 +1,4 @@
-"""Film of an episode, and the rewards of the released program."""
+"""Film of an episode."""
 
 from __future__ import annotations
 
@@ -6,25 +6,12 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from hitmac.agents.evaluate.episodes import Episodes, fitted
+from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.render import Picture, check_film, save_pictures
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.tasks import SUB_STEPS
-
-_RELEASED = {
-    (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
-    (4, 3): 0.797, (4, 7): 0.693, (4, 9): 0.665, (6, 9): 0.778,
-}  # fmt: skip
-
-
-def released_reward(scenario: str) -> dict[tuple[int, int], float] | None:
-    """Return the mean decision rewards of the released HiT-MAC program, by (n, m); None for a scene other than its own.
-
-    They were measured in its own environment with its own weights: 200 episodes at 4 x 5, 60 at other sizes.
-    """
-    return _RELEASED if re.fullmatch(r"hit-mac(-\d+x\d+)?", scenario) else None
 
 
 def save_film(
@@ -69,31 +56,23 @@ def save_film(
 
 
 def save_films(
-    path: str | Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]], *, seed: int, sub_steps: int = SUB_STEPS
+    path: Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]], *, seed: int, sub_steps: int
 ) -> list[Path]:
-    """Film one episode of each agent in its scenario, as :func:`save_film` does; of several trainings, the first.
+    """Film one episode of each agent in its scenario, of several trainings the first; return the files.
 
-    Args:
-        path: file of the film; with several agents or scenarios, their names are added to its own.
-        teams: the scenarios, each with its agents.
-        seed: seed of the episodes.
-        sub_steps: length of the episodes, sub-steps.
-
-    Returns:
-        The files.
+    Of several agents or scenarios, the names are added to that of `path`.
     """
-    path = Path(path)
     several = len({agent.name for _, agents in teams for agent in agents}) > 1
-    films: dict[Path, tuple[Scenario, Agent]] = {}
+    films: dict[Path, tuple[Agent, Scenario]] = {}
     for scenario, agents in teams:
-        first = {agent.name: agent for agent in reversed(agents)}
-        for name in dict.fromkeys(agent.name for agent in agents):
-            names = [name] * several + [scenario.name] * (len(teams) > 1)
+        firsts = {agent.name: agent for agent in reversed(agents)}
+        for agent in reversed(firsts.values()):
+            names = [agent.name] * several + [scenario.name] * (len(teams) > 1)
             added = "".join(f"-{re.sub(r'[^A-Za-z0-9.=]+', '-', one).strip('-')}" for one in names)
-            file = path.with_name(f"{path.stem}{added}{path.suffix}")
+            file = path.with_stem(path.stem + added)
             if file in films:
                 raise ValueError(f"two films would be {file}; give the agents and scenarios other names")
-            films[file] = scenario, first[name]
-    for file, (scenario, agent) in films.items():
-        save_film(file, agent, scenario, seed=seed, sub_steps=sub_steps)
+            films[file] = agent, scenario
+    for file, film in films.items():
+        save_film(file, *film, seed=seed, sub_steps=sub_steps)
     return list(films)

@@ -30,14 +30,13 @@ from scipy.special import stdtrit
 def summary(scores: np.ndarray) -> dict[str, Any]:
     """Summarise a metric, with 95 % intervals over both trainings and episodes.
 
-    Runs and episodes without any value are left out. The interval of the interquartile mean is that of the mean of its
-    influence function (Huber, "Robust Statistics", 1981, section 3.3): the mean of the scores, with those outside the
-    middle half moved to its ends. A single missing value is replaced by the value expected from its run and episode.
+    The interval of the interquartile mean is that of the mean of its influence function (Huber, "Robust Statistics",
+    1981, section 3.3): the mean of the scores, with those outside the middle half moved to its ends. A single missing
+    value is replaced by the value expected from its run and episode.
 
-    The coverage of both intervals was simulated with normal spreads, that of runs 0 to 0.75 times that of episodes, and
-    2 to 10 runs on 50 or 200 episodes. They contain the truth in 93 to 98.5 % of cases if an episode is equally hard
-    for all runs, and in 92 to 99.7 % if its difficulty for a run is partly or wholly random: least often for two runs
-    that differ much, most often for two that do not. The interval of one run is over all possible episodes of this run.
+    In simulations with normal spreads, that of runs 0 to 0.75 times that of episodes, and 2 to 10 runs on 50 or 200
+    episodes, both intervals contain the truth in 93 to 98.5 % of cases if an episode is equally hard for all runs, and
+    in 92 to 99.7 % if its difficulty for a run is partly or wholly random.
 
     Args:
         scores: (S, E).
@@ -51,18 +50,18 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
     known = ~np.isnan(scores)
     scores = scores[known.any(1)][:, known.any(0)]
     if scores.size == 0:
-        return {"mean": None, "std": None, "ci95": None, "iqm": None, "iqm_ci95": None}
+        return dict.fromkeys(("mean", "std", "ci95", "iqm", "iqm_ci95"))
     values = scores[~np.isnan(scores)]  # (K,)
     drop = values.size // 4
     mean, iqm = float(values.mean()), float(np.sort(values)[drop : values.size - drop].mean())
-    of_mean, of_iqm = _half_widths(_filled(scores))
-    measured = scores.shape[1] > 1
+    of_mean, of_iqm = map(float, _half_widths(_filled(scores)))
+    several = scores.shape[1] > 1
     return {
         "mean": mean,
         "std": float(values.std()),
-        "ci95": [mean - float(of_mean), mean + float(of_mean)] if measured else None,
+        "ci95": [mean - of_mean, mean + of_mean] if several else None,
         "iqm": iqm,
-        "iqm_ci95": [iqm - float(of_iqm), iqm + float(of_iqm)] if measured else None,
+        "iqm_ci95": [iqm - of_iqm, iqm + of_iqm] if several else None,
     }
 
 
@@ -88,7 +87,6 @@ def probability_of_improvement(
         The probability and the ends of its 95 % interval, low and high. All three are None if no episode has a pair,
         and the ends are None if only one episode has.
     """
-    x, y = np.asarray(x, np.float64), np.asarray(y, np.float64)
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
     if not known.any():

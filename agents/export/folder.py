@@ -25,11 +25,9 @@ from hitmac.envs import deployment
 from hitmac.envs.files import check_ending, read_text, working_folder
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import plain
-from hitmac.signals import end_on_signal
 
 PROGRAM = "hitmac export"
-FORMAT = "hitmac-export"
-VERSION = 1
+FORMAT, VERSION = "hitmac-export", 1
 CARD, OBSERVE, RUN = "policy.json", "observe.py", "run.py"
 MEANINGS = {
     "turn": ("stay", "left (counter-clockwise) by turn_angle", "right (clockwise) by turn_angle"),
@@ -37,7 +35,6 @@ MEANINGS = {
     "move": ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
 }
 """Meanings of the numbers 0, 1, 2 of each decision."""
-
 _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
     "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
@@ -76,16 +73,14 @@ def export_agent(
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
     scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
-    agent = load_agent(agent, scenario)
+    agent, to = load_agent(agent, scenario), Path(to)
     parts, decisions = parts_of(agent, scenario)
-    to = Path(to)
     if to.suffix in (".pt", ".pth", ".ort"):
         check_ending("to", to, ".onnx", ".pt2")
     alone = to.suffix in (".onnx", ".pt2")
+    names = [f"{part.name}.onnx" for part in parts]
     if alone:
         names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{to.suffix}" for part in parts]
-    else:
-        names = [f"{part.name}.onnx" for part in parts]
     for target in [to.with_name(name) for name in names] if alone else [to]:
         if target.is_dir() and not (target / CARD).is_file():
             raise FileExistsError(f"{target} is a folder that holds no {CARD}; choose another name")
@@ -102,23 +97,18 @@ def export_agent(
         shutil.copyfile(deployment.__file__, made / OBSERVE)
         shutil.copyfile(_RUNNER, made / RUN)
         if to.exists():
-            _replace(made, to)
+            before = json.loads(read_text(to / CARD))
+            if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:
+                (made / RUN).unlink()  # the user's own
+            for network in before["networks"]:
+                (to / network["file"]).unlink(missing_ok=True)
+            for file in made.iterdir():
+                file.replace(to / file.name)
         else:
             made.rename(to)
     finally:
         shutil.rmtree(made, ignore_errors=True)
     return sorted(to.iterdir())
-
-
-def _replace(made: Path, to: Path) -> None:
-    """Move the files of a new export into the folder of an earlier one; what a user has put there stays."""
-    before = json.loads(read_text(to / CARD))
-    if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:
-        (made / RUN).unlink()  # the user's own
-    for network in before["networks"]:
-        (to / network["file"]).unlink(missing_ok=True)
-    for file in made.iterdir():
-        file.replace(to / file.name)
 
 
 def _own_scenario(agent: Any) -> str | Path:
@@ -169,10 +159,9 @@ def _write(part: Part, path: Path, card: str) -> None:
         if path.suffix == ".pt2":
             torch.export.save(program, path, extra_files={CARD: card})
             return
+        names: dict[str, Any] = {"input_names": part.inputs, "output_names": part.outputs}
         try:
-            exported = torch.onnx.export(
-                program, dynamo=True, input_names=part.inputs, output_names=part.outputs, verbose=False
-            )
+            exported = torch.onnx.export(program, dynamo=True, verbose=False, **names)
         except ModuleNotFoundError:
             raise ModuleNotFoundError("ONNX files need onnx and onnxscript: pip install 'hitmac[export]'") from None
     assert exported is not None
@@ -182,9 +171,8 @@ def _write(part: Part, path: Path, card: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    parser = argparse.ArgumentParser(
-        prog=PROGRAM, description="Export a learned policy, to run where neither torch nor hitmac is."
-    )
+    about = "Export a learned policy, to run where neither torch nor hitmac is."
+    parser = argparse.ArgumentParser(prog=PROGRAM, description=about)
     parser.add_argument("agent", help="directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR")
     parser.add_argument(
         "--to",
@@ -196,12 +184,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--scenario", help="preset or YAML file of the site (the scenario of the training)")
     parser.add_argument("--replace", action="store_true", help="replace what was exported to this name before")
     options = parser.parse_args(arguments)
-    with end_on_signal(PROGRAM), stop_on_bad_input(PROGRAM):
+    with stop_on_bad_input(PROGRAM):
         files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)
     print(*files, sep="\n")
     if Path(options.to).is_dir():
         print(f"try it: {Path(sys.executable).name} {Path(options.to) / RUN}")
-
-
-if __name__ == "__main__":
-    main()

@@ -2,7 +2,7 @@
 
 Every module takes ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8, as :func:`hitmac.envs.observe` gives them
 with a scene axis. Decisions are (B, k, n) whole numbers 0, 1, 2: first the turns of all sensors. They are the best
-ones, as of ``predict(..., deterministic=True)``.
+ones, as of ``predict(..., deterministic=True)``. With them the modules return their logits (B, k, n, 3).
 """
 
 from __future__ import annotations
@@ -25,16 +25,14 @@ from hitmac.envs.tasks.executor import place_of_row_id
 from hitmac.perception import Features
 from hitmac.perception.encoder import FlatEncoder
 
+Outputs = tuple[Tensor, ...]
+
 
 class SceneTurns(nn.Module):
-    """Decisions of a policy of scenes.
+    """Decisions of a policy of scenes, of which those with the numbers `kept` are returned.
 
     Where the policy is shown the nearest targets, see :class:`hitmac.envs.observation.Observer`, ``pairs`` and ``mask``
-    are (B, n, k, d) and (B, n, k), with any k.
-
-    Args:
-        policy: the policy, with k decisions of each sensor.
-        kept: numbers of the decisions to return.
+    are (B, n, k, d) and (B, n, k), with any k, ``targets`` (B, n, k) and ``neighbours`` (B, n, l).
     """
 
     outputs: tuple[str, ...] = ("actions", "logits")
@@ -46,45 +44,33 @@ class SceneTurns(nn.Module):
 
     def forward(
         self, pairs: Tensor, mask: Tensor, targets: Tensor | None = None, neighbours: Tensor | None = None
-    ) -> tuple[Tensor, ...]:
-        """Return the decisions and their logits (B, k, n, 3); `targets` is (B, n, k), `neighbours` (B, n, l)."""
+    ) -> Outputs:
+        """Return the decisions and their logits."""
         shown = {"pairs": pairs, "mask": mask, "targets": targets, "neighbours": neighbours}
-        given = {name: part for name, part in shown.items() if part is not None}
-        return self._decide(*self.extractor.encode(given))
+        return self._decide(*self.extractor.encode({name: part for name, part in shown.items() if part is not None}))
 
-    def _decide(self, features: Features, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _decide(self, features: Features, mask: Tensor | None) -> Outputs:
         logits = self.head(features, mask).unflatten(1, (self.decisions, -1, 3))[:, self.kept]
         return logits.argmax(-1), logits
 
 
 class RecurrentTurns(SceneTurns):
-    """Decisions of a policy with a recurrent state, which is 0 when an episode begins."""
+    """Decisions of a policy with a recurrent state (B, n, m, f), which is 0 when an episode begins."""
 
-    outputs: tuple[str, ...] = ("actions", "logits", "new_state")
+    outputs = ("actions", "logits", "new_state")
 
-    def forward(self, pairs: Tensor, mask: Tensor, state: Tensor) -> tuple[Tensor, ...]:  # type: ignore[override]
-        """Return the decisions, their logits (B, k, n, 3) and the state (B, n, m, f) for the next call."""
+    def forward(self, pairs: Tensor, mask: Tensor, state: Tensor) -> Outputs:  # type: ignore[override]
+        """Return the decisions, their logits and the state for the next call."""
         features, some, new = self.extractor.unroll(pairs.unsqueeze(0), state)  # type: ignore[operator]
         return *self._decide(features, some), new
 
 
-class SensorTurns(nn.Module):
-    """Decisions of a policy of single sensors, which all sensors share.
+class SensorTurns(SceneTurns):
+    """Decisions of a policy of single sensors, which all sensors share."""
 
-    Args:
-        policy: the policy, with k decisions.
-        kept: numbers of the decisions to return.
-    """
-
-    outputs: tuple[str, ...] = ("actions", "logits")
-
-    def __init__(self, policy: AttentionPolicy, kept: Sequence[int]) -> None:
-        super().__init__()
-        self.turns = SceneTurns(policy, kept)
-
-    def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the decisions and their logits (B, k, n, 3)."""
-        _, of_rows = self.turns(pairs.flatten(0, 1), mask.flatten(0, 1))  # (B n, k, 1, 3)
+    def forward(self, pairs: Tensor, mask: Tensor) -> Outputs:  # type: ignore[override]
+        """Return the decisions and their logits."""
+        _, of_rows = super().forward(pairs.flatten(0, 1), mask.flatten(0, 1))  # (B n, k, 1, 3)
         logits = of_rows.squeeze(2).unflatten(0, mask.shape[:2]).transpose(1, 2)
         return logits.argmax(-1), logits
 
@@ -92,19 +78,16 @@ class SensorTurns(nn.Module):
 class AssignedTurns(SensorTurns):
     """Decisions of an executor, given the targets assigned to each sensor; a sensor without any stays.
 
-    Args:
-        policy: the executor.
-        kept: numbers of the decisions to return.
-        padding: layout of the assigned targets, see :func:`hitmac.envs.tasks.executor.mask_unassigned`.
-        row_id: index of the feature to replace by the index of the packed row / m; -1: none.
+    The layout of the assigned targets is `padding`, see :func:`hitmac.envs.tasks.executor.mask_unassigned`. The
+    feature with the index `row_id` is replaced by the index of the packed row / m; -1: none.
     """
 
     def __init__(self, policy: AttentionPolicy, kept: Sequence[int], padding: str, row_id: int) -> None:
         super().__init__(policy, kept)
         self.padding, self.row_id = padding, row_id
 
-    def forward(self, pairs: Tensor, mask: Tensor, assigned: Tensor) -> tuple[Tensor, Tensor]:  # type: ignore[override]
-        """Return the decisions and their logits (B, k, n, 3); `assigned` is (B, n, m), 0 and 1."""
+    def forward(self, pairs: Tensor, mask: Tensor, assigned: Tensor) -> Outputs:  # type: ignore[override]
+        """Return the decisions and their logits; `assigned` is (B, n, m), 0 and 1."""
         own = assigned.bool() & mask.bool()  # ONNX Runtime before 1.21 compares no int8
         if self.padding == "unfiltered":
             shown, valid = torch.cat((pairs, own.unsqueeze(-1).to(pairs.dtype)), -1), mask
@@ -127,11 +110,7 @@ class AssignedTurns(SensorTurns):
 
 
 class Assignment(nn.Module):
-    """Assignment of targets to sensors by a coordinator.
-
-    Args:
-        policy: the coordinator.
-    """
+    """Assignment of targets to sensors by a coordinator."""
 
     outputs: tuple[str, ...] = ("assigned", "logits")
 
@@ -139,27 +118,22 @@ class Assignment(nn.Module):
         super().__init__()
         self.extractor, self.head = policy.features_extractor, policy.action_net
 
-    def forward(self, pairs: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Return which targets are assigned to each sensor, (B, n, m) int8, and the logits of that."""
+    def forward(self, pairs: Tensor, mask: Tensor) -> Outputs:
+        """Return the targets that are assigned to each sensor, (B, n, m) int8, and the logits of that."""
         logits = self.head(*self.extractor.encode({"pairs": pairs, "mask": mask})).unflatten(-1, mask.shape[1:])
         return (logits > 0.0).to(torch.int8), logits
 
 
 class Part(NamedTuple):
-    """Network of an agent."""
+    """Network of an agent, of the name ``"policy"``, ``"coordinator"`` or ``"executor"``."""
 
     name: str
-    """``"policy"``, ``"coordinator"`` or ``"executor"``."""
     network: nn.Module
-    features: tuple[str, ...]
-    """Observation features that it reads, in order."""
+    features: tuple[str, ...]  # of the observation, in order
     inputs: tuple[str, ...] = ("pairs", "mask")
-    every: int = 1
-    """Sub-steps between two runs."""
-    state_width: int = 0
-    """Width of a pair's recurrent state; 0: none."""
-    nearness: Mapping[str, Any] = MappingProxyType({})
-    """Options for the nearest targets that it is shown; none: it is shown all."""
+    every: int = 1  # sub-steps between two runs
+    state_width: int = 0  # of a pair's recurrent state; 0: none
+    nearness: Mapping[str, Any] = MappingProxyType({})  # options for the nearest targets that it is shown; none: all
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -169,13 +143,11 @@ class Part(NamedTuple):
     def example(self) -> tuple[tuple[Tensor, ...], tuple[dict[int, Any], ...]]:
         """Return inputs of two scenes, and which of their axes may have any size."""
         n, m, fixed = 3, 4, set()
-        for module in self.network.modules():
-            if isinstance(module, FlatEncoder):
-                of_one = isinstance(self.network, SensorTurns)
-                n, m = n if of_one else module.num_agents, module.num_targets
-                fixed = {2} if of_one else {1, 2}
-        axes = {0: torch.export.Dim("scenes", min=1), 1: torch.export.Dim("n", min=1), 2: torch.export.Dim("m", min=1)}
-        free = {axis: size for axis, size in axes.items() if axis not in fixed}
+        for flat in (module for module in self.network.modules() if isinstance(module, FlatEncoder)):
+            of_one = isinstance(self.network, SensorTurns)
+            n, m, fixed = n if of_one else flat.num_agents, flat.num_targets, {2} if of_one else {1, 2}
+        scenes, sensors, targets, listed = (torch.export.Dim(name, min=1) for name in ("scenes", "n", "m", "l"))
+        free = {axis: size for axis, size in enumerate((scenes, sensors, targets)) if axis not in fixed}
         inputs = {
             "pairs": torch.zeros(2, n, m, len(self.features)),
             "mask": torch.ones(2, n, m, dtype=torch.int8),
@@ -184,44 +156,36 @@ class Part(NamedTuple):
             "targets": torch.arange(m, dtype=torch.int32).repeat(2, n, 1),
             "neighbours": torch.arange(2, dtype=torch.int32).repeat(2, n, 1),
         }
-        of_lists = {0: axes[0], 1: axes[1], 2: torch.export.Dim("l", min=1)}
-        shapes = tuple(of_lists if name == "neighbours" else free for name in self.inputs)
-        return tuple(inputs[name] for name in self.inputs), shapes
+        axes = {"neighbours": {0: scenes, 1: sensors, 2: listed}}
+        return tuple(inputs[name] for name in self.inputs), tuple(axes.get(name, free) for name in self.inputs)
 
 
 def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[str, ...]]:
     """Return the networks of an agent in the order in which they run, and the names of its decisions.
 
-    Raises:
-        ValueError: the agent, or a level of it, is no network.
+    Raises ValueError if the agent, or a level of it, is no network.
     """
     policy: Any = agent.policy
-    inputs: tuple[str, ...] = ("pairs", "mask")
     if isinstance(policy, HierarchicalAgent):
         coordinator: Any = policy.coordinator
         executor: Any = policy.executor
         inner, kept, decisions = _decisions(executor.policy, scenario)
-        for name, level in (("coordinator", coordinator.policy), ("executor", inner)):
-            if not isinstance(level, AttentionPolicy):
-                raise ValueError(f"{agent.name} cannot be exported: of its {name}, {_reason(level)}")
+        _check(coordinator.policy, f"{agent.name} cannot be exported: of its coordinator,")
+        _check(inner, f"{agent.name} cannot be exported: of its executor,")
         turns = AssignedTurns(inner, kept, executor.padding, place_of_row_id(executor.features))
         return (
             Part("coordinator", Assignment(coordinator.policy), coordinator.features, every=policy.decision),
-            Part("executor", turns, executor.features, (*inputs, "assigned")),
+            Part("executor", turns, executor.features, ("pairs", "mask", "assigned")),
         ), decisions
     inner, kept, decisions = _decisions(policy, scenario)
     if isinstance(inner, PerSensor):
-        network: Any = inner.policy
-        part = Part("policy", SensorTurns(network, kept), agent.features)
-    elif isinstance(inner, RecurrentPolicy):
-        width, inputs = inner.features_extractor.memory.width, (*inputs, "state")
-        part = Part("policy", RecurrentTurns(inner, kept), agent.features, inputs, state_width=width)
-    elif isinstance(inner, AttentionPolicy):
-        inputs += ("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ()
-        part = Part("policy", SceneTurns(inner, kept), agent.features, inputs, nearness=agent.nearness)
-    else:
-        raise ValueError(f"{agent.name} cannot be exported: {_reason(inner)}")
-    return (part,), decisions
+        return (Part("policy", SensorTurns(inner.policy, kept), agent.features),), decisions  # type: ignore[arg-type]
+    _check(inner, f"{agent.name} cannot be exported:")
+    if isinstance(inner, RecurrentPolicy):
+        network, width = RecurrentTurns(inner, kept), inner.features_extractor.memory.width
+        return (Part("policy", network, agent.features, ("pairs", "mask", "state"), state_width=width),), decisions
+    inputs = "pairs", "mask", *(("targets", *({"neighbours"} & set(agent.nearness))) if inner.listed else ())
+    return (Part("policy", SceneTurns(inner, kept), agent.features, inputs, nearness=agent.nearness),), decisions
 
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:
@@ -233,11 +197,13 @@ def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tup
     return policy.policy, kept, tuple(policy.own[number] for number in kept)
 
 
-def _reason(policy: Any) -> str:
-    """Return why a policy is not exported."""
+def _check(policy: Any, says: str) -> None:
+    """Raise ValueError, with the reason, if a policy is not exported."""
     reasons = {
         BeliefPolicy: "it reads beliefs, which particles carry, and not measured positions",
         OwnKnowledge: "its memory is of shared knowledge; choose a --scenario with the knowledge shared or full",
         Memoryless: "memoryless agents change what is known; export the agent itself",
     }
-    return reasons.get(type(policy), f"there is no network of this program in it, it is a {type(policy).__name__}")
+    if not isinstance(policy, AttentionPolicy):
+        other = f"there is no network of this program in it, it is a {type(policy).__name__}"
+        raise ValueError(f"{says} {reasons.get(type(policy), other)}")

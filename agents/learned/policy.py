@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
@@ -396,18 +395,3 @@ def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int
             "there must be as many actions for each"
         )
     return choices[0], decisions
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Let each thread that calls PyTorch compute alone.
-
-    The networks are small. PyTorch's own threads wait for each other at every operation, which on a busy machine takes
-    many times as long as one thread alone, and sums then depend on the number of cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

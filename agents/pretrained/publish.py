@@ -14,7 +14,6 @@ from hitmac.agents import pretrained as home
 from hitmac.agents.command_line import stop_on_bad_input
 from hitmac.agents.learned.checkpoint import EXECUTOR, FILES, checkpoint_folder, load_policy, trainings_in
 from hitmac.envs.files import parse_yaml, read_text, write_text
-from hitmac.signals import end_on_signal
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -29,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--limits", default="", help="what the policy cannot do, added to what it was trained on")
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
-    with end_on_signal(parser.prog), stop_on_bad_input(parser.prog):
+    with stop_on_bad_input(parser.prog):
         folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
     print(f"{read_text(folder / 'card.md')}\nin {folder}/, as {home.PREFIX}{options.name}")
 
@@ -92,7 +91,3 @@ def _figures(run: Path) -> tuple[str, str, str]:
     coverage = f"coverage {result['coverage']['mean']:.3f} ({low:.3f} .. {high:.3f} over {result['interval']})"
     episodes = f"{evaluation['episodes']} fresh episodes, seeds {' to '.join(map(str, evaluation['seeds']))}"
     return evaluation["scenario"], episodes, f"{coverage}, rotation {result['rotation']['mean']:.3f}"
-
-
-if __name__ == "__main__":
-    main()

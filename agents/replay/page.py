@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hitmac.agents.evaluate.episodes import fitted
+from hitmac.agents.evaluate.compare import fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record

@@ -10,9 +10,8 @@ import numpy as np
 
 from hitmac.agents.attention import AttentionWatch
 from hitmac.agents.baselines.planner import BeliefPlannerState
-from hitmac.agents.evaluate.episodes import Episodes
-from hitmac.agents.learned.policy import one_thread_each
-from hitmac.agents.policy import is_large
+from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.policy import is_large, one_thread_each
 from hitmac.agents.registry import Agent
 from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.particles import X, Y
@@ -24,6 +23,7 @@ DOTS = 12
 _NEVER = 2**16 - 1  # age of what was never seen, and that of what was seen to leave
 _NOWHERE = 2**8 - 1  # coordinate of a point of no belief
 _NONE = 2**16 - 1  # target of an empty place in a list
+_TURN = 360.0 / 2**16  # degrees; a heading wraps around
 
 
 @one_thread_each()
@@ -32,7 +32,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 
     Args:
         agent: the agent.
-        scenario: the scenario, of whole episodes (:func:`hitmac.agents.evaluate.episodes.fitted`).
+        scenario: the scenario, of whole episodes (:func:`hitmac.agents.evaluate.compare.fitted`).
         seed: seed of the episode.
         sub_steps: T, length of the episode.
 
@@ -61,8 +61,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     frames[0] = frames[1] | frames[0]  # nothing is believed before the first decision
     for name in frames[1]:
         if name.startswith("attention"):
-            nothing = np.zeros_like(frames[1][name])
-            frames[0][name] = nothing + _NONE if name.endswith("targets") else nothing
+            frames[0][name] = np.full_like(frames[1][name], _NONE if name.endswith("targets") else 0)
     values = {name: _stacked([frame[name] for frame in frames]) for name in frames[0]}
     return {
         "agent": agent.name,
@@ -82,24 +81,14 @@ def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) ->
     row their differences are kept, modulo the range of the type, compressed by gzip, as base64. F has the name
     ``frames``.
     """
-    rows = values.reshape(len(values), -1)
     limit = np.iinfo(dtype).max
-    whole = np.rint((rows - low) / step)
+    whole = np.rint((values.reshape(len(values), -1) - low) / step)
     whole = (np.mod(whole, limit + 1) if step == _TURN else np.clip(whole, 0, limit)).astype(dtype)
     if (whole == whole[0]).all():
         whole = whole[:1]
-    whole[1:] -= whole[:-1].copy()
-    packed = gzip.compress(whole.tobytes(), mtime=0)
-    return {
-        "type": np.dtype(dtype).name,
-        "frames": len(whole),
-        "low": low,
-        "step": step,
-        "data": base64.b64encode(packed).decode("ascii"),
-    }
-
-
-_TURN = 360.0 / 2**16  # degrees; a heading wraps around
+    packed = gzip.compress(np.diff(whole, axis=0, prepend=whole[:1] * 0).tobytes(), mtime=0)
+    text = base64.b64encode(packed).decode("ascii")
+    return {"type": np.dtype(dtype).name, "frames": len(whole), "low": low, "step": step, "data": text}
 
 
 def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, float, float]:
@@ -108,12 +97,10 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
         half = scenario.extent[0 if name.endswith("x") else 1]
         dtype, steps = ("uint8", _NOWHERE - 1) if name.startswith("belief") else ("<u2", 2**16 - 1)
         return dtype, -half, 2 * half / steps
-    if name.endswith(" targets") or name in ("turned", "age"):
-        return "<u2", 0.0, 1.0
     if name == "reach":
         return "<u2", 0.0, max(float(values.max(initial=0.0)), 1e-9) / (2**16 - 1)
-    if name in ("heading", "view"):
-        return "<u2", 0.0, _TURN if name == "heading" else 0.01
+    if name.endswith(" targets") or name in ("turned", "age", "heading", "view"):
+        return "<u2", 0.0, {"heading": _TURN, "view": 0.01}.get(name, 1.0)
     return "uint8", 0.0, 1 / 255 if name.startswith("attention") else 1.0
 
 
@@ -136,10 +123,7 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
         "covered": state.covered[0, :m] & state.present[0, :m],
     }
     visible = state.visible[0, :n, :m]
-    if is_large(episode.task.scenario):
-        frame["visible targets"] = _lists(visible)
-    else:
-        frame["visible"] = visible
+    frame |= {"visible targets": _lists(visible)} if is_large(episode.task.scenario) else {"visible": visible}
     if episode.assigned is not None:
         frame["assigned"] = episode.assigned[0, :n, :m]
     if simulator.known is not None:
@@ -159,7 +143,7 @@ def _attention(
 ) -> dict[str, np.ndarray]:
     """Return what the networks attended to in the last decision, or in the one before where a level has not decided."""
     found = {}
-    for level, shares in watch.shares(episode.observation, episode.state, listed=True).items():
+    for level, shares in watch.shares(episode.observation, episode.state).items():
         now = {f"attention {level}": shares[0, :n, :m]}
         if "targets" in episode.observation:
             targets = episode.observation["targets"][0, :n]
@@ -181,11 +165,9 @@ def _lists(pairs: np.ndarray) -> np.ndarray:
 
 def _stacked(frames: list[np.ndarray]) -> np.ndarray:
     """Return the arrays of all frames, of which lists may have to be filled up."""
-    widths = [frame.shape[-1] if frame.ndim else 0 for frame in frames]
-    if len(set(widths)) == 1:
-        return np.stack(frames)
-    most = max(widths)
-    return np.stack([np.pad(one, ((0, 0), (0, most - one.shape[1])), constant_values=_NONE) for one in frames])
+    most = max(one.shape[-1] for one in frames)
+    fill = [((0, 0),) * (one.ndim - 1) + ((0, most - one.shape[-1]),) for one in frames]
+    return np.stack([np.pad(one, width, constant_values=_NONE) for one, width in zip(frames, fill, strict=True)])
 
 
 def _beliefs(

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 from torch.optim.swa_utils import AveragedModel
 
-from hitmac.agents.learned.policy import AttentionPolicy, one_thread_each
+from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Policy, padded_actions
+from hitmac.agents.policy import Policy, one_thread_each, padded_actions
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv

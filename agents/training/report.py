@@ -12,8 +12,8 @@ from stable_baselines3.common.utils import obs_as_tensor
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
-from hitmac.agents.evaluate.film import released_reward, save_film
-from hitmac.agents.evaluate.tables import table
+from hitmac.agents.evaluate.film import save_film
+from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
 from hitmac.agents.policy import Policy, digest
@@ -115,7 +115,7 @@ def report(
     save_points(run_dir / "curve.json", progress)
     others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
     size = (scenario.num_sensors, scenario.num_targets)
-    if metric == "coverage" and size in (released := released_reward(scenario.name) or {}):
+    if metric == "coverage" and size in (released := released_reward(scenario.name)):
         others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
     save_curve(run_dir / "curve.png", progress, metric, others)
     agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
@@ -129,7 +129,7 @@ def save_tables(options: Options, scenario: Scenario, evaluation: Mapping[str, A
     save_evaluation(options.run_dir / "evaluation.json", evaluation)
     if metric_of(options) == "coverage":
         size = (scenario.num_sensors, scenario.num_targets)
-        save_pictures(options.run_dir, {size: evaluation}, options.sub_steps, note)
+        save_pictures(options.run_dir, {size: evaluation}, note)
 
 
 def diagnostics(
