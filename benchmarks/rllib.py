@@ -21,10 +21,10 @@ def rllib(rounds: int = ROUNDS) -> None:
     from hitmac.agents.learned.checkpoint import build_policy
     from hitmac.agents.learned.policy import AttentionPolicy
     from hitmac.agents.training.config import CoverageRewardOptions
-    from hitmac.agents.training.learner import build, policy_config
     from hitmac.agents.training.rllib import ppo, runner
     from hitmac.agents.training.rllib.cluster import connect
     from hitmac.agents.training.rllib.module import AttentionRLModule
+    from hitmac.agents.training.train import build, policy_config
     from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
     from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 

@@ -1,1 +1,94 @@
-../train.py
+"""Train agents for directional sensor coverage, evaluate them and show what they learned.
+
+``hitmac train coverage`` trains a policy that turns the sensors directly, to imitate a planner (so does ``hitmac
+train`` alone), ``coverage-ppo`` trains it from reward alone, ``executor`` and ``coordinator`` train the two levels of
+HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of them explains every option. A run leaves its results in
+``runs/<name>/``. In a checkout ``python train.py`` is the same.
+"""
+
+from __future__ import annotations
+
+import os
+
+# Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import importlib.util
+import sys
+import threading
+
+from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.training.config import JOBS, HitMacOptions, Job, given_options
+from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
+from hitmac.agents.training.resume import contents, open_run, resolve
+from hitmac.agents.training.sweep import check_group, end_with_parent, train_group, train_levels, with_seed_range
+from hitmac.agents.training.train import TrainingError, train
+from hitmac.envs.scenario import Scenario
+from hitmac.envs.validation import did_you_mean
+from hitmac.signals import end_on_signal
+
+PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
+COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions}
+USAGE = f"""usage: {PROGRAM} [JOB] [OPTIONS]
+
+jobs (--help after one of them explains its options; without a job: coverage)
+""" + "".join(f"  {job:<12} {(options.__doc__ or '').splitlines()[0]}\n" for job, options in COMMANDS.items())
+
+
+def main() -> None:
+    """Run the command line; an error that a user can meet ends it in one line."""
+    end_with_parent()
+    threading.excepthook = _show  # of TensorBoard's writer, which has a thread of its own
+    kept = "; what the last checkpoint holds is kept"
+    with end_on_signal(PROGRAM, f"{kept}, and --resume goes on from it"), stop_on_bad_input(PROGRAM):
+        try:
+            run_command(sys.argv[1:])
+        except TrainingError as error:
+            print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
+            sys.exit(1)
+
+
+def _show(failed: threading.ExceptHookArgs) -> None:
+    """Show the exception of a thread, other than of a full disk, which the training reports itself."""
+    if not issubclass(failed.exc_type, OSError):
+        threading.__excepthook__(failed)
+
+
+def run_command(arguments: list[str]) -> None:
+    """Train, evaluate and report what a command line asks for, with one seed or several; or continue a run."""
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(USAGE)
+    job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
+    if job not in COMMANDS:
+        raise ValueError(f"unknown job {job!r}{did_you_mean(job, COMMANDS)}: known are {', '.join(COMMANDS)}")
+    for module in ("matplotlib", "PIL", "tensorboard"):
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(f"training needs {module}: pip install 'hitmac[train]'")
+    arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
+    asked = parse(COMMANDS[job], program, arguments)
+    options, scenario = resolve(asked, given_options(type(asked), arguments))
+    check_group(options)
+    options = open_run(options, scenario)
+    assert options.run_dir is not None
+    stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
+    if stopped:
+        print(f"\nstopped; go on with: {program} --run-dir {options.run_dir} --resume")
+    print("\n".join([f"\nleft in {options.run_dir}/:", *(f"  {line}" for line in contents(options.run_dir))]))
+
+
+def train_run(options: Job, scenario: Scenario) -> bool:
+    """Train a policy, evaluate it and report, or both levels of HiT-MAC; return whether the user stopped it."""
+    if isinstance(options, HitMacOptions):
+        return train_levels(options, scenario, train_run)
+    print(
+        f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} scenes side by side, "
+        f"rollouts of {options.rollout_steps} steps, batches of {options.batch_size}"
+    )
+    engine, stopped = train(options, scenario)
+    report(options, scenario, evaluate_trainings([(TRAINED, options)], scenario), engine.progress, engine.entropy)
+    print(f"\n{engine.steps} steps in {engine.progress.seconds / 60:.1f} minutes of training")
+    return stopped
+
+
+if __name__ == "__main__":
+    main()

@@ -7,8 +7,7 @@ import sys
 import pytest
 
 from hitmac import train
-from hitmac.agents.training.config import JOBS, HitMacOptions
-from hitmac.agents.training.defaults import check, with_defaults
+from hitmac.agents.training.config import JOBS, HitMacOptions, check, with_defaults
 from hitmac.agents.training.sweep import check_group
 from hitmac.envs import load_scenario
 from hitmac.envs.validation import field_types

@@ -11,7 +11,7 @@ import pytest
 
 from hitmac.__main__ import COMMANDS
 from hitmac.agents.registry import named_agents
-from hitmac.agents.training import defaults
+from hitmac.agents.training import config
 from hitmac.envs import load_scenario
 from tests.documents import PAGES, ROOT, Shell, inline_commands, steps
 
@@ -64,7 +64,7 @@ def parsed(monkeypatch, name, arguments):
     if name == "train":  # it parses, and then resolves what depends on the scenario, which may not exist
 
         def resolve(asked, given):
-            defaults.check(defaults.completed(asked, given - {"start"}, load_scenario("hit-mac")))
+            config.check(config.completed(asked, given - {"start"}, load_scenario("hit-mac")))
             raise Parsed(asked)
 
         monkeypatch.setattr(module, "resolve", resolve)

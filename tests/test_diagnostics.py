@@ -7,10 +7,9 @@ import pytest
 import torch
 
 from hitmac import train
-from hitmac.agents.training.config import JOBS
-from hitmac.agents.training.defaults import with_defaults
-from hitmac.agents.training.learner import build
-from hitmac.agents.training.report import diagnostics, entropy_share
+from hitmac.agents.training.config import JOBS, with_defaults
+from hitmac.agents.training.report import diagnostics
+from hitmac.agents.training.train import build, entropy_share
 from hitmac.envs import load_scenario
 
 

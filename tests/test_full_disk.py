@@ -11,7 +11,7 @@ import pytest
 
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training.resume import saved_progress, write_arrays
+from hitmac.agents.training.resume import saved_progress, write_state
 
 SMALL = ["--num-envs", "8", "--rollout-steps", "4", "--batch-size", "16", "--weight-dim", "8", "--total-steps", "512"]
 SMALL += ["--episodes", "2", "--episode-steps", "20", "--curve-points", "0", "--save-every", "0", "--run-dir", "run"]
@@ -66,7 +66,7 @@ def test_what_safetensors_cannot_write_is_an_error_of_the_file(tmp_path):
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
         with pytest.raises(OSError, match=r"File too large: '.*one'$") as raised:
-            write_arrays(tmp_path / "one", {"a": np.zeros(1000)})
+            write_state(tmp_path / "one", {"a": {"b": np.zeros(1000)}})
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert raised.value.errno == errno.EFBIG

@@ -15,7 +15,7 @@ from hitmac.agents.registry import as_agent
 from hitmac.agents.training import imitation
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.imitation import Imitation, by_size, halves, imitation_loss, in_parallel, select, sizes
-from hitmac.agents.training.learner import build
+from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 

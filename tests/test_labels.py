@@ -12,11 +12,10 @@ from hitmac.agents.baselines.levels import AssignInRange, AssignPlanned, Planner
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.registry import as_level, load_agent
-from hitmac.agents.training.config import CoordinatorOptions, CoverageOptions, ExecutorOptions
-from hitmac.agents.training.defaults import with_defaults
+from hitmac.agents.training.config import CoordinatorOptions, CoverageOptions, ExecutorOptions, with_defaults
 from hitmac.agents.training.imitation import AssignmentLabels, GoalLabels, Imitation
-from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.train import build
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv

@@ -12,10 +12,9 @@ import safetensors.numpy
 from hitmac import train
 from hitmac.__main__ import COMMANDS, main
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training import defaults as sizes
+from hitmac.agents.training import config as sizes
 from hitmac.agents.training import train as loop
-from hitmac.agents.training.config import JOBS
-from hitmac.agents.training.defaults import levels, with_defaults
+from hitmac.agents.training.config import JOBS, levels, with_defaults
 from hitmac.agents.training.train import RolloutCallback, stop_on_signal
 from hitmac.envs import load_scenario, presets
 from hitmac.signals import end_on_signal

@@ -12,9 +12,8 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_run
-from hitmac.agents.training.config import JOBS, ExecutorOptions, Options
-from hitmac.agents.training.defaults import check, check_on
-from hitmac.agents.training.learner import build
+from hitmac.agents.training.config import JOBS, ExecutorOptions, Options, check, check_on
+from hitmac.agents.training.train import build
 from hitmac.envs import FEATURES, load_scenario, presets
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
 from hitmac.perception.functional import FIXED_POOLINGS

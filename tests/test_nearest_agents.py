@@ -18,10 +18,9 @@ from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.learned.policy import SensorCategorical
 from hitmac.agents.registry import SCRIPTED, as_agent, load_agent, named_agents, split_options
-from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
-from hitmac.agents.training.defaults import check
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check
 from hitmac.agents.training.imitation import select
-from hitmac.agents.training.learner import build
+from hitmac.agents.training.train import build
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS, Observer
 from hitmac.envs.scenario import load_scenario
 from hitmac.envs.simulator import Simulator

@@ -17,8 +17,8 @@ from hitmac.agents.policy import PerSensor
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
-from hitmac.agents.training.learner import build
 from hitmac.agents.training.report import in_training, metric_of
+from hitmac.agents.training.train import build
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task, turning_space
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv

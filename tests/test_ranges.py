@@ -19,8 +19,8 @@ from hitmac.agents.training.config import (
     CoverageRewardOptions,
     ExecutorOptions,
     HitMacOptions,
+    check,
 )
-from hitmac.agents.training.defaults import check
 from hitmac.agents.training.resume import prepare, read_options
 from hitmac.envs import Scenario, load_scenario, parallel_env
 from hitmac.envs.scenario import parameter_table

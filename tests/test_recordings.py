@@ -14,7 +14,7 @@ from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.registry import SCRIPTED
 from hitmac.agents.training.config import CoverageOptions
-from hitmac.agents.training.learner import make_environments
+from hitmac.agents.training.train import make_environments
 from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.recordings import read_recording, shortest_recording
 from hitmac.envs.scenario import KNOWLEDGE

@@ -12,11 +12,10 @@ from hitmac.agents.learned.beliefs import OwnKnowledge
 from hitmac.agents.learned.checkpoint import build_policy, load_policy
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN, RecurrentPolicy
 from hitmac.agents.registry import as_agent
-from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions
-from hitmac.agents.training.defaults import check, check_on, with_defaults
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check, check_on, with_defaults
 from hitmac.agents.training.imitation import RecurrentImitation
-from hitmac.agents.training.learner import build
 from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoverageTask
 

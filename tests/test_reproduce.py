@@ -11,8 +11,7 @@ import hitmac.agents.reproduce as reproduction
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.reproduce import ROWS, Row, main, table
-from hitmac.agents.training.config import JOBS, HitMacOptions
-from hitmac.agents.training.defaults import check
+from hitmac.agents.training.config import JOBS, HitMacOptions, check
 
 README = (Path(__file__).parents[1] / "README.md").read_text()
 

@@ -23,11 +23,10 @@ from stable_baselines3.common.logger import configure
 from hitmac import train
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
-from hitmac.agents.training.config import CoverageRewardOptions
-from hitmac.agents.training.defaults import check
-from hitmac.agents.training.learner import build
+from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
 from hitmac.agents.training.rllib import ppo, runner
+from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 
 SMALL = ("--num-envs", "6", "--rollout-steps", "8", "--batch-size", "16", "--weight-dim", "8")
@@ -118,8 +117,8 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert "--num-env-runners is 2; it needs --engine rllib" in said("coverage", "--num-env-runners", 2)
     assert "--num-learners is 1; it needs --engine rllib" in said("coverage-ppo", "--num-learners", 1)
     assert "--address is auto; it needs --engine rllib" in said("coverage-ppo", "--address", "auto")
-    assert "--algorithm imitation; RLlib trains by ppo here" in said("coverage", *RLLIB)
-    assert "the credit difference_rewards; it must be team" in said("coordinator", *RLLIB)
+    assert "--algorithm is imitation; RLlib trains by ppo here" in said("coverage", *RLLIB)
+    assert "--difference-rewards is True; for --engine rllib it must be False" in said("coordinator", *RLLIB)
     assert "there are --num-envs 4 to share" in said("coverage-ppo", *RLLIB, "--num-envs", 4, "--num-env-runners", 5)
     assert "there are --batch-size 4 to share" in said("coverage-ppo", *RLLIB, "--batch-size", 4, "--num-learners", 5)
     assert "--ray is auto; a training with --engine rllib" in said(
@@ -128,7 +127,7 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert "of several trainings" in said("coverage-ppo", *RLLIB, "--address", "auto", "--seeds", 2)
     assert "no Ray cluster answers there" in said("coverage-ppo", *RLLIB, "--address", "127.0.0.1:1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    with pytest.raises(ValueError, match=r"^--engine is rllib, which needs ray: pip install 'hitmac\[rllib\]'$"):
+    with pytest.raises(ValueError, match=r"^--engine is rllib; it needs ray: pip install 'hitmac\[rllib\]'$"):
         check(CoverageRewardOptions(engine="rllib"))
     assert not list(tmp_path.iterdir())
 

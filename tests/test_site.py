@@ -12,8 +12,7 @@ from examples.site import make_site
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import save_film
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
-from hitmac.agents.training.config import JOBS
-from hitmac.agents.training.defaults import given_options
+from hitmac.agents.training.config import JOBS, given_options
 from hitmac.agents.training.resume import prepare
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.rails import limits_of

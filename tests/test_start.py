@@ -10,9 +10,8 @@ import torch
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
 from hitmac.agents.pretrained import pretrained_folder
-from hitmac.agents.training.config import JOBS
-from hitmac.agents.training.defaults import check, check_on, with_defaults
-from hitmac.agents.training.learner import CRITIC, build, learned_policy, take_weights
+from hitmac.agents.training.config import JOBS, check, check_on, with_defaults
+from hitmac.agents.training.train import CRITIC, build, take_weights
 from hitmac.envs import load_scenario
 
 FLAGS = ["--num-envs", "2", "--rollout-steps", "2", "--batch-size", "2", "--episode-steps", "10", "--episodes", "2"]
@@ -42,7 +41,7 @@ def test_a_training_starts_from_the_weights_features_and_network_of_another(job,
     check_on(options, scenario)
     model, _, _ = build(options, scenario)
     started, config = load_policy(pretrained_folder(start.split("/")[0]) / start.partition("/")[2])
-    for policy in (model.policy, learned_policy(model)):
+    for policy in (model.policy, getattr(model, "learned", model.policy)):
         take_weights(policy, name)
         own = tensors_of(policy)
         for tensor, value in tensors_of(started).items():

@@ -16,10 +16,16 @@ import safetensors.numpy
 import yaml
 
 from hitmac.agents.evaluate.command import main
-from hitmac.agents.training.config import GOAL_FEATURES, CoverageOptions, ExecutorOptions, HitMacOptions
-from hitmac.agents.training.defaults import levels, with_defaults, with_limits
-from hitmac.agents.training.learner import make_environments
-from hitmac.agents.training.train import RolloutCallback
+from hitmac.agents.training.config import (
+    GOAL_FEATURES,
+    CoverageOptions,
+    ExecutorOptions,
+    HitMacOptions,
+    levels,
+    with_defaults,
+    with_limits,
+)
+from hitmac.agents.training.train import RolloutCallback, make_environments
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.observation import FEATURE_SETS
 
@@ -104,7 +110,7 @@ def test_a_run_leaves_everything_and_resumes_as_if_never_interrupted(tmp_path):
 
     again = run("--run-dir", "whole", *SMALL, *SHORT, cwd=tmp_path)
     assert again.returncode == 2
-    assert "whole exists; name a new directory, or go on with that run by adding --resume" in again.stderr
+    assert "whole exists; name a new directory, or continue that run by adding --resume" in again.stderr
     other = run("--run-dir", "whole", "--resume", "--gamma", 0.5, cwd=tmp_path)
     assert other.returncode == 2
     assert "--gamma is 0.5, but the run in whole has 0.97; it cannot be changed" in other.stderr
@@ -132,7 +138,7 @@ def test_hit_mac_trains_both_levels_and_evaluates_them(tmp_path):
     assert "--features is hit-mac, but the run in whole has frame; it cannot be changed" in other.stderr
     wrong = run("coverage", "--run-dir", "whole", "--resume", cwd=tmp_path)
     assert wrong.returncode == 2
-    assert "whole is a run of the job hit-mac; coverage cannot go on with it" in wrong.stderr
+    assert "whole is a run of the job hit-mac; coverage cannot continue it" in wrong.stderr
 
     # Two that count as trainings of one agent, an assignment with the executor, two sizes, and everything that is left.
     agents = "ours=whole+whole:scripted,assign-all:whole,whole:scripted,still"
@@ -535,7 +541,7 @@ def test_ctrl_c_ends_the_training_and_evaluates(tmp_path):
             "--memory is recurrent, and the knowledge full; to learn a memory it must be shared",
         ),
         (["--memory", "recurrent", "--features", "motion"], "with --memory recurrent they must be left out"),
-        (["coverage-ppo", "--memory", "recurrent"], "--algorithm ppo; a memory is learned by imitation"),
+        (["coverage-ppo", "--memory", "recurrent"], "--algorithm is ppo; a memory is learned by imitation"),
         (["coordinator", "--memory", "recurrent"], "--memory"),
         (["--resume"], "--resume needs --run-dir"),
         (["--resume", "--run-dir", "absent"], "absent is no run to resume: it has no config.yaml"),

@@ -15,8 +15,7 @@ import yaml
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
 from hitmac.agents.registry import named_agents
-from hitmac.agents.training.config import CoverageOptions, HitMacOptions
-from hitmac.agents.training.defaults import levels
+from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
 from hitmac.agents.training.sweep import last_line, trainings, variations, with_seed_range
 from hitmac.envs import load_scenario
 

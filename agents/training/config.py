@@ -1,43 +1,31 @@
-"""Options of the trainings, a flat dataclass for each job; their defaults, and what is refused."""
+"""Options of the trainings, a flat dataclass for each job; their defaults, and combinations that are refused."""
 
 from __future__ import annotations
 
 import dataclasses
+import importlib.util
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import tyro
 
-from hitmac.agents.baselines.levels import AssignPlanned
+from hitmac.agents.baselines.levels import EXECUTORS, AssignPlanned
 from hitmac.agents.baselines.planner import PlanningPolicy
-from hitmac.agents.learned.policy import CRITICS
+from hitmac.agents.learned.checkpoint import checked_device, load_policy
+from hitmac.agents.learned.policy import CRITICS, check_lists
 from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES
 from hitmac.agents.policy import NEARNESS, checked_nearness
-from hitmac.agents.registry import SCRIPTED
+from hitmac.agents.pretrained import PREFIX, pretrained_folder
+from hitmac.agents.registry import SCRIPTED, load_executor
+from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
+from hitmac.envs import tasks, validation
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
-from hitmac.envs.scenario import KNOWLEDGE
-from hitmac.envs.tasks import (
-    LONGEST_DECISION,
-    SUB_STEPS,
-    SUB_STEPS_PER_DECISION,
-    TASKS,
-    CoordinatorTask,
-    CoverageTask,
-    ExecutorTask,
-    Idle,
-    Task,
-)
+from hitmac.envs.scenario import KNOWLEDGE, Scenario
+from hitmac.envs.tasks import SUB_STEPS_PER_DECISION, TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
 from hitmac.envs.tasks.executor import Padding
-from hitmac.envs.validation import (
-    Choice,
-    Count,
-    Fraction,
-    Natural,
-    NotNegative,
-    Positive,
-    Range,
-)
+from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
 from hitmac.perception import EncoderConfig
 
 MAX_ENVS = 2**16
@@ -45,14 +33,11 @@ MAX_ENVS = 2**16
 Seed = Annotated[int, Range(0, 1_000_000)]
 NumEnvs = Annotated[int, Range(1, MAX_ENVS)]
 
-ENGINES = ("sb3", "rllib")
-"""Engines by name: Stable-Baselines3 in this process, Ray's RLlib in several processes and on several machines."""
-
 TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, PlanningPolicy))
 """Agents that a policy can imitate, by name."""
 
 GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seeing")
-"""The default features without the one that tells of other sensors, for an executor, which sees its goals only."""
+"""The default features without the one of other sensors, for an executor, which sees its goals only."""
 
 
 @dataclass(frozen=True)
@@ -62,31 +47,26 @@ class RunOptions:
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
-    """What sensors know of the targets: full, where all are; shared, what any sees; neighbours or own. None: as the
-    scenario says."""
+    """Knowledge of the targets: full, all; shared, what any sensor sees; neighbours; or own. None: the scenario's."""
     tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one of
-    them."""
+    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one."""
     seed: Seed = 0
     """Seed of networks and scenes."""
     seeds: Count = 1
-    """Trainings, with the seeds from seed up; of several, each is a run of its own in run_dir/seed-SEED. On the command
-    line also as 0..9."""
+    """Number of trainings, with the seeds from seed up, each in run_dir/seed-SEED; on the command line also as 0..9."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Option to vary, such as pooling=sum,mean; may be given several times, for all combinations. Each is trained with
-    every seed, in run_dir/pooling-sum/seed-SEED."""
+    """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; several vary in all combinations."""
     processes: Count | None = None
-    """Trainings side by side, if there are several; they share the cores. None: as many as there are cores."""
+    """Trainings side by side, which share the cores. None: as many as there are cores."""
     ray: str | None = None
-    """Address of a Ray cluster that trains them instead, such as auto or 10.0.0.1:6379; local starts one. run_dir
-    must lie where all its machines reach it by the same path."""
+    """Address of a Ray cluster for several trainings, such as auto or 10.0.0.1:6379; local starts one. All its machines
+    must reach run_dir by the same path."""
     device: str = "cpu"
-    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one. Scenes and planners are
-    always on the CPU, and small networks are often faster there."""
+    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if present. All else is on the CPU."""
     run_dir: Path | None = None
     """Directory of the results, which must not exist. None: runs/ and the date and time."""
     resume: bool = False
-    """Go on with the run in run_dir, from its last checkpoint and with its options."""
+    """Continue the run in run_dir, from its last checkpoint and with its options."""
 
     @property
     def is_group(self) -> bool:
@@ -101,7 +81,7 @@ class Options(EncoderConfig, RunOptions):
     job: ClassVar[str]
     task: ClassVar[type[Task]]
     task_fields: ClassVar[tuple[str, ...]] = ()
-    """Options of the task in training, in addition to those that its :class:`hitmac.envs.tasks.TaskSpec` lists."""
+    """Options of the task in training, in addition to those of its :class:`hitmac.envs.tasks.TaskSpec`."""
     default_limit: ClassVar[dict[str, Any]] = {"minutes": 9.0}
     imitation_limit: ClassVar[dict[str, Any]] = {}
     """Default limit with ``--algorithm imitation``; {}: that of the job."""
@@ -109,34 +89,30 @@ class Options(EncoderConfig, RunOptions):
     """Defaults of other options with ``--algorithm imitation``."""
 
     minutes: Positive | None = None
-    """Longest training time, minutes. With neither limit a coverage policy is trained for 5 minutes (9 by PPO), an
-    executor for 3500000 steps, a coordinator for 600000."""
+    """Longest training time, minutes. Without a limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
+    executor, 600000 for a coordinator."""
     total_steps: Count | None = None
-    """Most environment steps over all scenes (of executors: over all sensors); a run limited by it alone is
-    repeatable."""
+    """Most environment steps over all scenes, of executors over all sensors. Alone it makes a run repeatable."""
     num_envs: NumEnvs = 512
     """Scenes simulated side by side."""
     start: str | None = None
-    """Directory of a run, or a pretrained policy such as pretrained:any-size, whose weights the training starts from,
-    and whose features and network it takes over. None: random weights."""
+    """Directory of a run, or a pretrained policy such as pretrained:any-size, whose weights, features and network the
+    training starts from. None: random weights."""
     features: tuple[str, ...] = DEFAULT_FEATURES
-    """Observation features: the name of a set (hit-mac: the paper's; frame: those of a single frame;
-    motion: velocities too; last-known: ages too), beliefs (of particles that say where a target may be), or names; a
-    wrong one lists the known."""
+    """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; last-known:
+    ages too), beliefs (particles, where a target may be), or names; an error lists the known."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "ppo"
-    """Learning algorithm: imitation of a planner, with some other defaults for a level of the hierarchy; or from reward
-    alone: ppo, or a2c, the synchronous form of the paper's A3C, which knows no batch_size and no epochs."""
+    """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
+    ppo, or a2c, the synchronous form of the paper's A3C, without batch_size and epochs."""
     teacher: Annotated[str, Choice(TEACHERS)] = "planner"
     """Planner to imitate."""
     planner_turn_cost: NotNegative = 0.1
-    """Cost of a sub-step of turning in the planner's plans, in targets covered for a sub-step: the higher, the less the
-    policy turns."""
+    """Cost of a sub-step of turning in the planner's plans, in targets covered for a sub-step."""
     temperature: Positive = 0.1
-    """Temperature of the distribution over actions that the planner's values are turned into, in targets covered for a
-    sub-step."""
+    """Temperature of the softmax of the planner's values, in targets covered for a sub-step."""
     critic: Annotated[str, Choice(CRITICS)] | None = None
     """Critic. None: amc for a coordinator, value_head for the others."""
-    episode_steps: Count = SUB_STEPS
+    episode_steps: Count = tasks.SUB_STEPS
     """Length of an episode, steps."""
     rollout_steps: Annotated[int, Range(2)] = 32
     """Steps of each scene between two updates."""
@@ -159,21 +135,17 @@ class Options(EncoderConfig, RunOptions):
     save_every: NotNegative = 15.0
     """Seconds of training between two checkpoints."""
     curve_points: Natural = 12
-    """Evaluations of the deterministic policy during the training, for the curve. Each takes a second or
-    two, which do not count as training time."""
+    """Evaluations of the deterministic policy during the training, for its curve; not counted as training time."""
     episodes: Count = 200
     """Fresh episodes that the policy and the baselines are evaluated on; seeds 0 and up."""
-    engine: Annotated[str, Choice(ENGINES)] = "sb3"
-    """Engine: sb3, Stable-Baselines3 in this process; or rllib, Ray's RLlib, by PPO, whose scenes and gradient steps
-    may be on several machines."""
+    engine: Annotated[str, Choice(("sb3", "rllib"))] = "sb3"
+    """Engine: sb3, Stable-Baselines3 in this process; or rllib, PPO of Ray's RLlib, also on several machines."""
     num_env_runners: Natural = 0
-    """Processes of --engine rllib that share num_envs; 0: all scenes are in this process. One that is lost is started
-    again."""
+    """Processes of --engine rllib that share num_envs, started again when lost; 0: all scenes are in this process."""
     num_learners: Natural = 0
     """Processes of --engine rllib that share each gradient step; 0: it is taken in this process."""
     address: str | None = None
-    """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: one on this machine, for
-    this run only."""
+    """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: one for this run only."""
 
     def __post_init__(self) -> None:
         """Leave the checks to :func:`check`, so that errors name the options of the command line."""
@@ -182,11 +154,6 @@ class Options(EncoderConfig, RunOptions):
     def encoder_config(self) -> EncoderConfig:
         """Options of the encoder."""
         return EncoderConfig(**{field.name: getattr(self, field.name) for field in dataclasses.fields(EncoderConfig)})
-
-    @property
-    def max_seconds(self) -> float | None:
-        """Longest training time, seconds; None: no limit."""
-        return None if self.minutes is None else 60 * self.minutes
 
     @property
     def sub_steps(self) -> int:
@@ -242,14 +209,14 @@ class CoverageOptions(Options):
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
-    """Every sensor learns and acts on what it observes itself, with shared weights; with --encoder mlp this is
-    independent PPO, and without it PPO with a centralised critic."""
+    """Every sensor learns and acts on its own observation, with shared weights: with --encoder mlp independent PPO,
+    without it PPO with a centralised critic."""
     memory: Annotated[str, Choice(MEMORIES)] = "none"
-    """Memory of the policy: none, or recurrent, a state of every pair that is fed with what is seen now; it learns by
-    imitation what to remember, where sensors share what they see, and has some other defaults."""
+    """Memory of the policy: none, or recurrent, a state of every pair that is fed with what is seen now, learned by
+    imitation with --knowledge shared; it has other defaults."""
     nearest: Count | None = None
-    """Targets that each sensor is shown, the nearest ones, in training and use. None: all in training; in use those of
-    a scene of 16384 pairs or more are the nearest 8 within two sensing ranges."""
+    """Number of nearest targets that each sensor is shown. None: all; used in a scene of 16384 pairs or more, the
+    nearest 8 within two sensing ranges."""
     radius: Positive | None = None
     """Farthest distance of these targets, in the scenario's units. None: any."""
     neighbours: Count | None = None
@@ -309,17 +276,16 @@ class ExecutorOptions(Options):
     turn_cost: NotNegative = 0.015
     """Cost of a turn in training; the official task, for evaluation, has 0.01."""
     centring: Fraction = 1.0
-    """Loss of reward if a goal is seen at the edge of the view instead of in its middle; the paper's, and the
-    official task's, is 1."""
+    """Loss of reward if a goal is seen at the edge of the view instead of in its middle; the paper's is 1."""
     goals_every: Count = 1
     """Steps between two choices of goals."""
     goal_share: Fraction = 1.0
-    """Chance that a target in range becomes a goal; the paper's, and the official task's, is 1."""
+    """Chance that a target in range becomes a goal; the paper's is 1."""
     padding: Padding = "masked"
     """Form in which goals are shown; attended is that of the released program, unfiltered the paper's ablation."""
     row_id: bool = True
-    """The feature target_id holds the number of the goal's row, as it does where the executor is used; no: the target's
-    own in training, as in the released program."""
+    """The feature target_id is the number of the goal's row, as in use; no: the target's own in training, as in the
+    released program."""
 
 
 @dataclass(frozen=True)
@@ -355,11 +321,10 @@ class CoordinatorOptions(Options):
     final_entropy: float = 0.0
     max_grad_norm: float = 5.0
     difference_rewards: bool = True
-    """Credit assignment by difference rewards: every sensor is judged by what it adds to the coverage. No: all by the
-    task's reward, as in the paper."""
-    idle: Idle = "random"
+    """Reward of every sensor by what it adds to the coverage. No: the task's reward for all, as in the paper."""
+    idle: tasks.Idle = "random"
     """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
-    decision: Annotated[int, Range(1, LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
+    decision: Annotated[int, Range(1, tasks.LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds."""
 
 
@@ -367,12 +332,9 @@ class CoordinatorOptions(Options):
 class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
-    The executor learns for how it will be used and not as in the paper: on the coordinator's scene, where targets move
-    more slowly; with goals that hold for a decision and are a part of what is in range; and for seeing its goals rather
-    than for having them in the middle. With --algorithm imitation both levels imitate the planner instead. Ctrl-C ends
-    the run; --resume goes on with it.
-
-    What is not here keeps the default of the two jobs; train them one after the other to change it.
+    The executor learns for its use, unlike in the paper: on the coordinator's scene, where targets move more slowly,
+    with goals that hold for a decision and are a part of those in range, and for seeing rather than for centring them.
+    Other options have the defaults of the two jobs; train these one after the other to change them.
     """
 
     job = "hit-mac"
@@ -387,11 +349,11 @@ class HitMacOptions(RunOptions):
     coordinator_steps: Count | None = None
     """Most decisions of the coordinator's training, over all scenes; 600000 if there is no limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))] = "ppo"
-    """Learning algorithm of both levels: from reward alone, or imitation of a planner, with default limits of
-    512000 steps for the executor and 70400 for the coordinator."""
+    """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
+    for the executor and 70400 for the coordinator."""
     features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
-    """Set of features: frame: those of a single frame; hit-mac: the paper's; motion, the default with imitation: the
-    coordinator sees velocities too, and so does an executor that imitates."""
+    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, the default with imitation: velocities
+    too, for the coordinator and an executor that imitates."""
     num_envs: NumEnvs = 256
     """Scenes simulated side by side."""
     weight_dim: Count = 64
@@ -414,11 +376,245 @@ def default_job(task: type[Task]) -> type[Options]:
     )
 
 
-_OWN: tuple[type[Options], ...] = (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions)
-
-JOBS: dict[str, type[Options]] = {job.job: job for job in _OWN} | {
-    task.spec.name.lower(): default_job(task) for task in TASKS.values() if task not in [job.task for job in _OWN]
+JOBS: dict[str, type[Options]] = {
+    job.job: job for job in (CoverageOptions, CoverageRewardOptions, ExecutorOptions, CoordinatorOptions)
 }
 """Jobs that train one policy, by name."""
 
+JOBS |= {task.spec.name.lower(): default_job(task) for name, task in TASKS.items() if name.lower() not in JOBS}
+
 Job = Options | HitMacOptions
+AnyJob = TypeVar("AnyJob", bound=Job)
+
+
+# Defaults that depend on other options and on the scene.
+
+EXECUTOR_STEPS = 1_500_000
+"""Default length of the executor's training in `hit-mac`, steps over all sensors."""
+
+HIT_MAC_EXECUTOR = {"goals_every": SUB_STEPS_PER_DECISION, "goal_share": 0.8, "centring": 0.2, "turn_cost": 0.03}
+"""Options of the executor's task in `hit-mac` that differ from the paper's."""
+
+PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
+"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults, by the algorithm.
+
+A policy that learns from reward learns after whole rollouts only, and by A2C from whole rollouts at once.
+"""
+
+SIZES = ("num_envs", "batch_size", "rollout_steps")
+"""Options whose defaults depend on the scene."""
+
+_SENSORS = 4  # of the scene that the defaults are for
+_MULTIPLE = 8  # of a number of scenes and of a batch
+_SHORTEST = 4  # steps of a rollout
+
+
+def flag(name: str) -> str:
+    """Return the name of an option on the command line."""
+    return f"--{name.replace('_', '-')}"
+
+
+def given_options(kind: type, arguments: Sequence[str]) -> set[str]:
+    """Return the names of the options that a command line gives."""
+    flags = {one.partition("=")[0].replace("_", "-") for one in arguments}
+    names = (field.name for field in dataclasses.fields(kind))
+    return {name for name in names if not flags.isdisjoint({flag(name), flag(f"no_{name}")})}
+
+
+def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
+    """Return the options with the defaults of all that are not given, which depend on others and on the scenario."""
+    start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
+    defaults = with_defaults(type(asked), asked.algorithm, memory, start)
+    options = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
+    return scaled(options, scenario, given)
+
+
+def with_defaults(kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None) -> AnyJob:
+    """Return the default options of a job that learns by an algorithm, with a memory, from the weights of `start`."""
+    changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
+    if start is not None:
+        assert issubclass(kind, Options)
+        network = network_of(start, kind.task.spec.name)
+        memory, changes = network.get("memory", memory), changes | {"start": start} | network
+    if memory != "none":
+        changes = getattr(kind, "recurrent_defaults", {}) | {"memory": memory} | changes
+    return kind(**{"algorithm": algorithm} | changes)
+
+
+def with_limits(options: Any) -> Any:
+    """Return the options with the job's default limit if they have none."""
+    if options.minutes is not None or options.total_steps is not None:
+        return options
+    limit = options.imitation_limit if options.algorithm == "imitation" else {}
+    return dataclasses.replace(options, **(limit or options.default_limit))
+
+
+def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:
+    """Return options with sizes for a scenario, other than those that are given: the more pairs, the fewer scenes.
+
+    The pairs in a step of all scenes and those in a gradient step do not grow beyond those of scenes with :data:`PAIRS`
+    pairs, so neither do their time and memory.
+    """
+    job: Any = options
+    if scenario is None or job.algorithm not in PAIRS:  # refused later
+        return options
+    most, levels = PAIRS[job.algorithm], isinstance(options, HitMacOptions)
+    targets = min(getattr(job, "nearest", None) or scenario.num_targets, scenario.num_targets)
+    shares = dict.fromkeys(("num_envs", "batch_size"), most / (scenario.num_sensors * targets))
+    share = shares["num_envs"]
+    if levels:
+        del shares["batch_size"]
+    elif getattr(job, "per_sensor", False) or job.task.spec.role == "executor":  # rows are sensors
+        shares["batch_size"] = most / _SENSORS / targets
+    sizes: dict[str, Any] = {}
+    for name, part in shares.items():
+        if name not in given and part < 1:
+            size = getattr(job, name)
+            sizes[name] = max(int(size * part) // _MULTIPLE * _MULTIPLE, min(size, _MULTIPLE))
+    learns_after_every_step = not levels and job.algorithm == "imitation" and not job.recurrent
+    if learns_after_every_step and share < 1 and "rollout_steps" not in given:
+        sizes["rollout_steps"] = max(min(_SHORTEST, job.rollout_steps), int(job.rollout_steps * share))
+    return dataclasses.replace(options, **sizes)
+
+
+def levels(
+    options: HitMacOptions, run_dir: Path, scenario: Scenario | None = None
+) -> tuple[ExecutorOptions, CoordinatorOptions]:
+    """Return the options of the two jobs of ``hit-mac``, whose runs lie in `run_dir`, with sizes for the scenario."""
+    names = ("scenario", "seed", "num_envs", "weight_dim", "episodes", "device")
+    shared: dict[str, Any] = {name: getattr(options, name) for name in names}
+    if options.features == "hit-mac":
+        shared |= {"features": FEATURE_SETS["hit-mac"], "embed_layers": 2, "num_frequencies": 4}
+    own: dict[str, Any] = {"minutes": options.executor_minutes, "total_steps": options.executor_steps}
+    if options.algorithm != "imitation":
+        own |= HIT_MAC_EXECUTOR
+        if options.executor_steps is None and options.executor_minutes is None:
+            own["total_steps"] = EXECUTOR_STEPS
+    if options.features == "frame":
+        own["features"] = ExecutorOptions.features
+    executor = scaled(with_defaults(ExecutorOptions, options.algorithm), scenario)
+    coordinator = scaled(with_defaults(CoordinatorOptions, options.algorithm), scenario)
+    return dataclasses.replace(executor, run_dir=run_dir / "executor", **(own | shared)), dataclasses.replace(
+        coordinator,
+        executor=str(run_dir / "executor"),
+        minutes=options.coordinator_minutes,
+        total_steps=options.coordinator_steps,
+        run_dir=run_dir / "coordinator",
+        **({"features": FEATURE_SETS[options.features]} | shared),
+    )
+
+
+def policy_folder(start: str) -> Path:
+    """Return the directory of the policy that the option ``start`` names."""
+    return pretrained_folder(start.removeprefix(PREFIX)) if start.startswith(PREFIX) else Path(start)
+
+
+def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[str, Any]:
+    """Return features, encoder and memory of the policy `start` by the names of a job's options.
+
+    Raises:
+        FileNotFoundError, ValueError: no policy for the role of `task` and the decisions of `scenario`.
+    """
+    config = load_policy(policy_folder(start))[1]
+    if config.role != TASKS[task].spec.role:
+        raise ValueError(f"--start is {start}, a policy for {config.task}; it must be one for {task}")
+    decisions = config.scenario.decisions
+    if config.role == "agent" and scenario is not None and decisions != scenario.decisions:
+        raise ValueError(
+            f"--start is {start}, a policy that decides on {', '.join(decisions)}; on the scenario {scenario.name!r} "
+            f"it must decide on {', '.join(scenario.decisions)}"
+        )
+    memory = config.policy["memory"]
+    network = dataclasses.asdict(config.encoder) | {"features": config.features}
+    return network if memory == "none" else network | {"memory": memory}
+
+
+# Options that are refused.
+
+
+def check(options: Job) -> None:
+    """Raise ValueError or TypeError for options that are not allowed, all in one error."""
+    invalid = validation.invalid_fields(options, label=flag, show=str)[1]
+    errors = list(invalid.values())
+    if isinstance(options, HitMacOptions):
+        for level in () if errors else levels(options, Path()):
+            with validation.collect(errors):
+                check(level)
+    else:
+        found = [(name, what) for name, what in options.problems().items() if name not in invalid]
+        errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
+        with validation.collect(errors):
+            check_features(options.features)
+        with validation.collect(errors):
+            checked_device(options.device, flag("device"))
+        if not errors:
+            for name, what in _conflicts(options):
+                value = getattr(options, name)
+                shown = " ".join(value) if isinstance(value, tuple) else value
+                errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
+    validation.raise_together(errors)
+
+
+def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
+    """Yield the options that do not fit others, with the reason."""
+    nearness = [name for name in NEARNESS if getattr(options, name, None) is not None]
+    if options.engine != "rllib":
+        for name in ("num_env_runners", "num_learners", "address"):
+            if getattr(options, name):
+                yield name, "it needs --engine rllib"
+    else:
+        if missing := [name for name in ("ray", "tree") if importlib.util.find_spec(name) is None]:
+            yield "engine", f"it needs {missing[0]}: pip install 'hitmac[rllib]'"
+        if options.algorithm != "ppo":
+            yield "algorithm", "RLlib trains by ppo here: give --algorithm ppo, or take the job coverage-ppo"
+        elif options.credit != "team":
+            yield "difference_rewards", "for --engine rllib it must be False (--no-difference-rewards)"
+        if options.num_env_runners > options.num_envs:
+            yield "num_env_runners", f"there are --num-envs {options.num_envs} to share"
+        if options.num_learners > options.batch_size:
+            yield "num_learners", f"there are --batch-size {options.batch_size} to share"
+        if options.ray is not None:
+            yield "ray", "a training with --engine rllib has a cluster of its own, at --address"
+        if options.is_group and options.address is not None:
+            yield "address", "of several trainings (--seeds, --set) each has a cluster of its own"
+    if options.recurrent:
+        if options.algorithm != "imitation":
+            yield "algorithm", "a memory is learned by imitation"
+        if getattr(options, "per_sensor", False):
+            yield "memory", "it is for a policy of all sensors, without --per-sensor"
+        if options.features != RECURRENT_FEATURES:
+            yield "features", f"with --memory recurrent they must be left out, and are {' '.join(RECURRENT_FEATURES)}"
+        if options.weight_dim % 2:
+            yield "weight_dim", "with --memory recurrent it must be even"
+    if nearness and "nearest" not in nearness:
+        yield from ((name, "it needs --nearest") for name in nearness)
+    elif nearness:
+        if options.recurrent or tuple(options.features) == BELIEFS:
+            yield "nearest", "a policy with a memory or beliefs is shown all targets"
+        try:
+            check_lists(options.encoder_config)
+        except ValueError as error:
+            yield "nearest", str(error)
+
+
+def check_on(options: Options, scenario: Scenario) -> None:
+    """Raise ValueError for options that do not fit the scenario, the policy to start from or the executor."""
+    if options.start is not None:
+        network = network_of(options.start, options.task.spec.name, scenario)
+        for name, value in network.items():
+            if getattr(options, name) != value:
+                raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
+    if check_features(options.features) == BELIEFS:
+        if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
+            raise ValueError("--features is beliefs; they are for a policy that turns all sensors directly")
+        BeliefObserver(scenario)
+    if options.recurrent and scenario.knowledge != "shared":
+        raise ValueError(
+            f"--memory is recurrent, and the knowledge {scenario.knowledge}; to learn a memory it must be shared "
+            "(--knowledge shared)"
+        )
+    if isinstance(options, CoordinatorOptions):
+        executor = options.executor
+        load_executor(executor, scenario)
+        if executor != "scripted" and (executor in EXECUTORS or not Path(executor).is_dir()):
+            raise ValueError(f"--executor is {executor}; it must be scripted or the directory of a run or checkpoint")

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.type_aliases import MaybeCallback, Schedule
 from torch import Tensor, nn
@@ -17,7 +16,7 @@ from torch.optim.swa_utils import AveragedModel
 
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
-from hitmac.agents.policy import Policy, one_thread_each, padded_actions
+from hitmac.agents.policy import one_thread_each, padded_actions
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -31,8 +30,8 @@ _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1
 _LATE = 9  # eta: the higher, the more the latest weights count
 _REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: it keeps all fields of view
 
-Gradient = tuple[Sequence[Tensor | None], float, int]
-"""Gradient of each parameter, loss and number of decisions of part of a batch, summed over its decisions."""
+
+# Labels.
 
 
 class TurnLabels:
@@ -57,21 +56,15 @@ class TurnLabels:
 
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
         self.teacher, self.env, self.temperature = teacher, env, temperature
-        shown = getattr(teacher, "shown", None)
-        self.observer = Observer(env.scenario, teacher.features, **({} if shown is None else shown({})))
+        shown, space = getattr(teacher, "shown", dict), env.observation_space
+        self.observer = Observer(env.scenario, teacher.features, **shown({}))
         self.state: tuple[np.ndarray, ...] | None = None
         self.decides: tuple[str, ...] = getattr(teacher, "decides", ("turn",))
-        mask = _shapes(env.observation_space)["mask"]
-        self.shape: tuple[int, ...] = (*(mask[:-1] or (1,)), 3 * len(self.decides))
+        self.shape: tuple[int, ...] = (*(space["mask"].shape[:-1] or (1,)), 3 * len(self.decides))  # type: ignore[index]
 
     def observe(self) -> dict[str, np.ndarray]:
         """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
         return self.observer.observe(self.env.task.simulator)
-
-    def warm_up(self) -> None:
-        """Compile the teacher, before any clock starts."""
-        self.label(self.observe(), np.ones(self.env.num_envs, np.bool_))
-        self.state = None
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """Return the labels (rows, ...) float32 of the result of :meth:`observe`, and update the teacher's state.
@@ -97,13 +90,7 @@ class TurnLabels:
         return self.loss_of(policy.logits(observation), acting, labels)
 
     def loss_of(self, logits: Tensor, acting: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Return the sum of the losses over the decisions of sensors that act, and their number.
-
-        Args:
-            logits: (S, j, n, 3).
-            acting: (S, n) bool.
-            labels: (S, n, 3 k).
-        """
+        """Return the same of logits (S, j, n, 3), with the sensors that act (S, n) bool and labels (S, n, 3 k)."""
         values = dict(zip(self.decides, labels[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
         kept = labels.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
         losses = [
@@ -129,9 +116,9 @@ class AssignmentLabels(TurnLabels):
     The loss is the cross-entropy to the assignment; valid pairs are decided.
     """
 
-    def __init__(self, teacher: Policy, env: DirectionalSensorVecEnv, temperature: float) -> None:
-        super().__init__(teacher, env, temperature)
-        self.shape = env.action_space.shape or ()
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self.shape = self.env.action_space.shape or ()
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
         """See :meth:`TurnLabels.label`."""
@@ -153,12 +140,9 @@ LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": Assignment
 
 
 def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
-    """Return the cross-entropy to the softmax of the values, plus the expected regret, of each decision (...,).
+    """Return the cross-entropy to the softmax of the teacher's values, plus the expected regret, of each decision.
 
-    Args:
-        logits: (..., k) of the policy's actions.
-        values: (..., k) of the same actions, by the teacher.
-        temperature: of the softmax, in the unit of the values.
+    Policy's logits and values are (..., k), the result is (...,); the temperature is in the unit of the values.
     """
     log_policy = logits.log_softmax(-1)
     cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
@@ -171,6 +155,9 @@ def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: 
     share = (_LATE + 1) / (int(updates) + 1 + _LATE)
     for one, new in zip(average, weights, strict=True):
         one.lerp_(new, share)
+
+
+# Learners.
 
 
 class Imitation(BaseAlgorithm):
@@ -186,8 +173,7 @@ class Imitation(BaseAlgorithm):
     distinguish a mistake that matters from one that does not, which the best actions alone do not. Actions are those of
     the policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
     no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
-    and imitation learning via interactive no-regret learning", 2014). The policy never sees what the teacher sees
-    beyond its own observation.
+    and imitation learning via interactive no-regret learning", 2014).
 
     The policy that is learned, :attr:`learned`, has the average of the weights after each update, weighted towards the
     later ones: after update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9`
@@ -244,17 +230,18 @@ class Imitation(BaseAlgorithm):
     def _setup_model(self) -> None:
         self._setup_lr_schedule()
         self.set_random_seed(self.seed)
-        self.policy = self.policy_class(  # type: ignore[assignment]
-            self.observation_space, self.action_space, self.lr_schedule, **self.policy_kwargs
-        ).to(self.device)
+        space: Any = self.observation_space
+        policy: Any = self.policy_class(space, self.action_space, self.lr_schedule, **self.policy_kwargs)
+        self.policy = policy.to(self.device)
         scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
-        shapes = _shapes(self.observation_space)
+        shapes = {name: one.shape for name, one in space.items()}
         rows_are_scenes = len(self.labels.shape) == len(shapes["mask"]) == 2
         sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
         self.varies = sizes_vary and rows_are_scenes and not isinstance(encoder, FlatEncoder)
         self.divide = by_size if self.varies else halves
         self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
-        self.labels.warm_up()
+        self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
+        self.labels.state = None
         self.buffer = self._empty_buffer(shapes)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -302,16 +289,14 @@ class Imitation(BaseAlgorithm):
     @property
     def learned(self) -> AttentionPolicy:
         """Policy with the average of the weights."""
-        policy = self.average.module
-        assert isinstance(policy, AttentionPolicy)
+        policy: Any = self.average.module
         return policy
 
     def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and store the present ones; return rewards and losses."""
-        assert isinstance(self._last_obs, dict)
-        assert self._last_episode_starts is not None
-        observation, step = self._last_obs, self.num_timesteps // self.n_envs
-        labelled = teaching.submit(self.labels.label, self.labels.observe(), self._last_episode_starts)
+        observation: Any = self._last_obs
+        starts, step = np.asarray(self._last_episode_starts), self.num_timesteps // self.n_envs
+        labelled = teaching.submit(self.labels.label, self.labels.observe(), starts)
         actions = self._act(observation, learning)
         losses = [self._update(learning) for _ in range(self._updates_after(step))]
         labels = labelled.result()
@@ -319,21 +304,9 @@ class Imitation(BaseAlgorithm):
         if step < _MIXED_STEPS:
             taken = torch.rand(self.n_envs, device="cpu").numpy() < 1 - step / _MIXED_STEPS
             actions[taken] = self.labels.best(labels)[taken].reshape(actions[taken].shape)
-        self._last_obs, rewards, dones, infos = self.env.step(actions)  # type: ignore[assignment]
-        self._last_episode_starts = dones
-        self._update_info_buffer(infos, dones)
+        self._last_obs, rewards, self._last_episode_starts, _ = self.env.step(actions)  # type: ignore[assignment]
         self.num_timesteps += self.n_envs
         return rewards, losses
-
-    def _updates_after(self, step: int) -> int:
-        """Return the number of updates after a step."""
-        return self.num_updates if step else 0
-
-    def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
-        """Put the scenes of a step into the buffer, in place of the oldest."""
-        first = step * self.n_envs % len(self.buffer["pairs"])
-        for name, array in self.buffer.items():
-            array[first : first + self.n_envs] = labels if name == "values" else observation[name]
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution."""
@@ -356,14 +329,15 @@ class Imitation(BaseAlgorithm):
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
         return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
-    def _chosen(self, filled: int) -> np.ndarray:
-        """Draw the scenes of a batch, out of the first `filled`."""
-        return torch.randint(filled, (self.batch_size,), device="cpu").numpy()
+    def _updates_after(self, step: int) -> int:
+        """Return the number of updates after a step: none before the buffer holds anything."""
+        return self.num_updates if step else 0
 
-    def _drawn(self) -> list[np.ndarray]:
-        """Draw a batch; return its rows of the buffer in parts."""
-        chosen = self._chosen(self._filled)
-        return [chosen[rows] for rows in self.divide(self.buffer["mask"][chosen])]
+    def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
+        """Put the scenes of a step into the buffer, in place of the oldest."""
+        first = step * self.n_envs % len(self.buffer["pairs"])
+        for name, array in self.buffer.items():
+            array[first : first + self.n_envs] = labels if name == "values" else observation[name]
 
     @property
     def _filled(self) -> int:
@@ -385,15 +359,24 @@ class Imitation(BaseAlgorithm):
         self._n_updates += 1
         return sum(losses) / number
 
-    def _gradient(self, rows: np.ndarray) -> Gradient:
-        """Return the gradient in some rows of the buffer."""
+    def _drawn(self) -> list[np.ndarray]:
+        """Draw a batch; return its rows of the buffer in parts."""
+        chosen = self._chosen(self._filled)
+        return [chosen[rows] for rows in self.divide(self.buffer["mask"][chosen])]
+
+    def _chosen(self, filled: int) -> np.ndarray:
+        """Draw the scenes of a batch, out of the first `filled`."""
+        return torch.randint(filled, (self.batch_size,), device="cpu").numpy()
+
+    def _gradient(self, rows: np.ndarray) -> tuple[Sequence[Tensor | None], float, int]:
+        """Return gradients and loss, summed over the decisions in some rows of the buffer, and their number."""
+        loss, decisions = self._loss(rows)
+        return torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True), loss.item(), decisions
+
+    def _loss(self, rows: np.ndarray) -> tuple[Tensor, int]:
         observation = self._tensors(select(self.buffer, rows, crop=self.varies))
         labels = observation.pop("values")
-        return self._differentiated(*self.labels.loss(self.policy, observation, labels))
-
-    def _differentiated(self, loss: Tensor, decisions: int) -> Gradient:
-        gradient = torch.autograd.grad(loss, list(self.policy.parameters()), allow_unused=True)
-        return gradient, loss.item(), decisions
+        return self.labels.loss(self.policy, observation, labels)
 
     def _tensors(self, arrays: Mapping[str, np.ndarray]) -> dict[str, Tensor]:
         return {name: torch.from_numpy(array).to(self.device) for name, array in arrays.items()}
@@ -405,7 +388,7 @@ class Imitation(BaseAlgorithm):
         return state | {f"average/{name}": tensor.cpu().numpy() for name, tensor in self.average.state_dict().items()}
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
-        """Restore what :meth:`get_state` returned."""
+        """Restore the result of :meth:`get_state`."""
         for name, array in self.buffer.items():
             array[: len(state[name])] = state[name]
         number = sum(name.startswith("teacher/") for name in state)
@@ -432,20 +415,10 @@ class RecurrentImitation(Imitation):
 
     policy: RecurrentPolicy
 
-    def __init__(
-        self,
-        policy: type[AttentionPolicy],
-        env: DirectionalSensorVecEnv,
-        *,
-        batch_size: int = 512,
-        n_steps: int = 32,
-        n_epochs: int = 2,
-        **options: Any,
-    ) -> None:
+    def __init__(self, *args: Any, batch_size: int = 512, n_steps: int = 32, **options: Any) -> None:
         self._state: Tensor | None = None  # the policy's, (B, n, m, f)
         self._state_before: Tensor | None = None
-        sequences = max(1, batch_size // n_steps)
-        super().__init__(policy, env, batch_size=sequences, n_steps=n_steps, n_epochs=n_epochs, **options)
+        super().__init__(*args, batch_size=max(1, batch_size // n_steps), n_steps=n_steps, **options)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
         """Return the buffer: sequences of several whole rollouts, and of the present one."""
@@ -461,16 +434,12 @@ class RecurrentImitation(Imitation):
 
     def _act(self, observation: dict[str, np.ndarray], threads: ThreadPoolExecutor) -> np.ndarray:
         """Return actions of the policy's distribution, and update the policy's state."""
-        seen = self._tensors({"pairs": observation["pairs"], "starts": self._starts})
+        observation["starts"] = np.asarray(self._last_episode_starts, np.bool_)  # (B,)
+        seen = self._tensors({name: observation[name][None] for name in ("pairs", "starts")})
         self._state_before = self._state
         with torch.no_grad():
-            logits, _, self._state = self.policy.unroll(seen["pairs"][None], self._state, seen["starts"][None])
+            logits, _, self._state = self.policy.unroll(seen["pairs"], self._state, seen["starts"])
         return self._sampled(logits.cpu())
-
-    @property
-    def _starts(self) -> np.ndarray:
-        """Scenes (B,) bool in which an episode begins."""
-        return np.asarray(self._last_episode_starts, np.bool_)
 
     def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
         """Put the scenes of a step into the sequences of the present rollout, which replace the oldest."""
@@ -479,8 +448,9 @@ class RecurrentImitation(Imitation):
         rows = slice(first, first + self.n_envs)
         if at == 0:
             self.buffer["states"][rows] = 0.0 if self._state_before is None else self._state_before.cpu().numpy()
-        for name, array in (("pairs", observation["pairs"]), ("values", labels), ("starts", self._starts)):
-            self.buffer[name][rows, at] = array
+        for name, array in (observation | {"values": labels}).items():
+            if name in self.buffer:
+                self.buffer[name][rows, at] = array
 
     def _updates_after(self, step: int) -> int:
         """Return the number of updates after a step: those of a rollout are distributed over its steps."""
@@ -500,18 +470,16 @@ class RecurrentImitation(Imitation):
         """Number of the buffer's rows that hold a whole sequence."""
         return min(self.num_timesteps // self.n_steps, len(self.buffer["pairs"]))
 
-    def _gradient(self, rows: np.ndarray) -> Gradient:
-        """Return the gradient in some sequences of the buffer."""
+    def _loss(self, rows: np.ndarray) -> tuple[Tensor, int]:
         found = self._tensors({name: array[rows] for name, array in self.buffer.items()})
         logits, acting, _ = self.policy.unroll(found["pairs"].transpose(0, 1), found["states"], found["starts"].mT)
         values = found["values"].transpose(0, 1).flatten(0, 1)
         acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
-        return self._differentiated(*self.labels.loss_of(logits, acting, values))
+        return self.labels.loss_of(logits, acting, values)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """See :meth:`Imitation.get_state`; with the policy's state."""
-        own = {} if self._state is None else {"state": self._state.cpu().numpy()}
-        return super().get_state() | own
+        return super().get_state() | ({} if self._state is None else {"state": self._state.cpu().numpy()})
 
     def set_state(self, state: Mapping[str, np.ndarray]) -> None:
         """See :meth:`Imitation.set_state`."""
@@ -520,12 +488,6 @@ class RecurrentImitation(Imitation):
 
 
 # Batches in parts.
-
-
-def _shapes(space: spaces.Space) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of the arrays of an observation, by name."""
-    assert isinstance(space, spaces.Dict)
-    return {name: one.shape or () for name, one in space.items()}
 
 
 def sizes(mask: np.ndarray) -> np.ndarray:
@@ -558,12 +520,7 @@ def by_size(mask: np.ndarray) -> list[np.ndarray]:
     return [part for rows in thirds for part in np.array_split(rows[np.argsort(m[rows], kind="stable")], 3)]
 
 
-_Result = TypeVar("_Result")
-
-
-def in_parallel(
-    threads: ThreadPoolExecutor, function: Callable[[np.ndarray], _Result], parts: Sequence[np.ndarray]
-) -> list[_Result]:
+def in_parallel(threads: ThreadPoolExecutor, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
     """Return the results of a function of each part, computed by this thread and those of a pool.
 
     The pool begins with the first part and this thread with the last. It computes whatever the pool has not begun, so

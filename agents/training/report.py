@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
-
-import torch
-from gymnasium import spaces
-from stable_baselines3.common.utils import obs_as_tensor
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
@@ -20,8 +15,6 @@ from hitmac.agents.policy import Policy, digest
 from hitmac.agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
 from hitmac.agents.training.curve import reached_in_words, save_curve, save_points
-from hitmac.agents.training.imitation import Imitation
-from hitmac.agents.training.learner import Learner
 from hitmac.agents.training.resume import Progress
 from hitmac.envs.scenario import Scenario
 
@@ -159,24 +152,3 @@ def diagnostics(
             f"Warning: {name} has stopped exploring: its entropy is {100 * entropy:.1f} % of the highest; "
             "--entropy and --final-entropy reward it."
         )
-
-
-def entropy_share(model: Learner) -> float | None:
-    """Return the policy's mean entropy, on the last observations, as a share of the highest; None for imitation."""
-    if isinstance(model, Imitation) or (observation := model._last_obs) is None:
-        return None
-    with torch.no_grad():
-        tensors = obs_as_tensor(observation, model.device)
-        entropy = model.policy.get_distribution(tensors).entropy()
-    assert entropy is not None
-    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(model.action_space)
-
-
-def highest_entropy(space: spaces.Space[Any]) -> float:
-    """Return the entropy of the uniform distribution over a space of actions."""
-    if isinstance(space, spaces.MultiBinary):
-        return math.prod(space.shape) * math.log(2)
-    if isinstance(space, spaces.MultiDiscrete):
-        return sum(math.log(number) for number in space.nvec.reshape(-1))
-    assert isinstance(space, spaces.Discrete)
-    return math.log(space.n)

@@ -14,7 +14,6 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -23,28 +22,27 @@ from tqdm import tqdm
 from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import SEED
-from hitmac.agents.training.config import HitMacOptions, Job, Options
-from hitmac.agents.training.defaults import AnyJob, check, flag, levels, with_limits
+from hitmac.agents.training.config import AnyJob, HitMacOptions, Job, check, flag, levels, with_limits
 from hitmac.agents.training.report import TRAINED, diagnostics, evaluate_trainings, metric_of, save_tables
 from hitmac.agents.training.resume import prepare, saved_progress, state_file
 from hitmac.agents.training.train import TrainingError, stop_on_signal
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
 
-MAX_TRAININGS = 10_000
+LOG = "training.log"
+"""File in the directory of a run with the output of its training."""
 
 # Of the whole group, and options that change the defaults of others.
 _FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
 _FIXED |= {"scenario", "knowledge", "tracks", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
+_PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
 
 
 def with_seed_range(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``.
-
-    Raises:
-        ValueError: the range is empty, or ``--seed`` is given beside it.
-    """
+    """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``; raise ValueError for an empty range."""
     text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
     for place, (option, given) in enumerate(itertools.pairwise(text)):
         if option == "--seeds" and (found := re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)):
@@ -61,7 +59,7 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
     """Return the options of every combination of the values of ``set``, by what varies.
 
     Raises:
-        ValueError: an option that is not known or cannot be varied, a value twice, or too many combinations.
+        ValueError: an option that is not known or cannot be varied, or a value twice.
     """
     varied: dict[str, dict[str, Any]] = {}
     known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
@@ -80,31 +78,11 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
             raise ValueError(f"--set {given!r} has {twice!r} twice")
         varied[name] = {text: _value(options, name, text) for text in texts}
     found = {}
-    for combination in itertools.product(*varied.values()):
-        words = " ".join(f"{name}={text}" for name, text in zip(varied, combination, strict=True))
-        changes: dict[str, Any] = {name: varied[name][text] for name, text in zip(varied, combination, strict=True)}
+    for combination in itertools.product(*(values.items() for values in varied.values())):
+        words = " ".join(f"{name}={text}" for name, (text, _) in zip(varied, combination, strict=True))
+        changes: dict[str, Any] = {name: value for name, (_, value) in zip(varied, combination, strict=True)}
         found[words] = dataclasses.replace(options, **(changes | {"set": ()}))
-    folders = list(map(_folder, found))
-    if twice := next((one for one in folders if folders.count(one) > 1), None):
-        raise ValueError(f"--set has two variations whose directory would be {twice}; leave one out")
-    if len(found) * options.seeds > MAX_TRAININGS:
-        raise ValueError(f"--set and --seeds make {len(found) * options.seeds} trainings; at most {MAX_TRAININGS}")
     return found
-
-
-def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
-    """Return the trainings of a group, of each variation all seeds, with what varies, such as ``pooling=sum``."""
-    return [
-        (words, dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists()))
-        for words, varied in variations(options).items()
-        for seed in range(options.seed, options.seed + options.seeds)
-        for run in (run_dir / _folder(words) / f"{SEED}{seed}",)
-    ]
-
-
-def _folder(words: str) -> str:
-    """Return the name of the directory of a variation, such as ``pooling-sum``."""
-    return re.sub(r"[^\w.+]+", "-", words).strip("-")
 
 
 def _value(options: Job, name: str, text: str) -> Any:
@@ -117,6 +95,16 @@ def _value(options: Job, name: str, text: str) -> Any:
     return getattr(parsed, name)
 
 
+def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
+    """Return the trainings of a group, of each variation all seeds, with what varies, such as ``pooling=sum``."""
+    return [
+        (words, dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists()))
+        for words, varied in variations(options).items()
+        for seed in range(options.seed, options.seed + options.seeds)
+        for run in (run_dir / re.sub(r"[^\w.+]+", "-", words).strip("-") / f"{SEED}{seed}",)  # such as pooling-sum
+    ]
+
+
 def check_group(options: Job) -> None:
     """Raise an error if a training of the group has options that are not allowed, before anything is made."""
     for words, varied in variations(options).items():
@@ -124,15 +112,13 @@ def check_group(options: Job) -> None:
             check(varied)
         except (ValueError, TypeError) as error:
             raise type(error)(f"{words}: {error}" if words else str(error)) from None
-    if options.ray is not None and not options.is_group and not options.resume:
-        raise ValueError("--ray is for several trainings; it needs --seeds or --set")
-    if options.ray is not None or getattr(options, "address", None) is not None:
-        from hitmac.agents.training.rllib.cluster import connect
+    for option in ("ray", "address"):
+        if (address := getattr(options, option, None)) is not None:
+            if option == "ray" and not options.is_group and not options.resume:
+                raise ValueError("--ray is for several trainings; it needs --seeds or --set")
+            from hitmac.agents.training.rllib.cluster import connect
 
-        if options.ray is not None:
-            connect(options.ray)
-        if isinstance(options, Options) and options.address is not None:
-            connect(options.address, "--address")
+            connect(address, flag(option))
 
 
 def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
@@ -169,11 +155,10 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
 def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
     """Train both levels of HiT-MAC, each with its own run; return whether the user stopped a training."""
     assert options.run_dir is not None
-    executor, coordinator = levels(options, options.run_dir, scenario)
     used = (options.run_dir / "coordinator").exists()
-    for level in (executor, coordinator):
+    for level in levels(options, options.run_dir, scenario):
         print(f"{level.job}:")
-        if used and level is executor:
+        if used and level.job == "executor":
             print("the coordinator uses it, so it stays as it is")
             continue
         exists = (options.run_dir / level.job).exists()
@@ -185,12 +170,10 @@ def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable
 
 def _report(group: Sequence[tuple[str, Job]], scenario: Scenario, run_dir: Path) -> None:
     """Evaluate all trainings together beside the baselines; of HiT-MAC's two levels, the whole agents."""
-    named = []
+    named: list[tuple[str, Any]] = []
     for words, one in group:
-        if isinstance(one, HitMacOptions):
-            assert one.run_dir is not None
-            one = levels(one, one.run_dir)[1]
-        named.append((words or TRAINED, one))
+        assert one.run_dir is not None
+        named.append((words or TRAINED, levels(one, one.run_dir)[1] if isinstance(one, HitMacOptions) else one))
     evaluation, first = evaluate_trainings(named, scenario), named[0][1]
     names = dict.fromkeys(name for name, _ in named)
     warned = [line for name in names for line in diagnostics(evaluation, metric_of(first), None, name)]
@@ -211,43 +194,64 @@ def is_finished(options: Job) -> bool:
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
 
 
-_PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
-_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-LOG = "training.log"
-"""File in the directory of a run with what its training printed."""
+def available_cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def failure(reasons: dict[str, str], number: int) -> TrainingError:
-    """Return the error that some of a number of trainings failed, with the reasons by run."""
-    each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
-    return TrainingError(f"{len(reasons)} of {number} trainings failed: {each}")
+def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
+    """Train the runs whose directories exist, `processes` at a time; return whether the user stopped them.
 
+    The processes share the cores. A training that fails does not stop the others.
 
-def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
-    """Start, or go on with, the training whose run directory is there; its output goes to the :data:`LOG` there.
-
-    A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
+    Raises:
+        TrainingError: trainings failed, after all others ended.
     """
-    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
-    with open(run_dir / LOG, "ab") as log:
-        return subprocess.Popen(
-            [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            env=environment,
-            start_new_session=True,
-        )
+    threads, waiting = max(1, available_cores() // processes), [(run.job, Path(str(run.run_dir))) for run in runs]
+    running: dict[Path, subprocess.Popen[bytes]] = {}
+    reasons: dict[str, str] = {}
+    with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:
+        try:
+            while running or waiting:
+                while waiting and len(running) < processes:
+                    job, folder = waiting.pop(0)
+                    running[folder] = start_training(job, folder, threads)
+                    bar.write(f"{folder}: training; it prints to {folder / LOG}")
+                if stop.wait(0.2):
+                    waiting.clear()
+                    for process in running.values():
+                        process.terminate()
+                    for process in running.values():
+                        process.wait()
+                for folder in [folder for folder, process in running.items() if process.poll() is not None]:
+                    status = running.pop(folder).returncode
+                    bar.update()
+                    if failed := status and not (stop.is_set() and status in _STOPPED):
+                        reasons[str(folder)] = last_line(folder / LOG)
+                    bar.write(f"{folder}: {'failed' if failed else _result(folder)}")
+        except BaseException:
+            for process in running.values():
+                process.kill()
+            raise
+    raise_failures(reasons, len(runs))
+    return stop.is_set()
 
 
-def end_with_parent() -> None:
-    """End this process, if :func:`start_training` started it, when the one that did so ends, even if it is killed.
+def _result(folder: Path) -> str:
+    """Return the result of a finished training in words."""
+    path = next((path for path in (folder / "coordinator", folder) if (path / "evaluation.json").is_file()), None)
+    if path is None:
+        return "stopped"
+    result = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"][TRAINED]
+    metric = "coverage" if "coverage" in result else "reward"
+    return f"{metric} {result[metric]['mean']:.3f}"
 
-    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
-    """
-    if os.environ.pop(_PIPE, ""):
-        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()
+
+def raise_failures(reasons: dict[str, str], number: int) -> None:
+    """Raise TrainingError if some of a number of trainings failed, with the reasons by run."""
+    if reasons:
+        each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
+        raise TrainingError(f"{len(reasons)} of {number} trainings failed: {each}")
 
 
 def last_line(log: Path) -> str:
@@ -257,65 +261,22 @@ def last_line(log: Path) -> str:
     return next((line for line in reversed(lines) if line), "it printed nothing")
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
+    """Start, or continue, the training whose run directory exists; its output goes to the :data:`LOG` in it.
 
-
-_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
-
-
-def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
-    """Train the runs whose directories are there, `processes` at a time; return whether the user stopped them.
-
-    The processes share the cores. A training that fails does not stop the others.
-
-    Raises:
-        TrainingError: trainings failed, after all others ended.
+    A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
     """
-    threads = max(1, available_cores() // processes)
-    running: list[subprocess.Popen[bytes]] = []
-
-    def train(run: Job) -> tuple[str, str]:
-        """Return the run and the reason for which its training failed, "" if it did not."""
-        folder = run.run_dir
-        assert folder is not None
-        if stop.is_set():
-            return str(folder), ""
-        process = start_training(run.job, folder, threads)
-        running.append(process)
-        bar.write(f"{folder}: training; it prints to {folder / LOG}")
-        while process.poll() is None:
-            if stop.wait(0.2):
-                process.terminate()
-                process.wait()
-        bar.update()
-        failed = process.returncode and not (stop.is_set() and process.returncode in _STOPPED)
-        bar.write(f"{folder}: {'failed' if failed else _result(folder)}")
-        return str(folder), last_line(folder / LOG) if failed else ""
-
-    with (
-        stop_on_signal() as stop,
-        tqdm(total=len(runs), unit="training", smoothing=0) as bar,
-        ThreadPoolExecutor(processes) as pool,
-    ):
-        try:
-            reasons = dict(pool.map(train, runs))
-        except BaseException:
-            stop.set()
-            for process in running:
-                process.kill()
-            raise
-    if failed := {run: reason for run, reason in reasons.items() if reason}:
-        raise failure(failed, len(runs))
-    return stop.is_set()
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
+    command = [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"]
+    with open(run_dir / LOG, "ab") as log:
+        output: dict[str, Any] = {"stdout": log, "stderr": subprocess.STDOUT}
+        return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True, **output)
 
 
-def _result(folder: Path) -> str:
-    """Return what a finished training reached, in words."""
-    path = next((path for path in (folder / "coordinator", folder) if (path / "evaluation.json").is_file()), None)
-    if path is None:
-        return "stopped"
-    result = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"][TRAINED]
-    metric = "coverage" if "coverage" in result else "reward"
-    return f"{metric} {result[metric]['mean']:.3f}"
+def end_with_parent() -> None:
+    """End this process, if :func:`start_training` started it, when the one that did so ends, even if it is killed.
+
+    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
+    """
+    if os.environ.pop(_PIPE, ""):
+        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

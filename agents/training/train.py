@@ -1,41 +1,198 @@
-"""The loop of a training: updates, points of the curve and checkpoints, until a limit or a signal."""
+"""Training of one policy: the learner of its options, and the loop over updates until a limit or a signal.
+
+:func:`train` updates an engine, saves checkpoints and adds points to the curve. :class:`SB3Engine` learns in this
+process, :class:`hitmac.agents.training.rllib.engine.RLlibEngine` also on several machines.
+"""
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Union
+from typing import Any
 
 import numpy as np
 import torch
+from gymnasium import spaces
+from stable_baselines3 import A2C, PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.logger import configure
+from stable_baselines3.common.utils import obs_as_tensor
 from torch import Tensor, nn
 from tqdm import tqdm
 
-from hitmac.agents.learned.checkpoint import save_policy
+from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
+from hitmac.agents.learned import checkpoint
+from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
+from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
 from hitmac.agents.learned.policy import AttentionPolicy
-from hitmac.agents.training.config import Options
+from hitmac.agents.registry import load_executor, scripted_agent
+from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
+from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder
 from hitmac.agents.training.curve import CurveEvaluation
-from hitmac.agents.training.learner import build, learned_policy, make_environments, take_weights
-from hitmac.agents.training.report import entropy_share, in_training
+from hitmac.agents.training.imitation import Imitation, RecurrentImitation
+from hitmac.agents.training.report import in_training
 from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
-if TYPE_CHECKING:
-    from hitmac.agents.training.rllib.engine import RLlibEngine
+Learner = PPO | A2C | Imitation
 
-Engine = Union["SB3Engine", "RLlibEngine"]
+FIRST_TRAINING_SEED = 2**40
+"""Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
+FIRST_TRAINING_SEED + s * MAX_ENVS and up."""
+
+CRITIC = "value_net."
+"""Beginning of the names of a critic's tensors."""
 
 OVERDUE = 8.0
 """Seconds after the time limit at which a rollout ends within itself; shorter ones are finished."""
+
+
+# Learner and environments.
+
+
+def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSensorVecEnv, PolicyConfig]:
+    """Return the learner, its environments and the metadata of its checkpoints."""
+    config, venv = policy_config(options, scenario), make_environments(options, scenario)
+    shared: dict[str, Any] = {
+        "policy_kwargs": {name: value for name, value in config.policy.items() if name != "memory"},
+        "n_steps": options.rollout_steps,
+        "learning_rate": options.learning_rate,
+        "max_grad_norm": options.max_grad_norm,
+        "seed": options.seed,
+        "device": checked_device(options.device),
+    }
+    model: Learner
+    if options.algorithm == "imitation":
+        model = (RecurrentImitation if options.recurrent else Imitation)(
+            config.kind,
+            venv,
+            teacher=teacher_of(options, scenario),
+            batch_size=options.batch_size,
+            n_epochs=options.epochs,
+            temperature=options.temperature,
+            **shared,
+        )
+    else:
+        of_sensors = options.credit == "difference_rewards"
+        shared |= {
+            "gamma": options.gamma,
+            "gae_lambda": options.gae_lambda,
+            "ent_coef": options.entropy,
+            "rollout_buffer_class": SensorRolloutBuffer if of_sensors else ActingRolloutBuffer,
+            "rollout_buffer_kwargs": {"acting": venv.acting},
+        }
+        if options.algorithm == "a2c":
+            model = A2C(AttentionPolicy, venv, **shared)
+        else:
+            batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
+            with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
+                warnings.filterwarnings("ignore", "You have specified a mini-batch size")
+                model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
+    # The learner has just given the scenes its own seed; these take effect with the next reset.
+    venv.seed(config.training_seeds[0])
+    return model, venv, config
+
+
+def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
+    """Return the environments to train on, which begin in the midst of their episodes."""
+    of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
+    if isinstance(options, CoordinatorOptions):
+        with checked_device(options.device):
+            executor, _ = load_executor(options.executor, scenario)
+        of_task |= {
+            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # that one is compiled
+            "executor_features": executor.features,
+            "padding": executor.padding,
+            "credit": options.credit,
+        }
+    if scenario.tracks:  # the scenario defines the length of episodes on them
+        scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
+    features = check_features(options.features)
+    return DirectionalSensorVecEnv(
+        options.task,
+        options.num_envs,
+        scenario,
+        features=BeliefObserver if features == BELIEFS else features,
+        max_episode_steps=options.episode_steps,
+        stagger=True,
+        **of_task,
+        **options.nearness,
+    )
+
+
+def teacher_of(options: Options, scenario: Scenario) -> Any:
+    """Return the planner as a teacher of turns, of turns towards goals, or of assignments, for the role of the task."""
+    role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
+    if role == "agent":
+        return scripted_agent(options.teacher, scenario, **chosen)
+    kind = AssignPlanned if role == "coordinator" else PlannerExecutor
+    planning = AssignPlanned.planning if role == "coordinator" else {}
+    planner: Any = scripted_agent(options.teacher, in_place(scenario), **planning | chosen)
+    return kind(scenario, planner=planner)
+
+
+def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
+    """Return the metadata of the checkpoints of a training."""
+    first_seed = FIRST_TRAINING_SEED + options.seed * MAX_ENVS
+    return PolicyConfig(
+        policy={
+            "encoder_config": options.encoder_config,
+            "critic": options.critic,
+            "credit": options.credit,
+            "memory": "recurrent" if options.recurrent else "none",
+        },
+        features=check_features(options.features),
+        scenario=scenario,
+        training_seeds=(first_seed, first_seed + options.num_envs - 1),
+        task=options.task.spec.name,
+        options={name: getattr(options, name) for name in options.task.spec.options},
+        nearness=options.nearness,
+    )
+
+
+def take_weights(policy: nn.Module, start: str) -> None:
+    """Copy the weights of the policy `start` into `policy`; a critic of another kind keeps its random weights.
+
+    Raises:
+        FileNotFoundError, ValueError: no policy, or one whose weights do not fit; `policy` is unchanged.
+    """
+    path = checkpoint.checkpoint_folder(policy_folder(start)) / "policy.safetensors"
+    own, found = tensors_of(policy), checkpoint.read_tensors(path)
+    critics = [{name: tensor.shape for name, tensor in one.items() if name.startswith(CRITIC)} for one in (own, found)]
+    if critics[0] != critics[1]:
+        found = {name: tensor for name, tensor in found.items() if name not in critics[1]}
+        found |= {name: own[name] for name in critics[0]}
+    checkpoint.put_tensors(policy, found, path)
+
+
+def entropy_share(model: Learner) -> float | None:
+    """Return the policy's mean entropy, on the last observations, as a share of the highest; None for imitation."""
+    if isinstance(model, Imitation) or (observation := model._last_obs) is None:
+        return None
+    with torch.no_grad():
+        entropy = model.policy.get_distribution(obs_as_tensor(observation, model.device)).entropy()
+    assert entropy is not None
+    return float(entropy.reshape(len(entropy), -1).sum(1).mean()) / highest_entropy(model.action_space)
+
+
+def highest_entropy(space: spaces.Space[Any]) -> float:
+    """Return the entropy of the uniform distribution over a space of actions."""
+    if isinstance(space, spaces.MultiBinary):
+        return math.prod(space.shape) * math.log(2)
+    numbers = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
+    return sum(math.log(number) for number in numbers)
+
+
+# The loop.
 
 
 class TrainingError(RuntimeError):
@@ -46,23 +203,7 @@ class NotFiniteError(TrainingError):
     """NaN or infinity in a training."""
 
 
-def make_engine(options: Options, scenario: Scenario, run_dir: Path) -> Engine:
-    """Return the engine that the options name, as the last checkpoint of the run has it, or a fresh one.
-
-    The kernels are compiled before, in environments like those of the training, so that no clock runs while they are.
-    """
-    print("compiling, if it is the first time: a minute or more that does not count as training", flush=True)
-    venv = make_environments(options, scenario)
-    venv.reset()
-    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
-    if options.engine == "rllib":
-        from hitmac.agents.training.rllib.engine import RLlibEngine
-
-        return RLlibEngine(options, scenario, run_dir)
-    return SB3Engine(options, scenario, run_dir)
-
-
-def train(options: Options, scenario: Scenario) -> tuple[Engine, bool]:
+def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
     """Train until a limit or the user stops it, and leave a checkpoint in the run's directory.
 
     Checkpoints are saved, and the user stops it, between two updates only, so that a resumed run is the uninterrupted
@@ -74,13 +215,20 @@ def train(options: Options, scenario: Scenario) -> tuple[Engine, bool]:
     Raises:
         TrainingError: a number is not finite, a file cannot be written, or the engine fails.
     """
-    run_dir = options.run_dir
-    assert run_dir is not None
+    kind: Any = SB3Engine
+    if options.engine == "rllib":
+        from hitmac.agents.training.rllib.engine import RLlibEngine
+
+        kind = RLlibEngine
+    print("compiling, if it is the first time: a minute or more that does not count as training", flush=True)
     with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
-        engine = make_engine(options, scenario, run_dir)
+        venv = make_environments(options, scenario)
+        venv.reset()
+        venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
+        engine = kind(options, scenario, options.run_dir)
         try:
             with stop_on_signal() as stop, finite_outputs(engine.policies):
-                _train(options, engine, run_dir, stop)
+                _train(options, engine, stop)
         except NotFiniteError as error:
             raise NotFiniteError(f"step {engine.steps}: {error}") from None
         except OSError as error:
@@ -92,7 +240,7 @@ def train(options: Options, scenario: Scenario) -> tuple[Engine, bool]:
     return engine, stop.is_set()
 
 
-def _train(options: Options, engine: Engine, run_dir: Path, stop: Stop) -> None:
+def _train(options: Options, engine: Any, stop: threading.Event) -> None:
     progress, clock = engine.progress, TrainingClock(options, engine)
     trained = in_training(options, engine.policies[0], engine.config)
     curve = CurveEvaluation(options, trained, engine.config.scenario, progress, clock.fraction_at)
@@ -107,21 +255,18 @@ def _train(options: Options, engine: Engine, run_dir: Path, stop: Stop) -> None:
             engine.update(clock)
             clock.tick()
             if progress.seconds - saved >= options.save_every:
-                engine.save(run_dir)
+                engine.save()
                 saved = progress.seconds
     finally:
-        clock.close()
-    engine.save(run_dir)  # before the last point, which may take a while
+        clock.tick()
+        clock.bar.close()
+    engine.save()  # before the last point, which may take a while
     curve(engine.steps, final=True)
-    engine.save(run_dir)
+    engine.save()
 
 
 class Stop(threading.Event):
-    """Request to stop, which a signal makes.
-
-    Attributes:
-        number: number of the signal; 0: none has come.
-    """
+    """Request to stop by the signal `number`; 0: none has come."""
 
     number = 0
 
@@ -153,12 +298,13 @@ def stop_on_signal() -> Iterator[Stop]:
 
 
 class TrainingClock:
-    """Clock, limits and progress bar of a training; its times and points are those of all sittings of the run."""
+    """Clock, limits and progress bar of a training; its times and points are those of the run since its beginning."""
 
-    def __init__(self, options: Options, engine: Engine) -> None:
-        self.options, self.progress, self._engine = options, engine.progress, engine
-        self._since = time.monotonic()
-        self._bar = tqdm(
+    def __init__(self, options: Options, engine: Any) -> None:
+        self.progress, self._engine = engine.progress, engine
+        self._steps, self._seconds = options.total_steps, None if options.minutes is None else 60 * options.minutes
+        self.start()
+        self.bar = tqdm(
             total=100,
             file=sys.stdout,
             mininterval=0.5 if sys.stdout.isatty() else 10.0,  # a log needs no more
@@ -172,9 +318,8 @@ class TrainingClock:
 
     def fraction_at(self, steps: int, seconds: float) -> float:
         """Return the share of the training, 0 to 1, that these steps and seconds are, by the limit that is nearer."""
-        by_time = seconds / self.options.max_seconds if self.options.max_seconds else 0.0
-        by_steps = steps / self.options.total_steps if self.options.total_steps else 0.0
-        return min(1.0, max(by_time, by_steps))
+        by_time = seconds / self._seconds if self._seconds else 0.0
+        return min(1.0, max(by_time, steps / self._steps if self._steps else 0.0))
 
     def start(self) -> None:
         """Start the clock again after a pause."""
@@ -182,32 +327,23 @@ class TrainingClock:
 
     def tick(self) -> None:
         """Add the time since the last call to the training time."""
-        now = time.monotonic()
-        self.progress.seconds += now - self._since
-        self._since = now
+        since = self._since
+        self.start()
+        self.progress.seconds += self._since - since
 
     @property
     def is_overdue(self) -> bool:
         """True from :data:`OVERDUE` seconds after the time limit."""
-        limit = self.options.max_seconds
-        return limit is not None and self.progress.seconds + time.monotonic() - self._since > limit + OVERDUE
-
-    def close(self) -> None:
-        """Stop the clock and end the bar."""
-        self.tick()
-        self._bar.close()
-
-    def write(self, line: str) -> None:
-        """Print a line above the bar."""
-        self._bar.write(line)
+        now = self.progress.seconds + time.monotonic() - self._since
+        return self._seconds is not None and now > self._seconds + OVERDUE
 
     def add_point(self, coverage: float, rotation: float, reward: float) -> None:
         """Add the means over a rollout to the curve of the exploring policy, and show them beside the bar."""
         self.tick()
         self.progress.curve.append((self._engine.steps, self.progress.seconds, coverage, rotation, reward))
         steps = f"{self._engine.steps / 1e6:.2f}M steps"
-        self._bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
-        self._bar.update(100 * self.fraction - self._bar.n)
+        self.bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
+        self.bar.update(100 * self.fraction - self.bar.n)
 
 
 def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None) -> None:
@@ -230,20 +366,17 @@ def finite_outputs(policies: Sequence[AttentionPolicy]) -> Iterator[None]:
             place = tuple((~finite).nonzero()[0].tolist())
             raise NotFiniteError(f"the policy's {type(head).__name__} gives {output[place].item()} at {list(place)}")
 
-    heads = [head for policy in policies for head in (policy.action_net, policy.value_net)]
-    hooks = [head.register_forward_hook(check) for head in heads]
-    try:
+    with ExitStack() as hooks:
+        for policy in policies:
+            for head in (policy.action_net, policy.value_net):
+                hooks.callback(head.register_forward_hook(check).remove)
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
 
 
 def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
-    """Raise :class:`NotFiniteError` unless weights, what is logged under the name of a loss, and outputs are finite.
+    """Raise :class:`NotFiniteError` unless weights, losses among what is logged, and outputs are finite.
 
-    The outputs, which :func:`finite_outputs` checks, are those for an observation that is drawn from the observation
-    space, always the same.
+    The outputs, which :func:`finite_outputs` checks, are those for an observation drawn from the observation space.
     """
     weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
     losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
@@ -258,42 +391,54 @@ def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
 
 
 class RolloutCallback(BaseCallback):
-    """Checks of a rollout, and its means for the curve of the exploring policy."""
+    """Means of coverage, rotation and reward over a rollout; with a clock also checks, and points of the curve.
 
-    def __init__(self, clock: TrainingClock) -> None:
+    Attributes:
+        means: the three means by name, after a rollout.
+    """
+
+    def __init__(self, clock: TrainingClock | None = None) -> None:
         super().__init__()
         self._clock = clock
-        self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
 
     def _on_rollout_start(self) -> None:
-        self._sums[:] = 0.0
+        self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
 
     def _on_step(self) -> bool:
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
         simulator, rewards = self.training_env.task.simulator, self.locals["rewards"]
-        check_finite("the reward", rewards)
-        check_finite("the observation", self.locals["new_obs"]["pairs"])
+        if self._clock is not None:
+            check_finite("the reward", rewards)
+            check_finite("the observation", self.locals["new_obs"]["pairs"])
         # With credit for every sensor, their rewards are parts of the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
-        return not self._clock.is_overdue
+        return self._clock is None or not self._clock.is_overdue
 
     def _on_rollout_end(self) -> None:
         means = (self._sums[:3] / self._sums[3]).tolist()
-        for name, value in zip(("coverage", "rotation", "reward"), means, strict=True):
+        self.means = dict(zip(("coverage", "rotation", "reward"), means, strict=True))
+        for name, value in self.means.items():
             self.logger.record(f"rollout/{name}", value)
-        self._clock.add_point(*means)
+        if self._clock is not None:
+            self._clock.add_point(**self.means)
 
 
 class SB3Engine:
     """Learner of Stable-Baselines3's kind in this process, with its scenes and its progress.
 
-    :func:`train` uses any engine with these members; :class:`hitmac.agents.training.rllib.engine.RLlibEngine` is one.
+    Attributes:
+        policies: the policy to save and evaluate, and the one that learns if it is another, as with an average of
+            weights.
+        config: metadata of the checkpoints.
+        progress: progress of the run.
     """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
-        self.options, self.progress = options, Progress()
+        self.options, self.progress, self._run_dir = options, Progress(), run_dir
         self.model, self._venv, self.config = build(options, scenario)
+        learned: Any = getattr(self.model, "learned", self.model.policy)
+        self.policies: tuple[Any, ...] = tuple(dict.fromkeys((learned, self.model.policy)))
         if state_file(run_dir).is_file():
             self.progress = load_training(state_file(run_dir), self.model, self._venv)
         elif options.start is not None:
@@ -307,21 +452,14 @@ class SB3Engine:
         return self.model.num_timesteps
 
     @property
-    def policies(self) -> tuple[AttentionPolicy, ...]:
-        """The policy to save and evaluate, and the one that learns if it is another, as with an average of weights."""
-        assert isinstance(self.model.policy, AttentionPolicy)
-        return tuple(dict.fromkeys((learned_policy(self.model), self.model.policy)))
-
-    @property
     def entropy(self) -> float | None:
         """Mean entropy of the policy after the last update as a share of the highest; None where it is not rewarded."""
         return entropy_share(self.model)
 
     def update(self, clock: TrainingClock) -> None:
-        """Collect a rollout and learn from it."""
+        """Collect a rollout and learn from it; learning rate and entropy's weight follow the clock or the steps."""
 
         def rate(_: float) -> float:
-            """Return the learning rate now; it and the entropy's weight follow the clock or the steps."""
             learning_rate, self.model.ent_coef = self.options.rates(clock.fraction)
             return learning_rate
 
@@ -329,20 +467,15 @@ class SB3Engine:
         steps = self.options.rollout_steps * self._venv.num_envs
         try:
             self.model.learn(steps, RolloutCallback(clock), reset_num_timesteps=False)
-        except NotFiniteError:
-            self._check()  # a weight says more than what comes of it
-            raise
-        self._check()
+        finally:  # also after an error: a weight says more than what comes of it
+            for policy in self.policies:
+                check_update(policy, self.model.logger.name_to_value)
 
-    def _check(self) -> None:
-        for policy in self.policies:
-            check_update(policy, self.model.logger.name_to_value)
-
-    def save(self, run_dir: Path) -> None:
+    def save(self) -> None:
         """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
-        save_policy(run_dir / "checkpoint", self.policies[0], self.config)
+        save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if self.steps:
-            save_training(state_file(run_dir), self.model, self._venv, self.progress)
+            save_training(state_file(self._run_dir), self.model, self._venv, self.progress)
 
     def close(self) -> None:
-        """End the processes of the engine."""
+        """End the processes of the engine: none."""

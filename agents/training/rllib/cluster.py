@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from hitmac.agents.training.config import Job
-from hitmac.agents.training.sweep import LOG, failure, last_line, start_training
+from hitmac.agents.training.sweep import LOG, last_line, raise_failures, start_training
 
 LOCAL = "local"
 """Address of a cluster on this machine that ends with this process."""
@@ -77,8 +77,7 @@ def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
     failed = {
         one.config["run_dir"]: str(one.error).strip().rpartition("\n")[2] for one in results if one.error and one.config
     }
-    if failed:
-        raise failure(failed, len(runs))
+    raise_failures(failed, len(runs))
     return len(results) < len(runs)
 
 

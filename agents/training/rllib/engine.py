@@ -20,25 +20,21 @@ from stable_baselines3.common.logger import configure
 
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, save_policy, tensors_of
 from hitmac.agents.learned.policy import AttentionPolicy
+from hitmac.agents.training import resume
 from hitmac.agents.training.config import Options
-from hitmac.agents.training.learner import policy_config, take_weights
-from hitmac.agents.training.report import highest_entropy
-from hitmac.agents.training.resume import (
-    DAMAGED,
-    Moments,
-    Progress,
-    learned_arrays,
-    progress_arrays,
-    read_groups,
-    read_learned,
-    read_progress,
-    state_file,
-    write_arrays,
-)
+from hitmac.agents.training.resume import Progress, state_file
 from hitmac.agents.training.rllib.cluster import LOCAL, connect
 from hitmac.agents.training.rllib.ppo import ppo_config
 from hitmac.agents.training.rllib.runner import MEANS
-from hitmac.agents.training.train import NotFiniteError, TrainingClock, TrainingError, check_update
+from hitmac.agents.training.train import (
+    NotFiniteError,
+    TrainingClock,
+    TrainingError,
+    check_update,
+    highest_entropy,
+    policy_config,
+    take_weights,
+)
 from hitmac.envs.scenario import Scenario
 
 PATIENCE = 300.0
@@ -58,18 +54,18 @@ class RLlibEngine:
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
         torch.manual_seed(options.seed)
-        self.options, self.progress, self.steps = options, Progress(), 0
+        self.options, self.progress, self.steps, self._run_dir = options, Progress(), 0, run_dir
         self.entropy: float | None = None
         self._first_config = policy_config(options, scenario)
         policy = build_policy(self._first_config, scenario)
-        moments, used = Moments(), 0
+        moments: resume.Arrays = {}
+        used = 0
         if (path := state_file(run_dir)).is_file():
             try:
-                groups = read_groups(path)
-                moments = read_learned(groups, policy, path)
-                self.steps, used = int(groups["progress"]["steps"][0]), int(groups["seeds"]["used"][0])
-                self.progress = read_progress(groups)
-            except DAMAGED as error:
+                groups = resume.read_state(path)
+                moments, self.progress, self.steps = resume.put_learned(groups, policy, path)
+                used = int(groups["seeds"]["used"][0])
+            except resume.DAMAGED as error:
                 raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
         elif options.start is not None:
             take_weights(policy, options.start)
@@ -102,15 +98,16 @@ class RLlibEngine:
         first = self._first_config.training_seeds[0]
         return replace(self._first_config, training_seeds=(first, first + self.algorithm.seeds_used - 1))
 
-    def save(self, run_dir: Path) -> None:
+    def save(self) -> None:
         """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
-        save_policy(run_dir / "checkpoint", self._policy, self.config)
+        save_policy(self._run_dir / "checkpoint", self._policy, self.config)
         if not self.steps:
             return
         with _one_line():  # the moments of all learners are equal
             moments = self._learners.foreach_learner(lambda learner: learner.moments()).result_or_errors[0].get()
-        arrays = learned_arrays(self._policy, moments) | progress_arrays(self.progress, self.steps)
-        write_arrays(state_file(run_dir), arrays | {"seeds/used": np.array([self.algorithm.seeds_used])})
+        groups = resume.learned_state(self._policy, moments, self.progress, self.steps)
+        groups["seeds"] = {"used": np.array([self.algorithm.seeds_used])}
+        resume.write_state(state_file(self._run_dir), groups)
 
     def close(self) -> None:
         """End RLlib and its connection to the cluster."""
@@ -130,7 +127,7 @@ class RLlibEngine:
             self._learners.foreach_learner(lambda learner: learner.set_rates(rate, entropy))
             result = self.algorithm.train()
         for number in self.algorithm.lost:
-            clock.write(f"env runner {number} was lost and started again")
+            clock.bar.write(f"env runner {number} was lost and started again")
         self.algorithm.lost.clear()
         rollouts = result.get(ENV_RUNNER_RESULTS, {})
         steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))

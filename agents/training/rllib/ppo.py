@@ -24,7 +24,7 @@ from hitmac.agents.learned.checkpoint import checked_device
 from hitmac.agents.learned.difference_rewards import acting_or_all
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training.config import Options
-from hitmac.agents.training.resume import Moments, moments_of, put_moments
+from hitmac.agents.training.resume import Arrays, moments_of, put_moments
 from hitmac.agents.training.rllib.module import AttentionRLModule
 from hitmac.agents.training.rllib.runner import ACTING, ROW, SceneEnvRunner
 from hitmac.agents.training.train import check_finite
@@ -64,13 +64,13 @@ class AttentionPPOLearner(PPOTorchLearner):
             group["lr"] = learning_rate
         self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = Scheduler(entropy)
 
-    def begin(self, weights: dict[str, np.ndarray], moments: Moments, seed: int) -> None:
+    def begin(self, weights: dict[str, np.ndarray], moments: Arrays, seed: int) -> None:
         """Take over a policy's weights, by name, and its optimiser's moments; `seed` is that of the minibatches."""
         self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
         put_moments(self.policy.optimizer, moments)
         np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
 
-    def moments(self) -> Moments:
+    def moments(self) -> Arrays:
         """Return the moments of the optimiser."""
         return moments_of(self.policy.optimizer)
 

@@ -21,7 +21,7 @@ from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer
-from hitmac.agents.training.learner import build
+from hitmac.agents.training.train import build
 
 ACTING, ROW = "acting", "row"
 """Columns of every step of a row: whether a sensor of it acts, and its number among those of all env runners."""
