@@ -49,9 +49,9 @@ def observe(
             range and view, with no disc or wall of the site in between.
         field_of_view: (..., n), the present ones of zooming lenses; None: those of the site.
         along: (..., n), distances of the sensors along the site's rails, from their first corners.
-        nearest: k, the number of targets shown to each sensor; None: all.
-        radius: largest distance of a target that is shown; None: any. Only with `nearest`.
-        neighbours: l, the number of sensors listed as near each; None: no list. Only with `nearest`.
+        nearest: number of targets shown to each sensor, as of the observer; None: all.
+        radius: largest distance of such a target; None: any.
+        neighbours: number of sensors listed as near each; None: no list.
 
     Returns:
         ``pairs`` (..., n, m, d) float32, and ``mask`` (..., n, m) int8: 1 where the sensor works and the target's
@@ -59,10 +59,7 @@ def observe(
         `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an empty
         one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
-    Raises:
-        ValueError: an unknown feature, a parameter or an argument that a feature needs and that is missing or out of
-            its range, an array of another shape, or an option out of its range; the message names it.
-        TypeError: a site that is neither a scenario nor a mapping.
+    Raises ``ValueError`` or ``TypeError``, which names it, for what is unknown, missing or out of its range.
     """
     names = (features,) if isinstance(features, str) or not isinstance(features, Iterable) else tuple(features)
     if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
@@ -96,16 +93,14 @@ def check_nearness(
     nearest: int | None, radius: float | None, neighbours: int | None
 ) -> tuple[int | None, float | None, int | None]:
     """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
+    whole: tuple[Any, ...] = (int, np.integer)
     for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
-        if value is None:
-            continue
-        kinds: Any = (int, np.integer)
-        limit = "a whole number, 1 or more"
+        kinds, limit = whole, "a whole number, 1 or more"
         if name == "radius":
-            kinds, limit = (int, float, np.integer, np.floating), "a finite number over 0"
-        if not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf:
+            kinds, limit = (*whole, float, np.floating), "a finite number over 0"
+        if value is not None and (not isinstance(value, kinds) or isinstance(value, bool) or not 0 < value < math.inf):
             raise ValueError(f"{name} is {repr(value)[:200]}; it must be {limit}")
-        if nearest is None:
+        if value is not None and nearest is None:
             raise ValueError(f"{name} is {value!r}; it needs nearest, the number of targets shown to each sensor")
     return nearest, radius, neighbours
 
@@ -132,15 +127,12 @@ class Memory:
         """Remember the positions of a sub-step.
 
         Args:
-            target_position: (..., m, 2); NaN: not measured.
+            target_position: (..., m, 2); NaN: not measured. Another shape than before is a ``ValueError``.
             left: (..., m) bool, targets to forget, as those that were seen leaving.
 
         Returns:
             ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. A target that was not
             measured a sub-step before has no position before.
-
-        Raises:
-            ValueError: another number of targets than before, or an array of another shape.
         """
         now = _array("target_position", target_position, None, 2).copy()
         left = _array("left", left, None) != 0.0
@@ -159,14 +151,7 @@ class Memory:
 
 
 def walls_of(walls: Any, extent: Any, blocks: Sequence[int], street_width: float) -> np.ndarray:
-    """Return walls (w, 4) x1, y1, x2, y2, followed by the four sides of every block of a city.
-
-    Args:
-        walls: (w, 4).
-        extent: half the width and half the height of the arena.
-        blocks: rows and columns of the blocks, or nothing.
-        street_width: width of the streets between and around them.
-    """
+    """Return walls (w, 4) x1, y1, x2, y2, followed by the four sides of every block (rows, columns) of a city."""
     own = np.reshape(np.asarray(walls, np.float64), (-1, 4))
     if len(blocks) == 0:
         return own
@@ -194,17 +179,14 @@ class _Site(dict):
     def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
         """Return a number over 0, or an array of as many as `size`; 0 or more if `missing` may replace it."""
         value = self[name] if missing is None else self.get(name, missing)
-        if type(value) in (int, float) and (0 < value <= most or value == missing) and value < math.inf:
-            return value
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
             raise ValueError(f"the site's {name} has shape {array.shape}; it must be a number, or {size} of them")
-        enough = array > 0 if missing is None else array >= 0
+        enough, least = (array > 0, "over 0") if missing is None else (array >= 0, "0 or more")
         if not (enough & (array <= most) & (array < math.inf)).all():
             limit = "finite" if most == math.inf else f"at most {most:g}"
-            least = "over 0" if missing is None else "0 or more"
             raise ValueError(f"the site's {name} is {repr(value)[:200]}; it must be {least} and {limit}")
-        return array
+        return array if array.ndim else float(array)
 
     def rows(self, name: str, width: int) -> np.ndarray:
         """Return rows of numbers, none if they are missing."""
@@ -220,10 +202,6 @@ class _Site(dict):
         own = self.rows("walls", 4)
         blocks = self.get("blocks")
         return walls_of(own, self.extent, blocks, self.number("street_width")) if blocks else own
-
-    @property
-    def diagonal(self) -> float:
-        return 2.0 * math.hypot(*self.extent)
 
     @property
     def top_speed(self) -> float:
@@ -245,27 +223,25 @@ class _Pairs:
         sensor = _array("sensor_position", sensor_position, None, 2)
         target = _array("target_position", target_position, None, 2)
         self.site, self.n, self.m, self._sensor = site, sensor.shape[-2], target.shape[-2], sensor
-        shapes = {
-            "heading": (self.n,), "target_before": (self.m, 2), "age": (self.m,), "seen": (self.n, self.m),
-            "field_of_view": (self.n,), "along": (self.n,),
-        }  # fmt: skip
+        shapes = {"target_before": (self.m, 2), "age": (self.m,), "seen": (self.n, self.m)}
         leading = {"sensor_position": sensor.shape[:-2], "target_position": target.shape[:-2]}
-        for name, shape in shapes.items():
-            if given[name] is not None or name == "heading":
-                given[name] = array = _array(name, given[name], *shape)
+        for name, values in given.items():
+            if values is not None or name == "heading":
+                shape = shapes.get(name, (self.n,))
+                given[name] = array = _array(name, values, *shape)
                 leading[name] = array.shape[: array.ndim - len(shape)]
         try:
             np.broadcast_shapes(*leading.values())
         except ValueError:
             words = ", ".join(f"{name} {shape}" for name, shape in leading.items())
             raise ValueError(f"the leading axes do not broadcast: {words}") from None
-        heading, age, view, self._given = given["heading"], given["age"], given["field_of_view"], given
-        if age is not None and (age < 0.0).any():
+        self._given, heading, view = given, given["heading"], given["field_of_view"]
+        age = np.zeros(self.m) if given["age"] is None else given["age"]
+        if (age < 0.0).any():
             raise ValueError(f"age is {age.min()}; it must be 0 or more")
         if view is not None and (wrong := (view <= 0.0) | (view > 360.0)).any():
             raise ValueError(f"field_of_view is {view[wrong][0]}; it must be over 0, at most 360")
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
-        age = np.zeros(self.m) if age is None else age
         known = np.isfinite(target).all(-1) & np.isfinite(age)
         self.mask = self.works & known[..., None, :]
         self.age = np.where(known, age, 0.0)[..., None, :]
@@ -308,16 +284,12 @@ class _Pairs:
     @cached_property
     def view(self) -> np.ndarray:
         present = self._given["field_of_view"]
-        return self.own_view if present is None else present[..., None]
-
-    @cached_property
-    def own_view(self) -> np.ndarray:
-        return self.of_each_sensor("field_of_view", 360.0)
+        return self.of_each_sensor("field_of_view", 360.0) if present is None else present[..., None]
 
     @cached_property
     def range_squared(self) -> np.ndarray:
         """Squared range: of a zooming lens, range^2 x field of view stays constant."""
-        return self.of_each_sensor("sensing_range") ** 2 * self.own_view / self.view
+        return self.of_each_sensor("sensing_range") ** 2 * self.of_each_sensor("field_of_view", 360.0) / self.view
 
     @cached_property
     def visible(self) -> np.ndarray:
@@ -452,7 +424,8 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "expected_sin": lambda of: of.seen_from(*_unit(*of.expected))[1],
     "expected_cos": lambda of: of.seen_from(*_unit(*of.expected))[0],
     "spread": lambda of: (
-        np.minimum(of.age * of.site.pace * of.site.top_speed, of.site.diagonal) / of.site.number("distance_scale")
+        np.minimum(of.age * of.site.pace * of.site.top_speed, 2.0 * math.hypot(*of.site.extent))
+        / of.site.number("distance_scale")
     ),
     "sensor_x": lambda of: of.x / of.site.extent[0],
     "sensor_y": lambda of: of.y / of.site.extent[1],

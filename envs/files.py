@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -92,21 +92,3 @@ def parse_yaml(text: str) -> Any:
         return yaml.load(text, _Loader)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise ValueError(" ".join(str(error).split())) from None
-
-
-def whole_path(name: str, path: Any, place: Callable[[Path], str] = os.path.abspath) -> str:
-    """Return the whole path of a file, as `place` says; "" stands for no file.
-
-    Raises ``TypeError`` for anything else than a path; the message calls it `name`.
-    """
-    if not isinstance(path, str | Path):
-        raise TypeError(f"{name} is {shortly(path)}; it must be the name of a file")
-    return place(Path(path)) if str(path) else ""
-
-
-def whole_paths(name: str, paths: Any, place: Callable[[Path], str] = os.path.abspath) -> tuple[str, ...]:
-    """Return the whole paths of a file or a list of files; see :func:`whole_path`."""
-    files = [paths] if isinstance(paths, str | Path) else paths
-    if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) and str(file) for file in files):
-        raise TypeError(f"{name} is {shortly(paths)}; it must be the name of a file, or a list of names")
-    return tuple(place(Path(file)) for file in files)

@@ -64,9 +64,7 @@ class Observer:
             of the target in each slot, -1 where the mask is 0; with `neighbours` also ``neighbours=Box (n, l') int32``,
             ascending, -1 for none.
 
-    Raises:
-        ValueError: no feature, an unknown feature, or a feature given twice; `nearest` or `neighbours` is no whole
-            number or under 1, `radius` is not over 0 and finite, or either of them is given without `nearest`.
+    Raises ``ValueError`` for an unknown feature, one given twice, and for options out of their range.
     """
 
     def __init__(
@@ -117,31 +115,18 @@ class Observer:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
-
-        With `nearest`, those of :attr:`space` with the scenes along a first axis.
-        """
+        """Return the observation of every scene: new arrays, those of :attr:`space` with the scenes along a first axis."""
         scenes, (n, m, d) = simulator.num_envs, self._shape
-        if simulator.rows.visible.shape[:2] != (n, m):
-            raise ValueError(
-                f"the simulator has {simulator.rows.visible.shape[:2]} sensors and targets; this observer is for "
-                f"{(n, m)}"
-            )
+        if (shape := simulator.rows.visible.shape[:2]) != (n, m):
+            raise ValueError(f"the simulator has {shape} sensors and targets; this observer is for {(n, m)}")
         scales = self._scales[int(simulator.absences)]
         pairs = np.empty((scenes, n, self._slots, d), np.float32)
         mask = np.empty((scenes, n, self._slots), np.int8)
-        if self.nearest:
-            return self._observe_nearest(simulator, scales, pairs, mask)
-        mask.fill(1)
-        simulator.threads.run(observe, simulator.observed, scales, self._codes, self._of_sensor, pairs, mask)
-        return {"pairs": pairs, "mask": mask}
-
-    def _observe_nearest(
-        self, simulator: Simulator, scales: np.ndarray, pairs: np.ndarray, mask: np.ndarray
-    ) -> dict[str, np.ndarray]:
-        """Return `pairs` and `mask`, filled, ``targets`` and, where they are listed, ``neighbours``."""
-        scenes, grid, (n, m, _) = simulator.num_envs, simulator.rows.grid, self._shape
-        full = simulator.known is None
+        if not self.nearest:
+            mask.fill(1)
+            simulator.threads.run(observe, simulator.observed, scales, self._codes, self._of_sensor, pairs, mask)
+            return {"pairs": pairs, "mask": mask}
+        grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0
         listed = n if self._listed else 0
@@ -168,8 +153,7 @@ class Observer:
         state = simulator.observed
         simulator.threads.run(index_scenes, state._replace(knowledge=None), simulator.scenario.missed_detections, index)
         simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
-        observed = shown._asdict()
-        return observed if self.neighbours else {name: observed[name] for name in ("pairs", "mask", "targets")}
+        return {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

@@ -38,17 +38,11 @@ class Recording(NamedTuple):
 
 
 def make_recordings(scenario: Any, num_envs: int) -> Recordings:
-    """Read the files of a scenario's `tracks`; return them in the form of the kernels.
-
-    Raises:
-        ValueError: a file that does not fit; the message names it, and the line or the time.
-        OSError: a file that cannot be read.
-    """
+    """Return the files of a scenario's `tracks` in the form of the kernels; see :func:`read_recording` for errors."""
     places = [_slots(recording, scenario) for recording in _read(scenario)]
     lengths = np.array([len(place) for place in places])
     last = np.cumsum(lengths) - 1
-    unset = np.zeros(num_envs, np.int64)
-    return Recordings(np.concatenate(places), last - lengths + 1, last, unset, unset.copy())
+    return Recordings(np.concatenate(places), last - lengths + 1, last, *np.zeros((2, num_envs), np.int64))
 
 
 def shortest_recording(scenario: Any) -> int:
@@ -71,31 +65,23 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
     """Read a CSV file of tracks and resample it linearly to every `time_step` seconds from its first row on.
 
     The columns time (seconds), id, x and y may be in any order, and so may the rows; other columns are ignored. A
-    target is absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval.
+    target is absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval. A file is read
+    again if the time at which it `changed`, or its `size`, is another.
 
-    Args:
-        path: the file.
-        time_step: seconds between two positions.
-        changed: time of the file's last change, and...
-        size: its size, so that a file that changed is read again.
-
-    Raises:
-        ValueError: a file that is not of this form; the message names it and the line.
-        OSError: a file that cannot be read.
+    Raises ``ValueError``, which names the file and the line, or ``OSError`` for a file that cannot be read.
     """
-    rows = _rows(path)
-    seen = [time for track in rows.values() for time, x, _ in track if not math.isnan(x)]
+    ordered = [np.array([(time, *place) for time, place in sorted(track.items())]) for track in _rows(path).values()]
+    seen = [time for track in ordered for time, x, _ in track.tolist() if not math.isnan(x)]
     if not seen:
         raise ValueError(f"{path} has no row with a position")
     start, end = min(seen), max(seen)
     sub_steps = (end - start) / time_step
-    if sub_steps < 1 or sub_steps * len(rows) > MOST_POSITIONS:
+    if sub_steps < 1 or sub_steps * len(ordered) > MOST_POSITIONS:
         raise ValueError(
-            f"{path} lasts {end - start:g} s with {len(rows)} targets; it must last at least a time_step "
+            f"{path} lasts {end - start:g} s with {len(ordered)} targets; it must last at least a time_step "
             f"({time_step:g} s), and have at most {MOST_POSITIONS:,} positions, one for each target and time_step"
         )
     length = int(sub_steps + 1e-6) + 1
-    ordered = [np.array(sorted(track), np.float64) for track in rows.values()]
     intervals = np.concatenate([np.diff(track[:, 0]) for track in ordered])
     longest = GAP * float(np.median(intervals)) if len(intervals) else 0.0
     tracks = []
@@ -108,32 +94,32 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
     return Recording(path, start, length, tuple(tracks))
 
 
-def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
-    """Return the rows (time, x, y) of every id of a file; an absent position is NaN."""
-    tracks: dict[str, list[tuple[float, float, float]]] = {}
-    times: set[tuple[str, float]] = set()
+def _rows(path: str) -> dict[str, dict[float, tuple[float, float]]]:
+    """Return the position at every time of every id of a file; an absent one is NaN."""
+    tracks: dict[str, dict[float, tuple[float, float]]] = {}
     with open(path, encoding="utf-8-sig", newline="") as file:
         lines = csv.reader(file)
         try:
             header = [name.strip().lower() for name in next(lines, [])]
             if any(header.count(name) != 1 for name in COLUMNS):
                 raise ValueError(f"the header is {', '.join(header)!r}; it must name time, id, x and y once each")
-            columns = [header.index(name) for name in COLUMNS]
             for row in filter(None, lines):
                 if len(row) != len(header):
                     raise ValueError(f"it has {len(row)} fields; the header has {len(header)}")
-                time, name, x, y = (row[column].strip() for column in columns)
-                point = _number("time", time), _number("x", x or "nan"), _number("y", y or "nan")
-                if math.isnan(point[0]):
+                fields = dict(zip(header, map(str.strip, row), strict=True))
+                time, x, y = (_number(name, fields[name]) for name in ("time", "x", "y"))
+                if math.isnan(time):
                     raise ValueError("time is nan; it must be a number of seconds")
-                if not name:
+                if not fields["id"]:
                     raise ValueError("id is empty; every row must name its target")
-                if math.isnan(point[1]) != math.isnan(point[2]):
-                    raise ValueError(f"x is {x or 'empty'} and y is {y or 'empty'}; give both or neither")
-                if (name, point[0]) in times:
-                    raise ValueError(f"target {name} has a row at {time} s already")
-                times.add((name, point[0]))
-                tracks.setdefault(name, []).append(point)
+                if math.isnan(x) != math.isnan(y):
+                    raise ValueError(
+                        f"x is {fields['x'] or 'empty'} and y is {fields['y'] or 'empty'}; give both or neither"
+                    )
+                track = tracks.setdefault(fields["id"], {})
+                if time in track:
+                    raise ValueError(f"target {fields['id']} has a row at {time} s already")
+                track[time] = x, y
         except UnicodeDecodeError as error:  # the reader is ahead of the line
             byte = error.object[error.start]
             raise ValueError(f"{path} is no text in UTF-8: it has the byte 0x{byte:02x}; save it as UTF-8") from None
@@ -144,7 +130,7 @@ def _rows(path: str) -> dict[str, list[tuple[float, float, float]]]:
 
 def _number(name: str, text: str) -> float:
     try:
-        number = float(text)
+        number = float(text or "nan")
     except ValueError:
         number = math.inf
     if math.isinf(number):
@@ -169,8 +155,7 @@ def _resampled(track: np.ndarray, times: np.ndarray, longest: float, rounding: f
 def _slots(recording: Recording, scenario: Any) -> np.ndarray:
     """Return the positions (K, m, 2) of a recording's targets, each in a place among the scenario's m.
 
-    A target keeps its place from its first position to its last. Afterwards another may take it, not in the next
-    sub-step, so that a change of target shows as an absence.
+    Between two targets of a place lies a sub-step or more, so that a change shows as an absence.
     """
     m = scenario.num_targets
     places = np.full((recording.length, m, 2), np.nan)

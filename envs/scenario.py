@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from hitmac.envs.deployment import KNOWLEDGE, walls_of
-from hitmac.envs.files import parse_yaml, read_text, whole_path, whole_paths, write_text
+from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.rails import limits_of, make_rails, outside, within
 from hitmac.envs.kernels.walks import WALKS
@@ -47,32 +47,30 @@ from hitmac.envs.validation import (
 HIT_MAC_ARENA = 1250.0
 """Half the side of HiT-MAC's arena, in which the defaults are HiT-MAC's."""
 
-MOST, MOST_DEGREES = 1e30, 1e9
-"""Largest magnitude of a number of a state, and of a heading, degrees."""
+MOST_DEGREES = 1e9
+"""Largest magnitude of a heading, degrees."""
 
 _IN_HIT_MAC, _LEFT_OUT = "in HiT-MAC's arena", "in proportion to the arena"
 
 
 def scaled(value: Any) -> Any:
-    """Return a dataclass field with a default in proportion to the arena.
-
-    Left out, it is `value` times the shorter half side of the arena / :data:`HIT_MAC_ARENA`, in areas
-    (x low, x high, y low, y high) each axis by its own half side. True is true in HiT-MAC's arena only.
-    """
+    """Return a dataclass field whose default `value` is that of HiT-MAC's arena; see :func:`_grown`."""
     return dataclasses.field(default=_LEFT_OUT, metadata={_IN_HIT_MAC: value})
 
 
-def _grown(value: Any, half_width: float, half_height: float) -> Any:
-    """Return a default of HiT-MAC's arena for another arena."""
+def _grown(value: Any, width: float, height: float) -> Any:
+    """Return a default of HiT-MAC's arena for another arena, of these half sides.
+
+    It grows with the shorter side, an area (x low, x high, y low, y high) with both; True is true in HiT-MAC's only.
+    """
     if isinstance(value, bool):
-        return value and half_width == half_height == HIT_MAC_ARENA
+        return value and width == height == HIT_MAC_ARENA
     if not isinstance(value, tuple):
-        return value * min(half_width, half_height) / HIT_MAC_ARENA
-    if len(value) == 4 and not isinstance(value[0], tuple):
-        halves = half_width, half_width, half_height, half_height
-        sides = zip(value, halves, strict=True)
-        return tuple(min(max(side * half / HIT_MAC_ARENA, -half), half) for side, half in sides)
-    return tuple(_grown(one, half_width, half_height) for one in value)
+        return value * min(width, height) / HIT_MAC_ARENA
+    if isinstance(value[0], tuple) or len(value) != 4:
+        return tuple(_grown(one, width, height) for one in value)
+    sides = zip(value, (width, width, height, height), strict=True)
+    return tuple(min(max(side * half / HIT_MAC_ARENA, -half), half) for side, half in sides)
 
 
 def parameter_table(kind: type) -> str:
@@ -94,9 +92,6 @@ def parameter_table(kind: type) -> str:
         rows.append(f"| `{field.name}` | {default} | {allowed(hints[field.name])} | {docs[field.name]} |")
     return "\n".join(rows)
 
-
-FILES = {"tracks": whole_paths, "background": whole_path}
-"""Parameters that name files, each with the function that returns their whole paths."""
 
 Area = Annotated[tuple[float, float, float, float], Row(("x low", "x high", "y low", "y high"))]
 Corner = Annotated[tuple[float, float], Row(("x", "y"))]
@@ -262,27 +257,22 @@ class Scenario:
     random row that as many rows follow; 0: at the first."""
 
     def __post_init__(self) -> None:
-        left_out = {
-            field.name: field.metadata[_IN_HIT_MAC]
-            for field in dataclasses.fields(self)
-            if getattr(self, field.name) is _LEFT_OUT
-        }
+        fields = {field.name: field.metadata.get(_IN_HIT_MAC) for field in dataclasses.fields(self)}
+        left_out = {name: value for name, value in fields.items() if getattr(self, name) is _LEFT_OUT}
         vars(self).update(left_out)  # frozen: nothing is assigned
-        wrong: dict[str, Exception] = {}
-        for name, whole in FILES.items():
-            try:
-                vars(self)[name] = whole(name, getattr(self, name))
-            except TypeError as error:
-                wrong[name] = error
         converted, invalid = invalid_fields(self)
+        for name in ("tracks", "background"):
+            try:
+                converted |= _with_paths({name: getattr(self, name)}, os.path.abspath)
+            except TypeError as error:
+                invalid[name] = error
         vars(self).update(converted)
-        invalid |= wrong
         if "arena" not in invalid and len(self.extent) != 2:
             words = "it must be one number, or [half the width, half the height]"
             invalid["arena"] = ValueError(f"arena is {plain(self.arena)}; {words}")
         if not invalid:
             vars(self).update({name: _grown(value, *self.extent) for name, value in left_out.items()})
-            for name, fits in contradictions(self):
+            for name, fits in contradictions(self).items():
                 invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
         raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
 
@@ -322,14 +312,9 @@ class Scenario:
         return 0 if self.tracks else self.extra_move_every
 
     @property
-    def targets_leave(self) -> bool:
-        """True if targets can leave and return."""
-        return self.leave_rate > 0 or bool(self.tracks)
-
-    @property
     def varies(self) -> bool:
         """True if sensors or targets can be absent: fewer in an episode, failed, or gone."""
-        return self.min_sensors > 0 or self.min_targets > 0 or self.failure_rate > 0 or self.targets_leave
+        return any((self.min_sensors, self.min_targets, self.failure_rate, self.leave_rate, self.tracks))
 
     def replace(self, **changes: Any) -> Scenario:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
@@ -366,95 +351,77 @@ class Scenario:
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
 
 
-def contradictions(scenario: Scenario) -> Iterator[tuple[str, str]]:
-    """Yield the parameters of a scenario, each valid by itself, that do not fit the others, and what fits."""
-    n, (half_width, half_height) = scenario.num_sensors, scenario.extent
-    arena = f"the arena of {scenario.arena_words}"
-    for name, most in (("min_sensors", "num_sensors"), ("min_targets", "num_targets")):
-        if getattr(scenario, name) > getattr(scenario, most):
-            yield name, f"0 to {most} ({getattr(scenario, most)})"
-    for name in ("sensing_range", "field_of_view", "turn_angle"):
-        if isinstance(given := getattr(scenario, name), tuple) and len(given) != n:
-            yield name, f"one number, or one for each of the {n} sensors"
-    if scenario.zoom:
-        if len(scenario.zoom) != 2 or scenario.zoom[0] > scenario.zoom[1]:
-            yield "zoom", "empty, or the narrowest and the widest field of view, over 0 and at most 360 degrees"
-        else:
-            low, high = scenario.zoom
-            if not low <= np.min(scenario.field_of_view) <= np.max(scenario.field_of_view) <= high:
-                yield "field_of_view", f"within zoom ({low:g} to {high:g} degrees)"
-    if scenario.max_speed <= scenario.min_speed:
-        yield "max_speed", f"over min_speed ({scenario.min_speed:g})"
-    for name in ("min_targets", "leave_rate"):
-        if scenario.tracks and getattr(scenario, name) > 0:
-            yield name, "0 with tracks, in which targets come and go"
-
-    sensor_areas = scenario.sensor_areas if scenario.placement == "areas" else ()
-    if scenario.placement == "areas" and len(sensor_areas) < n:
-        yield "sensor_areas", f"at least one area for each of the {n} sensors"
-    for name, areas in (("target_area", (scenario.target_area,)), ("sensor_areas", sensor_areas)):
-        if not all(
-            -half_width <= a <= b <= half_width and -half_height <= c <= d <= half_height for a, b, c, d in areas
-        ):
-            yield name, f"[x low, x high, y low, y high] inside {arena}"
-    if scenario.placement == "grid" and scenario.grid**2 < n:
-        yield "grid", f"large enough for one cell for each of {n} sensors"
-
+def contradictions(scenario: Scenario) -> dict[str, str]:
+    """Return what would fit, by the names of parameters that are valid by themselves and do not fit the others."""
+    s, n, (width, height) = scenario, scenario.num_sensors, scenario.extent
+    each, arena = f"one for each of the {n} sensors", f"inside the arena of {s.arena_words}"
+    zooms = len(s.zoom) == 2 and s.zoom[0] <= s.zoom[1]
+    narrowest, widest = s.zoom if zooms else (0, 360)
     # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
-    room = 3 * half_width * half_height
-    taken = math.pi * ((n - 1) * scenario.spacing**2 + sum(radius**2 for *_, radius in scenario.discs))
-    if scenario.placement == "random" and taken > room:
-        yield "spacing", f"smaller, since {n} sensors would otherwise fill the arena"
-    if any(radius <= 0 for *_, radius in scenario.discs):
-        yield "discs", "[x, y, radius] with a radius over 0"
-    radii, longest = scenario.disc_radius, min(half_width, half_height)
-    if len(radii) != 2 or radii[0] > radii[1] or (scenario.random_discs and radii[1] > longest):
-        yield "disc_radius", f"the lowest and the highest radius, over 0 and at most the arena ({longest:g})"
-    elif scenario.random_discs and math.pi * n * radii[1] ** 2 > room:
-        yield "disc_radius", f"smaller, since no disc may cover any of {n} sensors"
+    room, taken = 3 * width * height / math.pi, (n - 1) * s.spacing**2 + sum(radius**2 for *_, radius in s.discs)
+    small, large, largest = min(s.disc_radius, default=0), max(s.disc_radius, default=0), min(width, height)
+    rows, columns = s.blocks if len(s.blocks) == 2 else (0, 0)
+    street = min(2 * width / (columns + 1), 2 * height / (rows + 1))
+    crossings = (rows + 1) * (columns + 1) if rows and s.placement == "crossings" else n
+    areas, places = s.sensor_areas if s.placement == "areas" else (), s.sensor_positions
+    corners = all(s.rails) and all(one != other for rail in s.rails for one, other in pairwise(rail))
+    rails = corners and len(s.rails) in (0, 1, n)
+    lengths = np.broadcast_to(make_rails(s.rails).length, n) if s.rails and rails else np.full(n, np.inf)
+    starts = s.rail_starts[:n] if s.rails else ()
+    pans = len(s.pan_limits) in (0, 1, n) and all(low <= high for low, high in s.pan_limits)
+    headings = np.array(s.sensor_headings)
+    limit = limits_of(s) if pans and len(headings) == n else np.full((len(headings), 2), (-np.inf, np.inf))
 
-    for name, value in (("walk", "streets"), ("placement", "crossings")):
-        if getattr(scenario, name) == value and not scenario.blocks:
-            yield name, f"{value} only with blocks, between which the streets are"
-    if len(scenario.blocks) == 2:
-        rows, columns = scenario.blocks
-        widest = min(2 * half_width / (columns + 1), 2 * half_height / (rows + 1))
-        if scenario.street_width >= widest:
-            yield "street_width", f"under {widest:g}, since {rows} rows and {columns} columns of blocks are between"
-        crossings = (rows + 1) * (columns + 1)
-        if scenario.placement == "crossings" and crossings < n:
-            yield "blocks", f"enough for a crossing for each of the {n} sensors; it has {crossings}"
-    elif scenario.blocks:
-        yield "blocks", "empty, or [rows, columns]"
+    def inside(points: Any) -> bool:
+        return bool((np.abs(np.reshape(points, (-1, 2))) <= s.extent).all())
 
-    def inside(points: tuple[tuple[float, float], ...]) -> bool:
-        return all(abs(x) <= half_width and abs(y) <= half_height for x, y in points)
+    def within_arena(low_x: float, high_x: float, low_y: float, high_y: float) -> bool:
+        return low_x <= high_x and low_y <= high_y and inside((low_x, low_y, high_x, high_y))
 
-    for value, name in (("rails", "rails"), ("fixed", "sensor_positions")):
-        if (scenario.placement == value) != bool(getattr(scenario, name)):
-            yield "placement", f"{value} if and only if {name} are given"
-    if scenario.rails:
-        if len(scenario.rails) not in (1, n):
-            yield "rails", f"empty, one rail, or one for each of the {n} sensors"
-        elif not all(scenario.rails) or any(one == other for rail in scenario.rails for one, other in pairwise(rail)):
-            yield "rails", "lists of corners [x, y], at least one each, and no two in a row the same"
-        elif not all(map(inside, scenario.rails)):
-            yield "rails", f"inside {arena}"
-        elif starts := scenario.rail_starts[:n]:
-            lengths = np.broadcast_to(make_rails(scenario.rails).length, n)
-            if len(starts) != n or (starts > lengths).any():
-                yield "rail_starts", f"empty, or a place for each of the {n} sensors, at most the length of its rail"
-    positions = scenario.sensor_positions
-    if positions and not (len(positions) == n and inside(positions)):
-        yield "sensor_positions", f"[x, y] of each of the {n} sensors, inside {arena}"
-    if len(scenario.pan_limits) not in (0, 1, n) or any(low > high for low, high in scenario.pan_limits):
-        yield "pan_limits", f"empty, or [low, high] with low at most high, one pair or one for each of the {n} sensors"
-    elif headings := scenario.sensor_headings:
-        limit = limits_of(scenario)
-        if len(headings) != n:
-            yield "sensor_headings", f"empty, or one for each of the {n} sensors"
-        elif outside(within(np.array(headings), limit), limit).any():
-            yield "sensor_headings", f"within pan_limits ({plain(scenario.pan_limits)})"
+    rules = (
+        ("min_sensors", s.min_sensors <= n, f"0 to num_sensors ({n})"),
+        ("min_targets", s.min_targets <= s.num_targets, f"0 to num_targets ({s.num_targets})"),
+        ("sensing_range", np.size(s.sensing_range) in (1, n), f"one number, or {each}"),
+        ("field_of_view", np.size(s.field_of_view) in (1, n), f"one number, or {each}"),
+        ("turn_angle", np.size(s.turn_angle) in (1, n), f"one number, or {each}"),
+        ("zoom", not s.zoom or zooms, "empty, or the narrowest and the widest field of view, at most 360 degrees"),
+        ("field_of_view", narrowest <= np.min(s.field_of_view), f"within zoom ({narrowest:g} to {widest:g} degrees)"),
+        ("field_of_view", np.max(s.field_of_view) <= widest, f"within zoom ({narrowest:g} to {widest:g} degrees)"),
+        ("max_speed", s.max_speed > s.min_speed, f"over min_speed ({s.min_speed:g})"),
+        ("min_targets", not (s.tracks and s.min_targets), "0 with tracks, in which targets come and go"),
+        ("leave_rate", not (s.tracks and s.leave_rate), "0 with tracks, in which targets come and go"),
+        ("sensor_areas", s.placement != "areas" or len(areas) >= n, f"at least one area for each of the {n} sensors"),
+        ("target_area", within_arena(*s.target_area), f"[x low, x high, y low, y high] {arena}"),
+        ("sensor_areas", all(within_arena(*area) for area in areas), f"[x low, x high, y low, y high] {arena}"),
+        ("grid", s.placement != "grid" or s.grid**2 >= n, f"large enough for one cell for each of {n} sensors"),
+        ("spacing", s.placement != "random" or taken <= room, f"smaller, since {n} sensors would fill the arena"),
+        ("discs", all(radius > 0 for *_, radius in s.discs), "[x, y, radius] with a radius over 0"),
+        ("disc_radius", s.disc_radius == (small, large), "the lowest and the highest radius"),
+        ("disc_radius", not s.random_discs or large <= largest, f"at most the arena ({largest:g})"),
+        ("disc_radius", not s.random_discs or n * large**2 <= room, "smaller, since no disc may cover any sensor"),
+        ("walk", s.walk != "streets" or s.blocks, "streets only with blocks, between which the streets are"),
+        ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks, between which they are"),
+        ("blocks", len(s.blocks) in (0, 2), "empty, or [rows, columns]"),
+        ("street_width", not rows or s.street_width < street, f"under {street:g} with these blocks"),
+        ("blocks", crossings >= n, f"enough for a crossing for each of {n} sensors"),
+        ("placement", (s.placement == "rails") == bool(s.rails), "rails if and only if rails are given"),
+        ("placement", (s.placement == "fixed") == (places != ()), "fixed if and only if sensor_positions are given"),
+        ("rails", len(s.rails) in (0, 1, n), f"empty, one rail, or {each}"),
+        ("rails", corners, "lists of corners [x, y], at least one each, and no two in a row the same"),
+        ("rails", all(map(inside, s.rails)), arena),
+        ("rail_starts", len(starts) in (0, n), f"empty, or a place for each of the {n} sensors"),
+        ("rail_starts", (np.array(starts) <= lengths[: len(starts)]).all(), "at most the lengths of the rails"),
+        ("sensor_positions", len(places) in (0, n), f"[x, y] of each of the {n} sensors"),
+        ("sensor_positions", inside(places), f"[x, y] of each of the {n} sensors, {arena}"),
+        ("pan_limits", pans, f"empty, or [low, high] with low at most high, one pair or {each}"),
+        ("sensor_headings", len(headings) in (0, n), f"empty, or {each}"),
+        ("sensor_headings", not outside(within(headings, limit), limit).any(), f"within pan_limits {s.pan_limits}"),
+    )  # fmt: skip
+    found: dict[str, str] = {}
+    for name, fits, words in rules:
+        if not fits:
+            found.setdefault(name, words)
+    return found
 
 
 SCENES = Path(__file__).parent / "scenes"
@@ -487,9 +454,14 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
         return _read(SCENES / f"{name}.yaml")
     sized = re.fullmatch(r"(.+)-(\d+)x(\d+)", name)
     if sized and sized[1] in presets():
-        preset = _read(SCENES / f"{sized[1]}.yaml")
-        n, m = int(sized[2]), int(sized[3])
-        return preset.replace(name=name, num_sensors=n, num_targets=m, **_crossings_for(preset, n))
+        preset, n = _read(SCENES / f"{sized[1]}.yaml"), int(sized[2])
+        changes: dict[str, Any] = {"name": name, "num_sensors": n, "num_targets": int(sized[3])}
+        if preset.placement == "crossings":  # a square city of the same streets and blocks, a crossing for each sensor
+            count = max(math.ceil(math.sqrt(n)) - 1, 1)
+            block = (2 * preset.extent[0] - preset.street_width) / preset.blocks[1]  # and a street
+            half = (count * block + preset.street_width) / 2
+            changes |= {"blocks": (count, count), "arena": half, "target_area": (-half, half, -half, half)}
+        return preset.replace(**changes)
     if name.endswith((".yaml", ".yml", ".json")):
         return _read(Path(name))
     for file in ("config.yaml", "config.json", "checkpoint/config.json"):
@@ -502,13 +474,9 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
 
 def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
-    """Return the scenario with other parameters, given as texts such as ``knowledge=shared`` with values in YAML.
+    """Return the scenario with other parameters, as texts such as ``knowledge=shared``; its name lists them.
 
-    Its name lists them.
-
-    Raises:
-        ValueError: a text without a name or a value, a parameter given twice, an unknown one, or a value out of range.
-        TypeError: a value of another type.
+    Raises ``ValueError`` or ``TypeError`` for a text of another form, an unknown name or a value that is not allowed.
     """
     changes = {}
     for text in settings:
@@ -529,40 +497,33 @@ def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
     def relative(path: Path) -> str:  # unless they have only the root in common
         return os.path.relpath(path, folder) if path.parts[:2] == folder.parts[:2] else str(path)
 
-    return _with_paths(scenario.to_dict(), relative)
+    found = _with_paths(scenario.to_dict(), relative)
+    return {name: plain(value) for name, value in found.items()}
 
 
 def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
-    """Return the scenario of :func:`portable` parameters, which were read from a folder.
-
-    Where the folder has moved without the files, those at the same place below the current directory are taken.
-    """
+    """Return the scenario of :func:`portable` parameters, which were read from a folder."""
 
     def found(path: Path) -> str:
         place = os.path.abspath(Path(folder, path))
-        here = os.path.abspath(Path(*(part for part in path.parts if part != "..")))
+        here = os.path.abspath(Path(*(part for part in path.parts if part != "..")))  # the folder has moved alone
         return here if os.path.isfile(here) and not os.path.isfile(place) else place
 
     return Scenario.from_dict(_with_paths(parameters, found) if isinstance(parameters, Mapping) else parameters)
 
 
 def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
-    """Return a scenario's parameters with the paths of its files as `place` gives them."""
-    paths = {name: plain(whole(name, parameters[name], place)) for name, whole in FILES.items() if name in parameters}
-    return {**parameters, **paths}
-
-
-def _crossings_for(city: Scenario, num_sensors: int) -> dict[str, Any]:
-    """Return the parameters of a square city with a crossing for each sensor, of the same streets and blocks as `city`.
-
-    Any other scenario keeps its arena.
-    """
-    if city.placement != "crossings":
-        return {}
-    count = max(math.ceil(math.sqrt(num_sensors)) - 1, 1)
-    block = (2 * city.extent[0] - city.street_width) / city.blocks[1]  # and a street
-    half = (count * block + city.street_width) / 2
-    return {"blocks": (count, count), "arena": half, "target_area": (-half, half, -half, half)}
+    """Return a scenario's parameters with the paths of its files, if it has any, as `place` gives them."""
+    found = dict(parameters)
+    for name in found.keys() & {"tracks", "background"}:
+        given = found[name]
+        files = [given] if isinstance(given, str | Path) else given if name == "tracks" else None
+        if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) for file in files):
+            words = "the name of a file" + ", or a list of names" * (name == "tracks")
+            raise TypeError(f"{name} is {shortly(given)}; it must be {words}")
+        paths = [place(Path(file)) for file in files if str(file)]
+        found[name] = tuple(paths) if name == "tracks" else "".join(paths)
+    return found
 
 
 def _read(path: Path) -> Scenario:

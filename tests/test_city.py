@@ -109,7 +109,7 @@ def test_a_larger_city_has_the_same_blocks_and_a_crossing_for_each_camera():
     ("changes", "message"),
     [
         ({"blocks": ()}, "placement is 'crossings'; it must be crossings only with blocks"),
-        ({"blocks": (2, 2)}, r"blocks is \[2, 2\]; it must be enough for a crossing for each of the 12 sensors"),
+        ({"blocks": (2, 2)}, r"blocks is \[2, 2\]; it must be enough for a crossing for each of 12 sensors"),
         ({"blocks": (9, 9), "street_width": 20.0}, "street_width is 20.0; it must be under"),
     ],
 )

@@ -147,7 +147,7 @@ def test_a_state_off_the_rails_is_refused():
         ({"rails": [[(0, 0), (0, 0)]]}, "lists of corners"),
         ({"rails": [[(0, 0), (0, 101)]]}, r"rails is .*; it must be inside the arena of \+-200 x \+-100"),
         ({"rails": [[(0, 0, 1)]]}, r"rails holds .*; it must be \[x, y\]"),
-        ({"rail_starts": [801]}, "rail_starts is .*; it must be empty, or a place for each"),
+        ({"rail_starts": [801]}, "rail_starts is .*; it must be at most the lengths of the rails"),
         ({"num_sensors": 2, "rail_starts": [1]}, "rail_starts is"),
         ({"rail_step": 0}, "rail_step is 0"),
         ({"arena": (1, 2, 3)}, "arena is .*; it must be one number, or"),

@@ -289,7 +289,7 @@ def test_all_errors_of_a_file_are_reported_at_once(tmp_path):
         Scenario(zoom=(90, 30), max_speed=40)
     assert str(caught.value).splitlines()[1:] == [
         "  scenario 'custom': zoom is [90.0, 30.0]; it must be empty, or the narrowest and the widest field of view, "
-        "over 0 and at most 360 degrees",
+        "at most 360 degrees",
         "  scenario 'custom': max_speed is 40.0; it must be over min_speed (50)",
     ]
     with pytest.raises(ValueError, match=r"^scenario 'custom': grid is 0; it must be 1 to 10000$"):
