@@ -5,8 +5,6 @@
 environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports torch.
 """
 
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 import gymnasium
@@ -50,21 +48,11 @@ def register_task(task: type[Task]) -> None:
         hitmac.register_environment(task.spec.name, task.spec.episode_steps)
 
 
-def parallel_env(
-    task: str = "Coverage", *, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
-) -> DirectionalSensorParallelEnv:
+def parallel_env(task: str = "Coverage", **options: Any) -> "DirectionalSensorParallelEnv":
     """Make one scene as a PettingZoo ParallelEnv, every sensor an agent (requires the extra `pettingzoo`).
 
-    Args:
-        task: name in :data:`TASKS`: ``"Coverage"``, ``"Executor"``, ``"Coordinator"``.
-        max_episode_steps: steps after which an episode is truncated; None: the task's default.
-        render_mode: ``"rgb_array"``, ``"human"`` or None.
-        **options: options of the task (see :mod:`hitmac.envs.tasks`): `scenario`, `features`, ...
-
-    Raises:
-        ValueError: an unknown task (the message lists the known) or an option out of its range.
-        ModuleNotFoundError: PettingZoo is missing; the message names the extra to install.
+    The options are those of :class:`~hitmac.envs.wrappers.pettingzoo_env.DirectionalSensorParallelEnv`.
     """
     from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
-    return DirectionalSensorParallelEnv(task, max_episode_steps=max_episode_steps, render_mode=render_mode, **options)
+    return DirectionalSensorParallelEnv(task, **options)

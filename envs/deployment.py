@@ -1,7 +1,5 @@
 """Observations of measured positions, for sensors in the world; needs numpy only, so that it can be copied alone."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Files: written whole or not at all, and YAML without surprises."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

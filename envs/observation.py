@@ -1,7 +1,5 @@
 """Observations: named features of every pair of a sensor and a target, as one array."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -115,7 +113,7 @@ class Observer:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
-        """Return the observation of every scene: new arrays, those of :attr:`space` with the scenes along a first axis."""
+        """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         scenes, (n, m, d) = simulator.num_envs, self._shape
         if (shape := simulator.rows.visible.shape[:2]) != (n, m):
             raise ValueError(f"the simulator has {shape} sensors and targets; this observer is for {(n, m)}")

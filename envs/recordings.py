@@ -1,7 +1,5 @@
 """Recorded tracks: CSV files with the columns time, id, x and y, resampled to the sub-steps of a scenario."""
 
-from __future__ import annotations
-
 import csv
 import functools
 import math

@@ -1,7 +1,5 @@
 """RGB pictures of scenes."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.util
@@ -149,7 +147,7 @@ class Picture:
         """Return the box of the mark of a sensor or a target."""
         return x - self._unit, y - self._unit, x + self._unit, y + self._unit
 
-    def _known(self, draw: Draw, known: Known, b: int) -> None:
+    def _known(self, draw: "Draw", known: Known, b: int) -> None:
         """Draw the last known position of every target that no sensor sees, by the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
@@ -157,7 +155,7 @@ class Picture:
                 shade = round(255 / (1.0 + 2.0 * age[row, j] / _FADED))
                 draw.ellipse(self._mark(*self._places(known.known_position[b, row, j])), fill=(*_KNOWN, shade))
 
-    def _obstacles(self, draw: Draw, discs: np.ndarray) -> None:
+    def _obstacles(self, draw: "Draw", discs: np.ndarray) -> None:
         for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
         for (left, bottom), (right, top) in self._places(self._blocks):
@@ -165,7 +163,7 @@ class Picture:
         for start, end in self._places(self._walls[: len(self.scenario.walls)].reshape(-1, 2, 2)):
             draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
 
-    def _views(self, draw: Draw, state: State, b: int, sensors: np.ndarray) -> None:
+    def _views(self, draw: "Draw", state: State, b: int, sensors: np.ndarray) -> None:
         """Draw the views of sensors of scene b: wedges, without the parts behind obstacles."""
         position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
         reach = np.sqrt(state.range_squared[b, sensors])
@@ -194,7 +192,7 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def read_background(path: str) -> Image:
+def read_background(path: str) -> "Image":
     """Return the picture in a file, with its transparency; requires the extra ``render``."""
     try:
         from PIL import Image
@@ -275,7 +273,7 @@ def save_pictures(
         first.save(temporary, save_all=True, append_images=others, duration=duration, loop=0, format="GIF")
 
 
-def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Image]:
+def _quantized(pictures: Sequence[np.ndarray], colours: int) -> "list[Image]":
     """Return pictures with one palette, which avoids flicker, with the colours of the marks among it."""
     from PIL import Image
 

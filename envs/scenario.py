@@ -1,7 +1,5 @@
 """Scenarios: all parameters of a scene with units and ranges, as YAML, and the presets of this package."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import json
@@ -12,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Self
 
 import numpy as np
 import yaml
@@ -260,13 +258,15 @@ class Scenario:
         fields = {field.name: field.metadata.get(_IN_HIT_MAC) for field in dataclasses.fields(self)}
         left_out = {name: value for name, value in fields.items() if getattr(self, name) is _LEFT_OUT}
         vars(self).update(left_out)  # frozen: nothing is assigned
-        converted, invalid = invalid_fields(self)
+        wrong: dict[str, Exception] = {}
         for name in ("tracks", "background"):
             try:
-                converted |= _with_paths({name: getattr(self, name)}, os.path.abspath)
+                vars(self).update(_with_paths({name: getattr(self, name)}, os.path.abspath))
             except TypeError as error:
-                invalid[name] = error
+                wrong[name] = error
+        converted, invalid = invalid_fields(self)
         vars(self).update(converted)
+        invalid |= wrong
         if "arena" not in invalid and len(self.extent) != 2:
             words = "it must be one number, or [half the width, half the height]"
             invalid["arena"] = ValueError(f"arena is {plain(self.arena)}; {words}")
@@ -316,9 +316,9 @@ class Scenario:
         """True if sensors or targets can be absent: fewer in an episode, failed, or gone."""
         return any((self.min_sensors, self.min_targets, self.failure_rate, self.leave_rate, self.tracks))
 
-    def replace(self, **changes: Any) -> Scenario:
+    def replace(self, **changes: Any) -> Self:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
-        return Scenario.from_dict({**vars(self), **changes})
+        return self.from_dict({**vars(self), **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
@@ -329,7 +329,7 @@ class Scenario:
         return np.broadcast_to(np.asarray(getattr(self, name), np.float64), (self.num_sensors,)).copy()
 
     @classmethod
-    def from_dict(cls, parameters: Mapping[str, Any]) -> Scenario:
+    def from_dict(cls, parameters: Mapping[str, Any]) -> Self:
         """Make a scenario from its parameters; unknown names and wrong values are one error."""
         if not isinstance(parameters, Mapping):
             raise TypeError(f"scenario is {shortly(parameters)}; it must be a mapping of parameters")
@@ -518,7 +518,8 @@ def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> 
     for name in found.keys() & {"tracks", "background"}:
         given = found[name]
         files = [given] if isinstance(given, str | Path) else given if name == "tracks" else None
-        if not isinstance(files, list | tuple) or not all(isinstance(file, str | Path) for file in files):
+        valid = isinstance(files, list | tuple) and all(isinstance(file, str | Path) for file in files)
+        if not valid or (name == "tracks" and "" in files):
             words = "the name of a file" + ", or a list of names" * (name == "tracks")
             raise TypeError(f"{name} is {shortly(given)}; it must be {words}")
         paths = [place(Path(file)) for file in files if str(file)]

@@ -4,8 +4,6 @@
 (:func:`allowed`) in error messages, in the help of a command line and in the documentation.
 """
 
-from __future__ import annotations
-
 import ast
 import dataclasses
 import difflib

@@ -11,8 +11,8 @@ import tyro
 from stable_baselines3 import PPO
 
 from hitmac.agents import AttentionPolicy, load_agent
-from hitmac.envs import DEFAULT_FEATURES, Task, register_task
-from hitmac.envs.tasks import TaskSpec, turning_space
+from hitmac.envs import Task, register_task
+from hitmac.envs.tasks import TaskSpec
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 
@@ -20,10 +20,6 @@ class Triangulate(Task):
     """Turn every sensor at every sub-step; the reward is the share of the targets that two or more sensors see."""
 
     spec = TaskSpec(name="Triangulate", episode_steps=200, summary="see targets by two sensors or more")
-
-    def __init__(self, scenario=None, num_envs=1, seed=None, *, features=DEFAULT_FEATURES, num_threads=None):
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
-        self.action_space = turning_space(self.scenario)
 
     def step(self, action, mask=None):
         self.simulator.step(self.checked(action), mask)

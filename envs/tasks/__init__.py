@@ -1,7 +1,5 @@
 """Tasks: observations, actions and rewards, for a whole batch of scenes."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

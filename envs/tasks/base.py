@@ -1,7 +1,5 @@
 """Base class of the tasks, their spaces and checks."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass

@@ -1,7 +1,5 @@
 """HiT-MAC's coordinator task: assign targets to sensors every ten sub-steps."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -1,7 +1,5 @@
 """Coverage task: every sensor turns at every sub-step."""
 
-from __future__ import annotations
-
 import inspect
 from dataclasses import dataclass
 
@@ -20,26 +18,20 @@ class CoverageTask(Task):
     A sensor sees a target that is within its range (inclusive) and within its field of view (exclusive), unless an
     obstacle blocks the view. All sensors turn at every sub-step, to cover as many targets with as little turning
     as possible. The default scene is that of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020). :class:`hitmac.envs.Scenario`
-    documents every parameter, including sensors that differ, zoom, move, fail and err, obstacles, targets that leave
-    and return and walk in other ways, and numbers of sensors and targets that vary from episode to episode.
+    documents every parameter: of sensors, obstacles, walks, errors, and of their numbers from episode to episode.
 
-    ## Action: ``MultiDiscrete([3] * n)``, or ``MultiDiscrete([3] * 2n)`` in a scenario with `zoom` or `rails`
+    ## Action: ``MultiDiscrete([3] * n)``, with `zoom` or `rails` of the scenario ``[3] * 2n``, with both ``[3] * 3n``
 
-    | index | value | action |
-    |---|---|---|
-    | i | 0 | sensor i stays |
-    | i | 1 | sensor i turns left (counter-clockwise) by `turn_angle` (5 deg) |
-    | i | 2 | sensor i turns right (clockwise) by `turn_angle` |
-    | n + i | 0 | sensor i keeps its field of view |
-    | n + i | 1 | sensor i narrows it by `zoom_step`; range^2 x field of view stays constant |
-    | n + i | 2 | sensor i widens it by `zoom_step` |
+    The first n numbers are turns, then with `zoom` n zooms, then with `rails` n moves. A failed sensor does nothing.
 
-    In a scenario with `rails` the last n numbers are moves: 0, sensor i stays in its place; 1, it moves by `rail_step`
-    along its rail, away from the first corner; 2, towards the first corner. With `zoom` and `rails` the action is
-    ``MultiDiscrete([3] * 3n)``: turns, zooms, moves. On a closed rail a sensor moves round and round, on another it
-    stops at the ends. Moves and zooms cost nothing.
+    | number | turn of the sensor | zoom | move |
+    |---|---|---|---|
+    | 0 | none | keeps its field of view | none |
+    | 1 | left (counter-clockwise) by `turn_angle` | narrower by `zoom_step` | by `rail_step`, from the first corner |
+    | 2 | right (clockwise) by `turn_angle` | wider by `zoom_step` | by `rail_step`, towards the first corner |
 
-    A failed sensor does nothing.
+    Range^2 x field of view stays constant. On a closed rail a sensor moves round and round, on another it stops at the
+    ends. Moves and zooms cost nothing.
 
     ## Observation: ``Dict``
 
@@ -55,14 +47,12 @@ class CoverageTask(Task):
     `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
     again. With `position_noise` a velocity is the difference of the two positions observed immediately before and after
     the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
-    range is wider by ``18 * position_noise / (time_step * top speed)``.
+    range is wider by ``18 * position_noise / (time_step * top speed)``, where the top speed is
+    ``max_speed * (1 + speed_noise)``. Faster targets of recorded tracks are clipped to the range.
 
-    ## The nearest targets
-
-    With the option `nearest` (k) a sensor is shown only the k' = min(k, m) targets that are nearest to it: `pairs`
-    (n, k', d), `mask` (n, k'), `targets` (n, k') int32, the index of the target in every slot, -1 where the mask is 0,
-    and with `neighbours` (l) also `neighbours` (n, l') int32, the sensors nearby. See
-    :class:`hitmac.envs.observation.Observer`.
+    With the options `nearest` (k), `radius` and `neighbours` (l) a sensor is shown only the targets that are nearest to
+    it, see :class:`~hitmac.envs.observation.Observer`: `pairs` (n, k', d), `mask` (n, k'), `targets` (n, k') int32, and
+    `neighbours` (n, l') int32.
 
     ## Partial knowledge
 
@@ -74,11 +64,6 @@ class CoverageTask(Task):
     targets that were ever seen and not seen leaving since. What is seen has the errors of the sub-step in which it was
     seen. Sensors know the positions and headings of all sensors.
 
-    ## Bounds
-
-    The top speed is the scenario's, ``max_speed * (1 + speed_noise)``. A target that follows recorded tracks may be
-    faster: velocities out of range are clipped.
-
     ## Reward
 
     ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where coverage is the share of the present
@@ -86,15 +71,12 @@ class CoverageTask(Task):
 
     ## Start and end of an episode
 
-    The scenario's `placement` distributes the sensors at random over its areas, over a grid, over the arena, or over
-    rails, or puts them at fixed places. Their headings are random, unless the scenario gives them. Targets start at
-    random positions, or where recorded `tracks` have them.
-    An episode never terminates; ``gymnasium.make`` truncates it after 1010 sub-steps, the 101 decisions of
-    10 sub-steps of HiT-MAC (``max_episode_steps=``), and after the scenario's `episode_steps` if it has any.
-    ``reset(options=...)`` sets other positions and headings
-    (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`).
-    In the `hit-mac` scenario the targets make one extra move before the first of every ten sub-steps, as in the paper's
-    decisions.
+    The scenario's `placement` distributes the sensors, with random headings unless the scenario gives them. Targets
+    start at random positions, or where recorded `tracks` have them. An episode never terminates; ``gymnasium.make``
+    truncates it after 1010 sub-steps, the 101 decisions of 10 sub-steps of HiT-MAC (``max_episode_steps=``), and after
+    the scenario's `episode_steps` if it has any. ``reset(options=...)`` sets other positions and headings
+    (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`). In `hit-mac` the targets make one extra move before
+    the first of every ten sub-steps, as in the paper's decisions.
 
     ## Info
 
@@ -115,7 +97,6 @@ class CoverageTask(Task):
         summary="turn every sensor at every sub-step, to cover the targets",
         options={"per_sensor": False},
     )
-
     turn_cost: NotNegative = 0.04
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:

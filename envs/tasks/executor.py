@@ -1,7 +1,5 @@
 """HiT-MAC's executor task: every sensor keeps its own goal targets in view."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,13 +1,11 @@
 """Gymnasium environments of one scene."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnasium
 import numpy as np
 
-from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.tasks import Task
 from hitmac.envs.wrappers.shell import Shell
 
 
@@ -26,12 +24,9 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
         task, scenario, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
     """
 
-    def __init__(
-        self, task: str | type[Task] | Task, scenario: Any = None, *, render_mode: str | None = None, **options: Any
-    ) -> None:
-        self._set_task(one_scene(make_task(task, scenario, **options)), render_mode=render_mode)
-        self.observation_space = self.task.observation_space
-        self.action_space = self.task.action_space
+    def __init__(self, task: str | type[Task] | Task, scenario: Any = None, **options: Any) -> None:
+        made = self._set_task(task, scenario, **options)
+        self.observation_space, self.action_space = made.observation_space, made.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start an episode; without a seed, continue the scene's random stream."""
@@ -49,10 +44,3 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
 
     def _observation(self) -> dict[str, np.ndarray]:
         return {key: value[0] for key, value in self.task.observe().items()}
-
-
-def one_scene(task: Task) -> Task:
-    """Return the task; raise ValueError unless it has one scene."""
-    if task.num_envs != 1:
-        raise ValueError(f"task has {task.num_envs} scenes; it must have 1")
-    return task

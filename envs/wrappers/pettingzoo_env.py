@@ -1,16 +1,13 @@
 """PettingZoo environment of one scene, in which every sensor is an agent."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks import Task, make_task, own_observation_space
+from hitmac.envs.tasks import Task, own_observation_space
 from hitmac.envs.validation import as_options
-from hitmac.envs.wrappers.gym_env import one_scene
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
 try:
@@ -37,22 +34,13 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
 
     metadata: dict[str, Any] = {**METADATA, "name": "directional_sensors_v0"}
 
-    def __init__(
-        self,
-        task: str | type[Task] | Task,
-        scenario: Any = None,
-        *,
-        max_episode_steps: int | None = None,
-        render_mode: str | None = None,
-        **options: Any,
-    ) -> None:
-        task = one_scene(make_task(task, scenario, **options))
-        self._set_task(task, max_episode_steps, render_mode)
+    def __init__(self, task: str | type[Task] | Task, scenario: Any = None, **options: Any) -> None:
+        made = self._set_task(task, scenario, **options)
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
         # Spaces of its own for each agent, since a space holds the random stream that it samples from.
         self._spaces = {
-            agent: (own_observation_space(task.observation_space), task.sensor_action_space)
+            agent: (own_observation_space(made.observation_space), made.sensor_action_space)
             for agent in self.possible_agents
         }
 

@@ -1,7 +1,5 @@
 """Stable-Baselines3 environments: a batch of scenes as one native VecEnv."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable
 from typing import Any
@@ -10,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from hitmac.envs.tasks import Task, flatten_sensors, make_task, own_observation_space
+from hitmac.envs.tasks import Task, flatten_sensors, own_observation_space
 from hitmac.envs.validation import is_among, shortly
 from hitmac.envs.wrappers.shell import Shell
 
@@ -49,23 +47,19 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         scenario: Any = None,
         seed: int | None = None,
         *,
-        max_episode_steps: int | None = None,
         per_sensor: bool | None = None,
         credit: str = "team",
         stagger: bool = False,
-        render_mode: str | None = None,
         **options: Any,
     ) -> None:
-        task = make_task(task, scenario, num_envs, seed, **options)
-        if per_sensor is None:
-            per_sensor = task.spec.role == "executor"
+        task = self._set_task(task, scenario, num_envs, seed, **options)
+        per_sensor = task.spec.role == "executor" if per_sensor is None else per_sensor
         if not is_among(credit, ("team", "difference_rewards")):
             raise ValueError(f"credit is {shortly(credit)}; it must be team or difference_rewards")
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:
             raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-        self._set_task(task, max_episode_steps, render_mode)
         self.credit, self.per_sensor, self.stagger = credit, per_sensor, stagger
         observed, decided = task.observation_space, task.action_space
         if per_sensor:

@@ -1,7 +1,5 @@
 """Share of all shells: a task, the length of its episodes, and its pictures, as arrays or in a window."""
 
-from __future__ import annotations
-
 import importlib.util
 import os
 import sys
@@ -10,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from hitmac.envs.render import Picture
-from hitmac.envs.tasks import Task
+from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.validation import is_among
 
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
@@ -36,17 +34,29 @@ class Shell:
 
     metadata = METADATA
 
-    def _set_task(self, task: Task, max_episode_steps: int | None = None, render_mode: str | None = None) -> None:
+    def _set_task(
+        self,
+        task: str | type[Task] | Task,
+        scenario: Any = None,
+        num_envs: int = 1,
+        seed: int | None = None,
+        *,
+        max_episode_steps: int | None = None,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> Task:
         modes = METADATA["render_modes"]
         if render_mode is not None and not is_among(render_mode, modes):
             raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(modes)}")
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
-        self.task, self.scenario, self.features = task, task.scenario, task.observer.features
-        self.max_episode_steps = task.episode_steps(max_episode_steps)
+        self.task = made = make_task(task, scenario, num_envs, seed, **options)
+        self.scenario, self.features = made.scenario, made.observer.features
+        self.max_episode_steps = made.episode_steps(max_episode_steps)
         self.render_mode = render_mode
-        self._picture = Picture(task.scenario) if render_mode else None
+        self._picture = Picture(made.scenario) if render_mode else None
         self._window: Any = None
+        return made
 
     def _drawn(self, b: int = 0) -> np.ndarray | None:
         """Return a picture of scene `b`, (height, width, 3) uint8; None with a window or without a render mode."""

@@ -1,14 +1,13 @@
 """TorchRL environment: a batch of scenes as one native EnvBase."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np
 import torch
 from gymnasium import spaces
 
-from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.tasks import Task
+from hitmac.envs.wrappers.shell import Shell
 
 try:
     from tensordict import TensorDict, TensorDictBase
@@ -18,7 +17,7 @@ except ModuleNotFoundError:
     raise ModuleNotFoundError("TorchRL environments need TorchRL: pip install 'hitmac[torchrl]'") from None
 
 
-class DirectionalSensorTorchRLEnv(EnvBase):
+class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     """Batch of scenes of one task as a ``torchrl.envs.EnvBase`` whose batch size is the number B of scenes.
 
     | key | tensor | meaning |
@@ -48,26 +47,21 @@ class DirectionalSensorTorchRLEnv(EnvBase):
         num_envs: int = 1,
         scenario: Any = None,
         *,
-        max_episode_steps: int | None = None,
         device: torch.device | str | None = None,
         **options: Any,
     ) -> None:
-        self.task = task = make_task(task, scenario, num_envs, **options)
-        self.max_episode_steps = task.episode_steps(max_episode_steps)
-        self.scenario = task.scenario
-        self.features = task.observer.features
-        scenes = task.num_envs
+        made = self._set_task(task, scenario, num_envs, **options)
+        scenes = made.num_envs
         super().__init__(device=device, batch_size=torch.Size([scenes]))
         self._seed: int | None = None
-        turns = task.turning
-        shape = torch.Size([scenes, *task.action_space.shape])
+        shape = torch.Size([scenes, *made.action_space.shape])
         yes_or_no, number = Binary(shape=(scenes, 1), dtype=torch.bool), Unbounded((scenes, 1), dtype=torch.float32)
         specs = {
             "observation_spec": Composite(
-                {key: _spec(space, scenes) for key, space in task.observation_space.items()} | {"coverage": number},
+                {key: _spec(space, scenes) for key, space in made.observation_space.items()} | {"coverage": number},
                 shape=(scenes,),
             ),
-            "action_spec": Categorical(3, shape) if turns else Binary(shape=shape, dtype=torch.int64),
+            "action_spec": Categorical(3, shape) if made.turning else Binary(shape=shape, dtype=torch.int64),
             "reward_spec": number,
             "full_done_spec": Composite(done=yes_or_no, terminated=yes_or_no, truncated=yes_or_no, shape=(scenes,)),
         }
@@ -89,9 +83,9 @@ class DirectionalSensorTorchRLEnv(EnvBase):
     def _step(self, tensordict: TensorDictBase) -> TensorDictBase:
         reward = self.task.step(tensordict["action"].numpy(force=True))
         truncated = self.task.ended(self.max_episode_steps)
-        column = {"reward": reward.astype(np.float32), "truncated": truncated, "done": truncated}
-        ended = {"terminated": np.zeros_like(truncated)}
-        shown = {key: torch.as_tensor(array)[:, None] for key, array in (column | ended).items()}
+        ends = {"truncated": truncated, "done": truncated, "terminated": np.zeros_like(truncated)}
+        columns = ends | {"reward": reward.astype(np.float32)}
+        shown = {key: torch.as_tensor(array)[:, None] for key, array in columns.items()}
         return TensorDict(self._observed() | shown, self.batch_size, device=self.device)
 
     def _observed(self) -> dict[str, torch.Tensor]:

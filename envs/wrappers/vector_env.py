@@ -1,7 +1,5 @@
 """Gymnasium vector environments: a batch of scenes as one native VectorEnv."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +7,7 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hitmac.envs.tasks import Task, make_task
+from hitmac.envs.tasks import Task
 from hitmac.envs.validation import Choice, as_options, shortly
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
@@ -34,9 +32,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         num_envs: int = 1,
         scenario: Any = None,
         *,
-        max_episode_steps: int | None = None,
         autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-        render_mode: str | None = None,
         **options: Any,
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
@@ -45,7 +41,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         if not isinstance(mode, str) or mode not in modes:
             raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be {modes}")
         self.autoreset_mode = AutoresetMode(mode)
-        self._set_task(make_task(task, scenario, num_envs, **options), max_episode_steps, render_mode)
+        self._set_task(task, scenario, num_envs, **options)
         self.num_envs = self.task.num_envs
         self.single_observation_space = self.task.observation_space
         self.single_action_space = self.task.action_space
