@@ -6,7 +6,7 @@ import importlib.util
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -15,11 +15,6 @@ from hitmac.envs.kernels.state import Known, State
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import Task
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
-    from PIL.ImageDraw import ImageDraw as Draw
-
 
 _LANCZOS = 1  # PIL.Image.Resampling.LANCZOS
 _SMOOTH = 2  # drawing at this scale and then reducing smooths the edges
@@ -48,10 +43,7 @@ class Picture:
         shape: height and width of the picture, pixels.
         extent: (left, right, bottom, top) of the whole picture with its margins, in units of the arena.
 
-    Raises:
-        ValueError: a size under 64, or a background that is no picture.
-        FileNotFoundError: no such background.
-        ModuleNotFoundError: Pillow is missing; the message names the extra to install.
+    Raises ``ValueError`` for a size under 64, or a background that is no picture, ``FileNotFoundError`` for none.
     """
 
     def __init__(self, scenario: Scenario, size: int = 600) -> None:
@@ -147,7 +139,7 @@ class Picture:
         """Return the box of the mark of a sensor or a target."""
         return x - self._unit, y - self._unit, x + self._unit, y + self._unit
 
-    def _known(self, draw: "Draw", known: Known, b: int) -> None:
+    def _known(self, draw: Any, known: Known, b: int) -> None:
         """Draw the last known position of every target that no sensor sees, by the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
@@ -155,7 +147,7 @@ class Picture:
                 shade = round(255 / (1.0 + 2.0 * age[row, j] / _FADED))
                 draw.ellipse(self._mark(*self._places(known.known_position[b, row, j])), fill=(*_KNOWN, shade))
 
-    def _obstacles(self, draw: "Draw", discs: np.ndarray) -> None:
+    def _obstacles(self, draw: Any, discs: np.ndarray) -> None:
         for (x, y), radius in zip(self._places(discs[:, :2]), discs[:, 2] * self._scale, strict=True):
             draw.ellipse((x - radius, y - radius, x + radius, y + radius), fill=_OBSTACLE)
         for (left, bottom), (right, top) in self._places(self._blocks):
@@ -163,7 +155,7 @@ class Picture:
         for start, end in self._places(self._walls[: len(self.scenario.walls)].reshape(-1, 2, 2)):
             draw.line((*start, *end), fill=_OBSTACLE, width=self._wall_width)
 
-    def _views(self, draw: "Draw", state: State, b: int, sensors: np.ndarray) -> None:
+    def _views(self, draw: Any, state: State, b: int, sensors: np.ndarray) -> None:
         """Draw the views of sensors of scene b: wedges, without the parts behind obstacles."""
         position, view, discs = state.sensor_position[b, sensors], state.field_of_view[b, sensors], state.disc[b]
         reach = np.sqrt(state.range_squared[b, sensors])
@@ -192,7 +184,7 @@ def _font(size: int) -> Any:
     return ImageFont.load_default(size)
 
 
-def read_background(path: str) -> "Image":
+def read_background(path: str) -> Any:
     """Return the picture in a file, with its transparency; requires the extra ``render``."""
     try:
         from PIL import Image
@@ -229,18 +221,10 @@ FRAMES_PER_SECOND = 50 / 3
 
 
 def check_film(name: str, path: str | Path) -> None:
-    """Raise an error unless a film can be written to `path`, the argument `name` of the caller.
-
-    Raises:
-        ValueError: `path` ends neither in .gif nor in .mp4.
-        ModuleNotFoundError: an MP4 film needs imageio-ffmpeg, which is not installed.
-    """
+    """Raise an error unless a film, .gif or .mp4, can be written to `path`, the argument `name` of the caller."""
     check_ending(name, path, ".gif", ".mp4")
-    if Path(path).suffix.lower() == ".mp4":
-        try:
-            import imageio_ffmpeg  # noqa: F401 - checked here, used when the film is written
-        except ModuleNotFoundError:
-            raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'") from None
+    if Path(path).suffix.lower() == ".mp4" and importlib.util.find_spec("imageio_ffmpeg") is None:
+        raise ModuleNotFoundError("an MP4 film needs imageio-ffmpeg: pip install 'hitmac[render]'")
 
 
 def save_png(path: str | Path, picture: np.ndarray) -> None:
@@ -255,13 +239,8 @@ def save_pictures(
 ) -> None:
     """Write RGB pictures (height, width, 3) of one size as a film, whole or not at all.
 
-    Args:
-        path: file of the film. Ending in .gif: a GIF that plays again and again; in .mp4: H.264 video.
-        pictures: the pictures, one or more.
-        frames_per_second: pictures a second; a GIF rounds the time between two to 10 ms.
-
-    Raises:
-        ValueError, ModuleNotFoundError: see :func:`check_film`.
+    A .gif plays again and again, with times between pictures in 10 ms; a .mp4 is H.264 video. Raises the errors of
+    :func:`check_film`.
     """
     check_film("path", path)
     with whole_file(path) as temporary:
@@ -273,7 +252,7 @@ def save_pictures(
         first.save(temporary, save_all=True, append_images=others, duration=duration, loop=0, format="GIF")
 
 
-def _quantized(pictures: Sequence[np.ndarray], colours: int) -> "list[Image]":
+def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Any]:
     """Return pictures with one palette, which avoids flicker, with the colours of the marks among it."""
     from PIL import Image
 

@@ -73,18 +73,11 @@ def _grown(value: Any, width: float, height: float) -> Any:
 
 def parameter_table(kind: type) -> str:
     """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
-
-    def shown(default: Any) -> str:
-        if isinstance(default, tuple):
-            return f"[{', '.join(map(shown, default))}]"
-        if isinstance(default, bool):
-            return str(default).lower()
-        return f"{default:g}" if isinstance(default, float) else str(default)
-
     docs, hints = field_docs(kind), field_types(kind)
     rows = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
-        default = shown(field.metadata.get(_IN_HIT_MAC, field.default))
+        default = plain(field.metadata.get(_IN_HIT_MAC, field.default))
+        default = re.sub(r"\.0\b", "", json.dumps(default)) if not isinstance(default, str) else default
         if field.default is _LEFT_OUT:
             default += f" if arena is {HIT_MAC_ARENA:g}" if default == "true" else f" * arena / {HIT_MAC_ARENA:g}"
         rows.append(f"| `{field.name}` | {default} | {allowed(hints[field.name])} | {docs[field.name]} |")
@@ -517,7 +510,7 @@ def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> 
     found = dict(parameters)
     for name in found.keys() & {"tracks", "background"}:
         given = found[name]
-        files = [given] if isinstance(given, str | Path) else given if name == "tracks" else None
+        files: Any = [given] if isinstance(given, str | Path) else given if name == "tracks" else None
         valid = isinstance(files, list | tuple) and all(isinstance(file, str | Path) for file in files)
         if not valid or (name == "tracks" and "" in files):
             words = "the name of a file" + ", or a list of names" * (name == "tracks")

@@ -36,18 +36,10 @@ def make_task(
     seed: int | Sequence[int] | None = None,
     **options: Any,
 ) -> Task:
-    """Make a batch of scenes of a task.
+    """Make a batch of scenes of a task: a name in :data:`TASKS`, a class, or a batch made already, which is returned.
 
-    Args:
-        task: name in :data:`TASKS`, class, or a batch made already, which is returned.
-        scenario: see :class:`Task`; a batch made already has its own, and its own seed.
-        num_envs: B, number of scenes.
-        seed: scene i gets ``seed + i``.
-        **options: options of the task.
-
-    Raises:
-        ValueError: an unknown name, or an option out of its range.
-        TypeError: `task` is none of these, or a batch made already is given with a scenario, seed or options.
+    The other arguments are those of :class:`Task`; a batch made already has its own. Raises ``ValueError`` or
+    ``TypeError`` for an unknown task, or an option that does not fit.
     """
     if isinstance(task, Task):
         for name, value in ({"scenario": scenario, "seed": seed} | options).items():

@@ -35,13 +35,8 @@ class CoordinatorTask(Task):
     1 at index i * m + j assigns target j to sensor i, for one decision of ten sub-steps. During the decision an
     executor turns the sensors, and zooms and moves them on rails if it decides on that; the scripted one only turns.
 
-    ## Observation: ``Dict``
-
-    `pairs` and `mask` as in ``dsn/Coverage-v0``, after the last sub-step; by default the paper features.
-
-    ## Reward
-
-    The mean over the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
+    The observation after it is that of :class:`CoverageTask`, by default of the paper's features. The reward is the
+    mean over the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
 
     ## Decision
 
@@ -50,18 +45,9 @@ class CoordinatorTask(Task):
     moves of the scenario (`extra_move_every`) precede the executor's observation: in `hit-mac` the targets move once at
     the start of a decision.
 
-    ## Start and end of an episode
-
-    As in ``dsn/Coverage-v0``; ``gymnasium.make`` truncates after 101 decisions.
-
-    ## Info
-
-    | key | value |
-    |---|---|
-    | `coverage`, `visible` | after the last sub-step, as in ``dsn/Coverage-v0`` |
-    | `turned` | float, number of sensors that turned per sub-step, mean over the decision |
-    | `sub_rewards` | float (10,), rewards of the sub-steps |
-    | `assigned` | bool (n, m), assignment of the decision |
+    An episode starts as that of :class:`CoverageTask`; ``gymnasium.make`` truncates after 101 decisions. The info has
+    `coverage` and `visible` of the last sub-step, `turned`, the sensors that turned per sub-step, mean over the
+    decision, `sub_rewards`, float (10,), of the sub-steps, and the decision's assignment, `assigned`, bool (n, m).
 
     Args:
         scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
@@ -165,6 +151,6 @@ class CoordinatorTask(Task):
         return executed(chosen, self.assigned, shown["mask"], len(self.scenario.decisions))
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: those of the class's table, with the scenes along a first axis."""
+        """Return new arrays: those that the class's docstring names, with the scenes along a first axis."""
         decision = {"sub_rewards": self.sub_rewards.copy(), "assigned": self.assigned.copy()}
         return super().info() | {"turned": self.turned / self.sub_steps} | decision

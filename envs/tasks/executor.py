@@ -28,11 +28,8 @@ Padding = Annotated[str, Choice(("attended", "masked", "unfiltered"))]
 class ExecutorTask(Task):
     """HiT-MAC's executor task, ``dsn/Executor-v0``: every sensor keeps its own goal targets in view.
 
-    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v0").
-
-    ## Action: ``MultiDiscrete([3] * n)``
-
-    0 stay, 1 left, 2 right; zooms in a scenario with `zoom`, and moves in one with `rails`, as in ``dsn/Coverage-v0``.
+    Source: Xu, Zhong, Wang, NeurIPS 2020, section 4, and the behaviour of its released program ("Pose-v0"). Actions
+    and features are those of :class:`CoverageTask`, by default the paper's features.
 
     ## Observation: ``Dict``
 
@@ -41,13 +38,11 @@ class ExecutorTask(Task):
     | `pairs` | Box, float32 (n, m, d) | each sensor's goal targets, packed to the front of its m rows, then zeros |
     | `mask` | MultiBinary (n, m) | 1 throughout; with `padding="masked"`, 1 for the packed rows |
 
-    The features are those of ``dsn/Coverage-v0``; by default the paper features.
-
     ## Reward
 
     The reward of sensor i is the mean over its goals of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if it
     sees the target, else -1; 0 if it has no goal or has failed; less `turn_cost` if it turned. The environment's reward
-    is the mean over the sensors of the episode; ``info["rewards"]`` holds the reward of each sensor.
+    is the mean over the sensors of the episode.
 
     ## Start and end of an episode
 
@@ -55,13 +50,8 @@ class ExecutorTask(Task):
     every sensor. After every tenth step, once its reward is taken, the goals become the targets in range.
     ``gymnasium.make`` truncates after 101 steps.
 
-    ## Info
-
-    | key | value |
-    |---|---|
-    | `coverage`, `turned`, `visible` | as in ``dsn/Coverage-v0`` |
-    | `rewards` | float (n,), reward of each sensor |
-    | `assigned` | bool (n, m), goals of each sensor |
+    The info has that of :class:`CoverageTask`, and `rewards`, float (n,), and `assigned`, bool (n, m), the goals of
+    each sensor.
 
     Args:
         scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
@@ -124,7 +114,7 @@ class ExecutorTask(Task):
         return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: those of the class's table, with the scenes along a first axis."""
+        """Return new arrays: those that the class's docstring names, with the scenes along a first axis."""
         return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
 
 

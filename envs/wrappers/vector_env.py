@@ -1,15 +1,17 @@
 """Gymnasium vector environments: a batch of scenes as one native VectorEnv."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from hitmac.envs.tasks import Task
-from hitmac.envs.validation import Choice, as_options, shortly
+from hitmac.envs.validation import Choice, as_options, convert
 from hitmac.envs.wrappers.shell import METADATA, Shell
+
+Mode = Annotated[str, Choice([mode.value for mode in AutoresetMode])]
 
 
 class DirectionalSensorVectorEnv(VectorEnv, Shell):
@@ -36,11 +38,8 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         **options: Any,
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
-        modes = Choice([mode.value for mode in AutoresetMode])
         mode = getattr(autoreset_mode, "value", autoreset_mode)
-        if not isinstance(mode, str) or mode not in modes:
-            raise ValueError(f"autoreset_mode is {shortly(autoreset_mode)}; it must be {modes}")
-        self.autoreset_mode = AutoresetMode(mode)
+        self.autoreset_mode = AutoresetMode(convert("autoreset_mode", Mode, mode))
         self._set_task(task, scenario, num_envs, **options)
         self.num_envs = self.task.num_envs
         self.single_observation_space = self.task.observation_space
