@@ -2,15 +2,17 @@
 
 import time
 from collections.abc import Iterable
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
 from hitmac.envs.tasks import Task, flatten_sensors, own_observation_space
-from hitmac.envs.validation import is_among, shortly
+from hitmac.envs.validation import Choice, convert
 from hitmac.envs.wrappers.shell import Shell
+
+Credit = Annotated[str, Choice(("team", "difference_rewards"))]
 
 
 class DirectionalSensorVecEnv(VecEnv, Shell):
@@ -54,13 +56,12 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     ) -> None:
         task = self._set_task(task, scenario, num_envs, seed, **options)
         per_sensor = task.spec.role == "executor" if per_sensor is None else per_sensor
-        if not is_among(credit, ("team", "difference_rewards")):
-            raise ValueError(f"credit is {shortly(credit)}; it must be team or difference_rewards")
+        self.credit = convert("credit", Credit, credit)
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:
             raise ValueError(f"per_sensor is True; {type(task).__name__} decides for all sensors at once")
-        self.credit, self.per_sensor, self.stagger = credit, per_sensor, stagger
+        self.per_sensor, self.stagger = per_sensor, stagger
         observed, decided = task.observation_space, task.action_space
         if per_sensor:
             observed, decided = own_observation_space(observed), task.sensor_action_space  # type: ignore[assignment]

@@ -3,16 +3,18 @@
 import importlib.util
 import os
 import sys
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import Task, make_task
-from hitmac.envs.validation import is_among
+from hitmac.envs.validation import Choice, convert
 
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
 """Render modes and frame rate of the environments, as gymnasium asks for them."""
+
+Mode = Annotated[str, Choice(METADATA["render_modes"])]
 
 
 class Shell:
@@ -45,9 +47,7 @@ class Shell:
         render_mode: str | None = None,
         **options: Any,
     ) -> Task:
-        modes = METADATA["render_modes"]
-        if render_mode is not None and not is_among(render_mode, modes):
-            raise ValueError(f"render_mode is {render_mode!r}; it must be None or one of {', '.join(modes)}")
+        convert("render_mode", Mode | None, render_mode)
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
         self.task = made = make_task(task, scenario, num_envs, seed, **options)
