@@ -119,8 +119,6 @@ def masked(value, mask):
 def test_options_of_a_batch_are_refused_in_one_line(wrong):
     says = "autoreset_mode is .*; it must be one of NextStep, SameStep, Disabled"
     with pytest.raises((TypeError, ValueError), match=says):
-        (TypeError, ValueError), match=r"autoreset_mode is .*; it must be one of NextStep, SameStep, Disabled"
-    ):
         DirectionalSensorVectorEnv("Coverage", num_envs=2, autoreset_mode=wrong)
     with pytest.raises((TypeError, ValueError), match=r"credit is .*; it must be team or difference_rewards"):
         DirectionalSensorVecEnv("Coverage", 2, credit=wrong)
