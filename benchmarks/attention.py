@@ -57,7 +57,6 @@ def forms() -> dict[str, Form]:
         "AttentionLayer": layer,
         "written out": lambda x: written_out(layer, x),
         "nn.MultiheadAttention": theirs,
-        "global feature alone": lambda x: (layer.global_feature(x),),
         "causal MultiHeadAttention": causal,
     }
 
@@ -104,7 +103,7 @@ def attention() -> None:
         some = forms()
         layer = some["AttentionLayer"]
         assert isinstance(layer, AttentionLayer)
-        calls = {name: used(some[name], x) for name in ("AttentionLayer", "written out", "global feature alone")}
+        calls = {name: used(some[name], x) for name in ("AttentionLayer", "written out")}
         compare(f"no gradient, {batch} x 20", milliseconds(calls, 100), "written out", 20)
         masked = {
             "AttentionLayer": used(lambda x, layer=layer, mask=mask: layer(x, mask), x),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -12,24 +10,8 @@ from hitmac.perception.fast_paths import prefix_sums
 from hitmac.perception.functional import xavier_linear, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
-
-class CriticKind(NamedTuple):
-    """Variant of :class:`AMCCritic`."""
-
-    summary: str
-    """Description of the variant in one line."""
-    prefix: bool
-    """A pair's contribution depends on the pairs before it."""
-    bias_per_pair: bool
-    """The linear layer's bias counts once for every pair, instead of once for the scene."""
-
-
-CRITICS = {
-    "amc": CriticKind("The paper's: each pair counts by what it adds to the pairs before it.", True, True),
-    "no_prefix": CriticKind("Without G, so that each pair counts by itself (the paper's ablation onlyJ).", False, True),
-    "value_head": CriticKind("A linear layer over the sum of all z.", False, False),
-}
-"""The paper's critic and its two ablations."""
+CRITICS = ("amc", "no_prefix", "value_head")
+"""The paper's critic; its ablation onlyJ, without G, so that pairs count by themselves; a linear layer over sum(z)."""
 
 
 class AMCCritic(nn.Module):
@@ -62,9 +44,8 @@ class AMCCritic(nn.Module):
         check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_choice("kind", kind, CRITICS)
         self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
-        prefix = CRITICS[kind].prefix
-        self.attention = AttentionLayer(feature_dim, weight_dim) if prefix else None
-        self.linear = xavier_linear(feature_dim + weight_dim if prefix else feature_dim, 1)
+        self.attention = AttentionLayer(feature_dim, weight_dim) if kind == "amc" else None
+        self.linear = xavier_linear(feature_dim + weight_dim if kind == "amc" else feature_dim, 1)
 
     def forward(
         self, z: Tensor, mask: Tensor | None = None, *, return_contributions: bool = False
@@ -96,11 +77,10 @@ class AMCCritic(nn.Module):
             contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
         else:
             contributions = z @ self.linear.weight.squeeze(0)
-        if CRITICS[self.kind].bias_per_pair:
-            contributions = contributions + self.linear.bias
-            if mask is not None:
-                contributions = contributions * mask
-            total = contributions.sum(-1)
-        else:
+        if self.kind == "value_head":
             total = contributions.sum(-1) + self.linear.bias.squeeze(0)
+        else:
+            contributions = contributions + self.linear.bias
+            contributions = contributions if mask is None else contributions * mask
+            total = contributions.sum(-1)
         return (total, contributions) if return_contributions else total

@@ -14,102 +14,40 @@ from torch import Tensor, nn
 from hitmac.perception.checks import check_choice, check_tokens, check_widths, is_whole, one_of
 from hitmac.perception.functional import FIXED_POOLINGS, Features, Weights, pool, xavier_linear, zero_masked
 from hitmac.perception.recurrent import RecurrentLayer
-from hitmac.perception.sparse import SparsePairs
+from hitmac.perception.sparse import AllPairs, SparsePairs
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import FourierFeatures
 
-
-class AllPairs:
-    """All pairs (..., n, m) of agents and targets, as the tokens that a way of attending works on.
-
-    :class:`hitmac.perception.sparse.SparsePairs` has the same methods for neighbour lists.
-
-    Args:
-        mask: (..., n, m) bool; None: all are valid.
-        pooling: a fixed pooling.
-        need_weights: also return the weights.
-    """
-
-    def __init__(self, mask: Tensor | None, pooling: str, need_weights: bool) -> None:
-        self.mask, self.pooling, self.need_weights = mask, pooling, need_weights
-        self.present = None if mask is None else mask.any(-1)  # (..., n), the agents with a valid pair
-
-    def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
-        """Apply a layer to each of the pairs (..., n, m, d); return its tokens (..., n, m, f)."""
-        return layer(zero_masked(pairs, self.mask))
-
-    def embed_features(self, layer: nn.Module, found: Features) -> Tensor:
-        """Apply a layer to the features of each pair and of its agent; return its tokens."""
-        return layer(found.per_target, found.per_agent.unsqueeze(-2))
-
-    def pool(self, tokens: Tensor) -> Tensor:
-        """Pool the tokens of each agent into (..., n, f)."""
-        return pool(tokens, self.mask, self.pooling)
-
-    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Callable[[], Tensor], Tensor | None]:
-        """Apply a layer to the pairs of each agent; return its outputs, what pools them by agent, and the weights."""
-        z, pooled, weights = self._apply(layer, tokens, self.mask)
-        return z, lambda: pooled, weights
-
-    def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Apply a layer to the pairs of each target; return its outputs and the weights."""
-        mask = None if self.mask is None else self.mask.mT  # (..., m, n)
-        z, _, weights = self._apply(layer, tokens.transpose(-2, -3), mask)
-        return z.transpose(-2, -3), weights
-
-    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Apply a layer to the agents (..., n, f); return its outputs, pooled, and the weights."""
-        return self._apply(layer, per_agent, self.present)
-
-    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
-        """Return the sum of three features of the pairs, zero where not valid."""
-        return zero_masked(tokens + of_agent + of_target, self.mask)
-
-    def within_scenes(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Apply a layer to all n * m pairs as one sequence; return its outputs, pooled, and the weights."""
-        mask = None if self.mask is None else self.mask.flatten(-2)
-        z, pooled, weights = self._apply(layer, tokens.flatten(-3, -2), mask)
-        return z.unflatten(-2, tokens.shape[-3:-1]), pooled, weights
-
-    def _apply(self, layer: nn.Module, x: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor | None]:
-        z, pooled, *weights = layer(x, mask, need_weights=self.need_weights)
-        return z, pooled, weights[0] if weights else None
-
-
-Pairs = AllPairs | SparsePairs
 Layers = Sequence[nn.Module]
 
 
-def over_agents(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_agents(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
-    per_target, pool_agents, of_targets = pairs.within_agents(layers[0], tokens)
-    per_agent = pool_agents()
+    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
-def over_targets(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_targets(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's own targets only."""
-    per_target, pool_agents, of_targets = pairs.within_agents(layers[0], tokens)
-    per_agent = pool_agents()
+    per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
 
 
-def over_pairs(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_pairs(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over all n * m pairs as one sequence, as the paper's coordinator does."""
-    assert isinstance(pairs, AllPairs)
     per_target, global_feature, of_pairs = pairs.within_scenes(layers[0], tokens)
     return Features(per_target, pairs.pool(per_target), global_feature), Weights(pairs=of_pairs)
 
 
-def over_axes(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_axes(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend from every pair over the pairs of its agent and over those of its target, and add both to its embedding.
 
     Such layers are equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
     across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
     """
-    of_agent, _, of_targets = pairs.within_agents(layers[0], tokens)
+    of_agent, _, of_targets = pairs.within_agents(layers[0], tokens, pooled=False)
     of_target, of_agents = pairs.within_targets(layers[1], tokens)
     per_target = pairs.total(tokens, of_agent, of_target)
     per_agent = pairs.pool(per_target)
@@ -120,9 +58,9 @@ def over_axes(layers: Layers, pairs: Pairs, tokens: Tensor) -> tuple[Features, W
 class Attending(NamedTuple):
     """Way of attending."""
 
-    attend: Callable[[Layers, Any, Tensor], tuple[Features, Weights]]
-    """Function from the layers, the scenes' pairs (:class:`AllPairs` or :class:`hitmac.perception.sparse.SparsePairs`)
-    and their tokens to the features and the weights."""
+    attend: Callable[[Layers, AllPairs, Tensor], tuple[Features, Weights]]
+    """Function from the layers, the scenes' pairs (:class:`hitmac.perception.sparse.AllPairs`, or SparsePairs) and
+    their tokens to the features and the weights."""
     layers: tuple[str, ...] = ("attention",)
     """Names of its layers in the encoder, and so in its tensors."""
     takes_lists: bool = True
@@ -141,10 +79,9 @@ ATTEND_OVER: dict[str, Attending] = {
 
 
 class FlatEncoder(nn.Module):
-    """Encoder of n agents' features of m targets without attention, for one fixed n and m.
+    """Encoder of n agents' features of m targets without attention, for one fixed n and m and order of them.
 
-    Two linear layers with ReLU, which all agents share, map an agent's m concatenated pairs, each with its mask. Two
-    others map the n * m pairs of the scene. The outputs depend on the order of agents and targets.
+    Two linear layers with ReLU map the m concatenated pairs of each agent, with their mask; two others the n * m pairs.
 
     Args:
         num_agents, num_targets: n and m.
@@ -181,10 +118,7 @@ class FlatEncoder(nn.Module):
 
 def _relu_layers(*widths: int) -> nn.Sequential:
     """Build linear layers, each with a ReLU, from the first width through the others."""
-    layers = nn.Sequential()
-    for inputs, outputs in pairwise(widths):
-        layers.extend((xavier_linear(inputs, outputs), nn.ReLU()))
-    return layers
+    return nn.Sequential(*(layer for pair in pairwise(widths) for layer in (xavier_linear(*pair), nn.ReLU())))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -192,7 +126,7 @@ class EncoderConfig:
     """Options of an encoder.
 
     Raises:
-        ValueError: options out of their range; the message names each with its value and what is allowed.
+        ValueError: options out of their range; the message names all of them.
     """
 
     encoder: str = "attention"
@@ -220,7 +154,7 @@ class EncoderConfig:
             raise ValueError("; ".join(f"{name} is {getattr(self, name)!r}; {what}" for name, what in problems.items()))
 
     def problems(self) -> dict[str, str]:
-        """Return for every option that is out of its range the words that say what is allowed."""
+        """Return for every option that is out of its range the words that name what is allowed."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
             if (value := getattr(self, name)) not in list(known):
@@ -237,12 +171,7 @@ class EncoderConfig:
         return found
 
     def with_options(self, **options: Any) -> EncoderConfig:
-        """Return this configuration with some options changed.
-
-        Raises:
-            TypeError: unknown options.
-            ValueError: options out of their range.
-        """
+        """Return this configuration with some options changed; raise TypeError for unknown ones."""
         for name in options:
             if name not in self.__dict__:
                 raise TypeError(f"unknown encoder option {name!r}; it must be {one_of(self.__dict__, name)}")
@@ -253,10 +182,6 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     """Remove the encoder's options from keyword arguments and return them as one configuration.
 
     They are ``encoder_config``, if given, and over it every option by its own name.
-
-    Raises:
-        TypeError: `encoder_config` is no :class:`EncoderConfig`.
-        ValueError: options out of their range.
     """
     config = options.pop("encoder_config", None) or EncoderConfig()
     if not isinstance(config, EncoderConfig):
@@ -264,19 +189,13 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     return config.with_options(**{name: options.pop(name) for name in config.__dict__ if name in options})
 
 
-def attention_layer(config: EncoderConfig) -> nn.Module:
-    """Build HiT-MAC's tanh-projected attention."""
-    width, heads = config.weight_dim, config.num_heads
-    return AttentionLayer(width, width, pooling=config.pooling, num_heads=heads, scaled=config.scaled)
-
-
-def recurrent_layer(config: EncoderConfig) -> nn.Module:
-    """Build the paper's ablation, a bidirectional GRU, which depends on the order of agents and targets."""
-    return RecurrentLayer(config.weight_dim, config.weight_dim, pooling=config.pooling)
-
-
-LAYERS: dict[str, Callable[[EncoderConfig], nn.Module]] = {"attention": attention_layer, "recurrent": recurrent_layer}
-"""Layers over a sequence of :class:`AgentTargetEncoder`, by the kind of encoder."""
+def _layers(config: EncoderConfig) -> list[nn.Module]:
+    """Build the layers of the way of attending: HiT-MAC's attention, or the paper's ablation, a bidirectional GRU."""
+    kind: type[nn.Module] = RecurrentLayer
+    options: dict[str, Any] = {"pooling": config.pooling}
+    if config.encoder == "attention":
+        kind, options = AttentionLayer, options | {"num_heads": config.num_heads, "scaled": config.scaled}
+    return [kind(config.weight_dim, config.weight_dim, **options) for _ in ATTEND_OVER[config.attend_over].layers]
 
 
 class AgentTargetEncoder(nn.Module):
@@ -290,47 +209,41 @@ class AgentTargetEncoder(nn.Module):
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
     - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target.
 
-    With more than one block, the next one attends, with layers of its own, over ``z + W2 relu(W1 (z + a))``, where z is
-    the pair's feature and a its agent's by the block before. So an agent can take into account what the others will do
-    about a target. Source: blocks of a transformer (Vaswani and others, "Attention is all you need", NeurIPS 2017).
+    With more than one block (Vaswani and others, NeurIPS 2017), the next one attends, with layers of its own, over
+    ``z + W2 relu(W1 (z + a))``, where z is the pair's feature and a its agent's by the block before. So an agent can
+    take into account what the others will do about a target.
 
-    The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way.
+    The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way,
+    except with the encoder ``"recurrent"``, whose outputs depend on their order.
 
     Args:
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs; None: that of `config`.
         config: the options; None: the defaults of :class:`EncoderConfig`.
-        **options: single options of :class:`EncoderConfig`, which replace those of `config`; with the encoder
-            ``"recurrent"`` the outputs depend on the order of agents and targets.
+        **options: single options of :class:`EncoderConfig`, which replace those of `config`.
 
     Raises:
-        ValueError: an option out of its range, or the encoder ``"mlp"``, which is
-            :class:`hitmac.perception.FlatEncoder`.
+        ValueError: an option out of its range, or the encoder ``"mlp"``, a :class:`hitmac.perception.FlatEncoder`.
         TypeError: an unknown option.
     """
 
     def __init__(
-        self,
-        feature_dim: int,
-        weight_dim: int | None = None,
-        *,
-        config: EncoderConfig | None = None,
-        **options: Any,
+        self, feature_dim: int, weight_dim: int | None = None, *, config: EncoderConfig | None = None, **options: Any
     ) -> None:
         super().__init__()
         if weight_dim is not None:
             options["weight_dim"] = weight_dim
         config = (config or EncoderConfig()).with_options(**options)
         check_widths(feature_dim=feature_dim)
-        check_choice("encoder", config.encoder, LAYERS)
+        check_choice("encoder", config.encoder, ("attention", "recurrent"))
         self.config, self.feature_dim, self.weight_dim = config, feature_dim, config.weight_dim
         self.attend_over, self.pooling = config.attend_over, config.pooling
         inputs = feature_dim * (1 + 2 * config.num_frequencies)
         self.embed = _relu_layers(inputs, *[config.weight_dim] * config.embed_layers)
         if config.num_frequencies:
             self.embed.insert(0, FourierFeatures(config.num_frequencies))
-        for name in ATTEND_OVER[config.attend_over].layers:
-            self.add_module(name, LAYERS[config.encoder](config))
+        for name, layer in zip(ATTEND_OVER[config.attend_over].layers, _layers(config), strict=True):
+            self.add_module(name, layer)
         self.later_blocks = nn.ModuleList(_Block(config) for _ in range(config.num_blocks - 1))
 
     def forward(
@@ -345,17 +258,16 @@ class AgentTargetEncoder(nn.Module):
     ) -> Features | tuple[Features, Weights]:
         """Encode a batch of scenes.
 
-        With `targets`, an agent's pairs are a list of k targets, such as the nearest, and not all m. The result is that
+        With `targets`, an agent's pairs are a list of k targets, such as the nearest, and not all m; the result is that
         of all pairs with a mask that is 1 for the listed ones. With `neighbours`, ``"agents"`` attends from each agent
-        to those of its list, which should hold itself, and not to all. The cost then grows with the lists.
+        to those of its list, which should hold itself. The cost then grows with the lists.
 
         Args:
             pairs: (..., n, m, feature_dim) with any number of leading axes, or none; n and m are 0 or more.
             mask: (..., n, m), 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32); 1 marks a
                 valid pair. None: all are valid. An agent without any valid pair counts as absent.
-            targets: (..., n, k), whole numbers: the target of every place of `pairs` and `mask`, which are then
-                (..., n, k, feature_dim) and (..., n, k). No agent lists a target twice; -1 in an empty place. None:
-                place j is target j.
+            targets: (..., n, k), whole numbers: the target of every place of `pairs` (..., n, k, feature_dim) and
+                `mask`; no target twice, and -1 in an empty place. None: place j is target j.
             neighbours: (..., n, l), whole numbers: the agents near each agent, -1 in an empty place. None: all.
             need_weights: also return the attention weights.
             need_pairs: False: with `targets`, leave out the features per target, (..., n, 0, f), which saves time.
@@ -365,13 +277,12 @@ class AgentTargetEncoder(nn.Module):
             the last block.
 
         Raises:
-            ValueError: the last axis is not feature_dim, the mask's shape is not (..., n, m), that of `targets` or
-                `neighbours` does not fit it, or `targets` is given to an encoder that attends over ``"pairs"``.
+            ValueError: a shape that does not fit, or `targets` for an encoder that attends over ``"pairs"``.
             TypeError: the mask, `targets` or `neighbours` is not a tensor of the right kind.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         way = ATTEND_OVER[self.attend_over]
-        scenes: Pairs = AllPairs(mask, self.pooling, need_weights)
+        scenes = AllPairs(mask, self.pooling, need_weights)
         if targets is not None or (neighbours is not None and self.attend_over == "agents"):
             if not way.takes_lists:
                 known = ", ".join(name for name, each in ATTEND_OVER.items() if each.takes_lists)
@@ -385,8 +296,7 @@ class AgentTargetEncoder(nn.Module):
         for block in self.later_blocks:
             tokens = scenes.embed_features(block, features)
             features, weights = way.attend(block.layers, scenes, tokens)  # type: ignore[arg-type]
-        if isinstance(scenes, SparsePairs):
-            features = features._replace(per_target=scenes.pairs(features.per_target, empty=not need_pairs))
+        features = features._replace(per_target=scenes.pairs(features.per_target, need_pairs))
         return (features, weights) if need_weights else features
 
 
@@ -397,7 +307,7 @@ class _Block(nn.Module):
         super().__init__()
         width = config.weight_dim
         self.feed_forward = nn.Sequential(xavier_linear(width, width), nn.ReLU(), xavier_linear(width, width))
-        self.layers = nn.ModuleList(LAYERS[config.encoder](config) for _ in ATTEND_OVER[config.attend_over].layers)
+        self.layers = nn.ModuleList(_layers(config))
 
     def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
         """Return the tokens of the next way of attending, from the features of the pairs and of their agents."""
@@ -413,15 +323,10 @@ class EncoderKind(NamedTuple):
     """The encoder takes any n and m at run time."""
 
 
-def sequence_encoder(config: EncoderConfig, num_agents: int, num_targets: int, feature_dim: int) -> nn.Module:
-    """Build an encoder out of layers over sequences."""
-    return AgentTargetEncoder(feature_dim, config=config)
-
-
-def flat_encoder(config: EncoderConfig, num_agents: int, num_targets: int, feature_dim: int) -> nn.Module:
-    """Build a plain network over all pairs at once, the baseline for attention."""
-    return FlatEncoder(num_agents, num_targets, feature_dim, config.weight_dim)
-
-
-ENCODERS = {name: EncoderKind(sequence_encoder) for name in LAYERS} | {"mlp": EncoderKind(flat_encoder, any_size=False)}
+_of_sequences = EncoderKind(lambda config, n, m, feature_dim: AgentTargetEncoder(feature_dim, config=config))
+ENCODERS = {
+    "attention": _of_sequences,
+    "recurrent": _of_sequences,
+    "mlp": EncoderKind(lambda config, n, m, d: FlatEncoder(n, m, d, config.weight_dim), any_size=False),
+}
 """All kinds of encoder."""

@@ -1,7 +1,7 @@
 """Faster equivalents of what the layers compute. Each is chosen in its own function, from the size of its input.
 
 - :func:`tanh_maps`: tanh of linear maps, from 65,536 numbers on by way of the sigmoid.
-- :func:`long_attention`: attention without the matrix of its scores.
+- :func:`fused_attention`: attention without the matrix of its scores.
 - :func:`prefix_sums`: attention within every prefix of a sequence, in one pass.
 - :func:`group_tokens`: sequences of any lengths in buckets of like length.
 - :func:`attend_in_chunks`: many tokens without gradients, in parts that stay in a core's cache.
@@ -17,14 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.nn import functional
-from torch.utils.checkpoint import checkpoint
 
 
 def is_recorded() -> bool:
-    """Return True while the computation is compiled, exported or traced rather than run eagerly.
-
-    A recorded program serves all sizes, so that the size of its example must not choose a path.
-    """
+    """Return True while a program for all sizes is compiled, exported or traced; no size may choose its path."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
@@ -78,34 +74,29 @@ class _Tanh(torch.autograd.Function):
 _LONG_FROM = 256 * 256
 """Scores from which on their matrix is not materialised: memory then grows with the sequence, not its square."""
 
-_BLOCK = 2**19
-"""Scores materialised at a time, for 32 to 256 queries, where PyTorch's fused kernel does not apply."""
 
-Attention = Callable[[Tensor, Tensor, Tensor, Tensor | None, bool, float], Tensor]
-"""Function of query, key, value, mask, causal and dropout."""
+def fused_kernel_pays(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
+    """Return True if the matrix of scores is large and :func:`fused_attention` applies to the mask."""
+    return (
+        not is_recorded()
+        and query.shape[-2] * key.shape[-2] >= _LONG_FROM
+        and (mask is None or mask.shape[-2] == 1)
+        and not is_transformed(query, key, value)
+    )
 
 
-def is_long(query: Tensor, key: Tensor) -> bool:
-    """Return True if the matrix of scores is too large to materialise."""
-    return not is_recorded() and query.shape[-2] * key.shape[-2] >= _LONG_FROM
-
-
-def long_attention(
-    attention: Attention,
+def fused_attention(
+    written_out: Callable[[Tensor, Tensor, Tensor], Tensor],
     query: Tensor,
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
     causal: bool,
-    dropout: float,
 ) -> Tensor:
-    """Compute dot-product attention by PyTorch's fused kernel, or where it does not apply in blocks of queries.
+    """Compute dot-product attention by PyTorch's fused kernel, for a mask (..., 1, S) bool of the keys or none.
 
-    `attention` is the written-out form. The mask is bool with two axes or more.
+    `written_out` is the same function of query, key and value, for derivatives that the kernel does not have.
     """
-    pairwise = mask is not None and mask.shape[-2] > 1
-    if pairwise or dropout > 0.0 or is_transformed(query, key, value):
-        return _in_blocks(attention, query, key, value, mask, causal, dropout)
     inputs = query, key, value
     masks = () if mask is None else (mask.shape[:-2],)
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in inputs), *masks)
@@ -135,7 +126,7 @@ def long_attention(
     output = output.reshape(*lead, *output.shape[-2:])[..., : value.shape[-1]]
     output = output if some is None else output * some
     if torch.is_grad_enabled() and output.requires_grad:
-        return _TwiceDifferentiable.apply(output, *inputs, mask, causal, attention)
+        return _TwiceDifferentiable.apply(output, *inputs, written_out)
     return output
 
 
@@ -143,59 +134,27 @@ class _TwiceDifferentiable(torch.autograd.Function):
     """Output of the fused kernel, which has only first derivatives, with derivatives of any order.
 
     A first derivative comes from the kernel. One that is differentiated again, or taken for a batch of gradients, comes
-    from the same attention in blocks.
+    from the written-out attention.
     """
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, *arguments: Any) -> Tensor:
-        ctx.save_for_backward(*arguments[:4])
-        ctx.causal, ctx.attention = arguments[4:]
+        *inputs, ctx.written_out = arguments
+        ctx.save_for_backward(*inputs)
         return output.clone()  # not a view, which could not be changed in place
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         again = torch.is_grad_enabled()
         if not again and not is_transformed(gradient):
-            return gradient, *[None] * 6
-        *inputs, mask = ctx.saved_tensors
+            return gradient, None, None, None, None
         with torch.enable_grad():
-            # Views, so that an input computed from another is a separate variable.
-            query, key, value = inputs = [x.view_as(x) for x in inputs]
-            output = _in_blocks(ctx.attention, query, key, value, mask, ctx.causal, 0.0)
+            inputs = [x.view_as(x) for x in ctx.saved_tensors]  # views: one may be computed from another
+            output = ctx.written_out(*inputs)
             needed = ctx.needs_input_grad[1:4]
             wanted = [x for x, need in zip(inputs, needed, strict=True) if need]
             found = iter(torch.autograd.grad(output, wanted, gradient.to(output.dtype), create_graph=again))
-        return None, *(next(found) if need else None for need in needed), None, None, None
-
-
-def _in_blocks(
-    attention: Attention,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    mask: Tensor | None,
-    causal: bool,
-    dropout: float,
-) -> Tensor:
-    """Compute attention for a block of queries at a time; the backward pass recomputes their scores."""
-    length, keys = query.shape[-2], key.shape[-2]
-    lead = torch.broadcast_shapes(query.shape[:-2], key.shape[:-2])
-    rows = min(max(_BLOCK // max(lead.numel() * keys, 1), 32), 256)
-    recompute = torch.is_grad_enabled() and not is_transformed(query, key, value)
-    outputs = []
-    for first in range(0, length, rows):
-        last = min(first + rows, length)
-        stop = last if causal else keys  # no query of the block attends further
-        some = mask
-        if some is not None:
-            some = some if some.shape[-2] == 1 else some[..., first:last, :]
-            some = some if some.shape[-1] == 1 else some[..., :stop]
-        block = (query[..., first:last, :], key[..., :stop, :], value[..., :stop, :], some, causal, dropout)
-        if recompute:
-            outputs.append(checkpoint(attention, *block, use_reentrant=False, preserve_rng_state=dropout > 0.0))
-        else:
-            outputs.append(attention(*block))
-    return torch.cat(outputs, -2)
+        return None, *(next(found) if need else None for need in needed), None
 
 
 # ---- attention within every prefix ----
@@ -215,9 +174,8 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
 
     q and k are (..., L, d), u = `added` is (..., L), and `mask` (..., L) bool is True for valid tokens; the others are
-    skipped. `bound` limits a score's absolute value; any size. The result g (..., L) is in double precision where the
-    device supports it. The memory of values, gradients and forward-mode derivatives that are not recorded for a
-    backward pass grows with L; that of second derivatives, and of compiled or exported programs, with L squared.
+    skipped. `bound` limits a score's absolute value. The result g (..., L) is in double precision where the device
+    supports it. Memory grows with L; of second derivatives, and of compiled or exported programs, with L squared.
     """
     double = _double(query)
     if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
@@ -291,9 +249,8 @@ def _levels(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield exp(s) (..., rows, L) of a block, its running sums, and 1 for the prefixes for which both are valid.
 
-    The range of exp() is too small for all scores of a wide layer. The scores are split into levels, each with its own
-    shift. A prefix belongs to the level of its largest score: larger scores come after it, and much lower ones add
-    nothing.
+    The range of exp() is too small for all scores of a wide layer, which are split into levels, each with its own
+    shift. A prefix belongs to the level of its largest score: larger scores come later, much lower ones add nothing.
     """
     double = _double(rows)
     scores = (rows @ key.mT).to(double)
@@ -317,7 +274,7 @@ def _levels(
 
 
 def _sums_from_the_end(x: Tensor) -> Tensor:
-    """Return running sums from the end of the last axis; a difference of sums from the front would lose small terms."""
+    # Differences of sums from the front would lose small terms.
     return x.flip(-1).cumsum(-1).flip(-1)
 
 
@@ -358,8 +315,7 @@ class Groups(NamedTuple):
 
     def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
         """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` without any."""
-        flat = [part.flatten(0, 1) for part in parts] or [like]
-        tokens = flat[0] if len(flat) == 1 else torch.cat(flat)
+        tokens = torch.cat([part.flatten(0, 1) for part in parts]) if parts else like
         return tokens if self.place is None else tokens.index_select(0, self.place)
 
 
@@ -367,9 +323,8 @@ def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
     """Return the valid places (T,) of a mask (N, k) bool, shorter rows first, and the groups of each row's."""
     counts = mask.sum(-1)
     order = counts.argsort(stable=True)
-    kept, width = mask[order].flatten().nonzero().squeeze(-1), max(mask.shape[-1], 1)
-    row = torch.div(kept, width, rounding_mode="floor")
-    places = kept + (order[row] - row) * width
+    row, column = mask[order].nonzero(as_tuple=True)
+    places = order[row] * mask.shape[-1] + column
     buckets, first, steps = [], 0, torch.arange(len(places), device=mask.device)
     for size, number in enumerate(torch.bincount(counts, minlength=1).tolist()):
         if size * number:
@@ -384,48 +339,41 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
     """Group tokens (T,) of keys 0 to number - 1, or `number` for no group; rank, 0 to ranks - 1, orders a group.
 
     Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many
-    tokens get a bucket for each size up to 32, and without gradients are split into chunks. With `one_bucket`, and in
-    recorded programs, all groups are padded to the size of the largest.
+    tokens get a bucket for each size up to 32, and without gradients are split into chunks. With `one_bucket`, as
+    recorded programs need it, all groups are padded to the size of the largest.
     """
-    length = keys.shape[0]
-    if not is_recorded() and length == 0:
+    length, device = keys.shape[0], keys.device
+    if not one_bucket and length == 0:
         return Groups([], keys)
-    steps = torch.arange(length, device=keys.device)
     order = (keys * ranks + rank).argsort()
     counts = keys.new_zeros(number + 1).scatter_add(0, keys, torch.ones_like(keys))
     first = counts.cumsum(0) - counts
-    within = torch.empty_like(order).scatter(0, order, steps - first[keys[order]])
+    within = torch.empty_like(order).scatter(0, order, torch.arange(length, device=device) - first[keys[order]])
     counts, first = counts[:-1], first[:-1]
-    if one_bucket or is_recorded():
+
+    def bucket(first: Tensor, counts: Tensor, size: int) -> Bucket:
+        step = torch.arange(size, device=device)
+        mask = step < counts.unsqueeze(-1)
+        places = first.unsqueeze(-1) + torch.where(mask, step, 0)
+        # An empty group at the end of the tokens begins behind the last of them.
+        tokens = order[places.clamp(max=length - 1)]
+        return Bucket(tokens, None if not one_bucket and bool(mask.all()) else mask)
+
+    if one_bucket:
         largest = as_size(counts.max())
-        return Groups(
-            [_bucket(order, first, counts, largest)], (keys * largest + within).clamp(max=number * largest - 1)
-        )
+        return Groups([bucket(first, counts, largest)], (keys * largest + within).clamp(max=number * largest - 1))
     sizes = 2 ** (2 * counts - 1).clamp(min=1).double().log2().floor().to(torch.int64)
     if length >= _CHUNK:
         sizes = torch.where(counts <= 32, counts, sizes)
-    sizes = torch.where(counts > 0, sizes, 0)
     start, buckets, done = keys.new_zeros(number + 1), [], 0
-    for size in sizes.unique().tolist():
-        if size == 0:
-            continue
-        chosen = (sizes == size).nonzero().squeeze(-1)
+    for size in sizes[counts > 0].unique().tolist():
+        chosen = ((sizes == size) & (counts > 0)).nonzero().squeeze(-1)
         most = int(counts[chosen].max())
-        start[chosen] = done + most * torch.arange(len(chosen), device=keys.device)
+        start[chosen] = done + most * torch.arange(len(chosen), device=device)
         done += most * len(chosen)
         rows = len(chosen) if torch.is_grad_enabled() else max(_CHUNK // most, 1)
-        buckets += [_bucket(order, first[some], counts[some], most) for some in chosen.split(rows)]
+        buckets += [bucket(first[some], counts[some], most) for some in chosen.split(rows)]
     return Groups(buckets, start[keys] + within)
-
-
-def _bucket(order: Tensor, first: Tensor, counts: Tensor, size: int) -> Bucket:
-    """Return the bucket of the groups that begin at `first` (G,) of the sorted tokens and have `counts` tokens (G,)."""
-    step = torch.arange(size, device=order.device)
-    mask = step < counts.unsqueeze(-1)
-    places = first.unsqueeze(-1) + torch.where(mask, step, 0)
-    # An empty group at the end of the tokens begins behind the last of them.
-    tokens = order[places.clamp(max=order.shape[0] - 1)]
-    return Bucket(tokens, None if not is_recorded() and bool(mask.all()) else mask)
 
 
 def as_size(number: Tensor) -> int:

@@ -10,25 +10,28 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from hitmac.perception.checks import check_attended, check_choice, check_pairs, check_widths
-from hitmac.perception.fast_paths import is_long, is_recorded, long_attention
+from hitmac.perception.fast_paths import fused_attention, fused_kernel_pays
 
 
 class Score(nn.Module):
-    """Base class of all scores."""
+    """Base class of all scores, which map query (..., L, d_q) and key (..., S, d_k) to (..., L, S).
+
+    Raises ``ValueError`` for widths that do not fit.
+    """
 
     def as_dot(self, query: Tensor) -> Tensor | None:
         """Return the query (..., L, d_k) whose dot product with the key is the score; None if there is none."""
         return None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
-        """Return the scores (..., L, S) of query (..., L, d_q) and key (..., S, d_k); ValueError if widths mismatch."""
+        """Return the scores."""
         changed = self.as_dot(query)
         assert changed is not None
         if changed.shape[-1] != key.shape[-1]:
             raise ValueError(
                 f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs them to fit"
             )
-        return changed @ key.transpose(-2, -1)
+        return changed @ key.mT
 
 
 class Dot(Score):
@@ -112,10 +115,7 @@ SCORES: dict[str, Callable[[int], Score]] = {
 
 
 def make_score(score: str | Score, width: int) -> Score:
-    """Build the score of a name for queries and keys of a width; a module is returned unchanged.
-
-    Raises ``ValueError`` for an unknown name; the message lists the known names.
-    """
+    """Build the score of a name for queries and keys of a width; a module is returned unchanged."""
     if isinstance(score, Score):
         return score
     check_choice("score", score, SCORES)
@@ -143,8 +143,8 @@ def attend(
         mask: broadcastable to (..., L, S), 0 and 1 in any dtype; 1 lets a query attend to a key. None: all ones.
         causal: query i attends only to the keys up to i; L must equal S.
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
-        need_weights: also return the weights. Without them, memory grows with L + S instead of L * S where the score
-            is a dot product and the sequences are long.
+        need_weights: also return the weights. Without weights and dropout, memory grows with L + S instead of L * S
+            where the score is a dot product, the sequences are long, and the mask is one of the keys.
 
     Returns:
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A masked key has weight exactly 0. A query
@@ -161,7 +161,7 @@ def attend(
         seen = mask.any(-2)
         key, value = zero_masked(key, seen), zero_masked(value, seen)
     return attend_finite(
-        query, key, value, score=score, mask=mask, causal=causal, dropout=dropout, need_weights=need_weights
+        query, key, value, mask, score=score, causal=causal, dropout=dropout, need_weights=need_weights
     )
 
 
@@ -169,68 +169,47 @@ def attend_finite(
     query: Tensor,
     key: Tensor,
     value: Tensor,
+    mask: Tensor | None,
     *,
     score: Score | None = None,
-    mask: Tensor | None = None,
     causal: bool = False,
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`attend` for a bool mask of two axes or more, and finite keys and values."""
-    if not need_weights and is_long(query, key):
+    if not need_weights and dropout == 0.0 and fused_kernel_pays(query, key, value, mask):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
-            return long_attention(_dot_attention, changed, key, value, mask, causal, dropout), None
-    scores = product(query, key.mT) if score is None else score(query, key)
-    weights = attention_weights(scores, mask, causal, dropout)
-    return product(weights, value), weights if need_weights else None
 
+            def written_out(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+                return attend_finite(query, key, value, mask, causal=causal, need_weights=True)[0]
 
-def product(a: Tensor, b: Tensor) -> Tensor:
-    """Return the matrix product a b; ``bmm`` skips the overhead of ``@`` for three axes."""
-    return torch.bmm(a, b) if not is_recorded() and a.ndim == b.ndim == 3 and len(a) == len(b) else a @ b
-
-
-def _dot_attention(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, dropout: float
-) -> Tensor:
-    return attention_weights(query @ key.mT, mask, causal, dropout) @ value
+            return fused_attention(written_out, changed, key, value, mask, causal), None
+    if causal:
+        triangle = causal_mask(query.shape[-2], query.device)
+        mask = triangle if mask is None else mask & triangle
+    weights = masked_softmax(query @ key.mT if score is None else score(query, key), mask)
+    weights = functional.dropout(weights, dropout) if dropout > 0.0 else weights
+    return weights @ value, weights if need_weights else None
 
 
 def attend_heads(
-    query: Tensor, key: Tensor, value: Tensor, num_heads: int, *, mask: Tensor | None, **options: Any
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, **options: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`attend_finite` for each head; in inputs and outputs the heads are side by side.
 
     The weights are (..., num_heads, L, S) or None.
     """
     if num_heads == 1:
-        z, weights = attend_finite(query, key, value, mask=mask, **options)
+        z, weights = attend_finite(query, key, value, mask, **options)
         return z, None if weights is None else weights.unsqueeze(-3)
-    mask = None if mask is None else mask.unsqueeze(-3)
-    heads = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in (query, key, value))
-    z, weights = attend_finite(*heads, mask=mask, **options)
+    query, key, value = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in (query, key, value))
+    z, weights = attend_finite(query, key, value, None if mask is None else mask.unsqueeze(-3), **options)
     return z.transpose(-2, -3).flatten(-2), weights
 
 
-def attention_weights(scores: Tensor, mask: Tensor | None, causal: bool = False, dropout: float = 0.0) -> Tensor:
-    """Return the masked softmax of scores (..., L, S), with dropout.
-
-    If causal, the last query attends to all keys, the one before to one fewer, ...
-    """
-    if causal:
-        length, keys = scores.shape[-2:]
-        triangle = torch.ones(length, keys, dtype=torch.bool, device=scores.device).tril(keys - length)
-        mask = triangle if mask is None else mask & triangle
-    weights = masked_softmax(scores, mask)
-    return functional.dropout(weights, dropout) if dropout > 0.0 else weights
-
-
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Compute the softmax over the last axis of scores (..., L, S) where the bool mask is True; 0 elsewhere.
-
-    A fully masked row is all zeros.
-    """
+    """Return the softmax over the last axis of scores (..., L, S) where the bool mask is True; 0 elsewhere."""
     if mask is None:
         return scores.softmax(-1)
     # The lowest finite number rather than -inf keeps a row without keys free of NaN; the product with the mask then
@@ -258,10 +237,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """Return `x` (..., L, d) with zeros for numbers that are NaN or too large to be squared, where `seen` is False.
-
-    A larger number would be infinite in a score, and infinity times a weight of 0 is NaN.
-    """
+    """Return `x` (..., L, d) with zeros where `seen` is False for NaN and what a score would make infinite."""
     return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
 
 

@@ -18,8 +18,7 @@ class MultiHeadAttention(nn.Module):
         embed_dim: width of the inputs and of the output, unless given separately.
         num_heads: h; without `head_dim` it must divide embed_dim.
         query_dim, key_dim, value_dim: widths of the inputs; None: embed_dim.
-        head_dim: width of a head's q, k and v; None: embed_dim / h. For example, 8 heads of width 3 on an embed_dim of
-            4 project from 4 to 24 and back to 4.
+        head_dim: width of a head's q, k and v; None: embed_dim / h.
         output_dim: width of the output; None: embed_dim.
         output_map: apply W_o. If False, the output is the concatenated heads, h * head_dim wide.
         score: a name out of :data:`hitmac.perception.functional.SCORES`, or a score for the width of a head.
@@ -52,19 +51,19 @@ class MultiHeadAttention(nn.Module):
         super().__init__()
         if output_dim is not None and not output_map:
             raise ValueError(f"output_dim is {output_dim}; without the output map it must be None")
-        widths = [embed_dim if width is None else width for width in (query_dim, key_dim, value_dim, output_dim)]
-        check_widths(
-            embed_dim=embed_dim, query_dim=widths[0], key_dim=widths[1], value_dim=widths[2], output_dim=widths[3]
-        )
+        given = {"query_dim": query_dim, "key_dim": key_dim, "value_dim": value_dim, "output_dim": output_dim}
+        widths = {name: embed_dim if width is None else width for name, width in given.items()}
+        check_widths(embed_dim=embed_dim, **widths)
         if head_dim is None:
             check_heads(embed_dim, num_heads)
             head_dim = embed_dim // num_heads
         check_widths(num_heads=num_heads, head_dim=head_dim)
         check_share("dropout", dropout)
         self.num_heads, self.dropout = num_heads, dropout
+        *inputs, output_dim = widths.values()
         inner = num_heads * head_dim
-        self.query, self.key, self.value = (nn.Linear(width, inner, bias=bias) for width in widths[:3])
-        self.output = nn.Linear(inner, widths[3], bias=bias) if output_map else nn.Identity()
+        self.query, self.key, self.value = (nn.Linear(width, inner, bias=bias) for width in inputs)
+        self.output = nn.Linear(inner, output_dim, bias=bias) if output_map else nn.Identity()
         self.score = make_score(score, head_dim)
         for linear in (self.query, self.key, self.value, self.output):
             if isinstance(linear, nn.Linear):
@@ -123,9 +122,9 @@ class MultiHeadAttention(nn.Module):
             self.query(query),
             self.key(key),
             self.value(value),
+            mask,
             self.num_heads,
             score=self.score,
-            mask=mask,
             causal=causal,
             dropout=self.dropout if self.training else 0.0,
             need_weights=need_weights,

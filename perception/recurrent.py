@@ -1,10 +1,8 @@
-"""Bidirectional recurrent networks that skip masked tokens and can be mapped, compiled and exported."""
+"""Recurrent layers: the paper's bidirectional GRU, the memory of pairs, and the paper's noisy linear layer."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -14,147 +12,114 @@ from hitmac.perception.checks import check_choice, check_tokens, check_widths
 from hitmac.perception.functional import FIXED_POOLINGS, pool, zero_masked
 
 
-class Recurrence(nn.Module):
-    """Stacked bidirectional GRUs or LSTMs, equal to ``nn.GRU`` and ``nn.LSTM`` over the valid tokens.
+def gru(h: Tensor, of_input: Tensor, of_state: Tensor) -> Tensor:
+    """Return the next state of a gated recurrent unit (Cho and others, EMNLP 2014) from ``W_i x + b_i, W_h h + b_h``.
 
-    A masked token leaves the states unchanged. The parameters have PyTorch's names, shapes and initialisation.
-    PyTorch's own modules cannot be mapped or compiled, nor exported for every length.
-
-    GRU (Cho and others, EMNLP 2014), from the previous state h:
     ``r, z = sigmoid(W_i x + b_i + W_h h + b_h)``, ``n = tanh(W_i x + b_i + r (W_h h + b_h))``,
-    ``h' = (1 - z) n + z h``. LSTM (Hochreiter and Schmidhuber, 1997, with forget gates), with a memory c:
-    ``i, f, o = sigmoid(W_i x + b_i + W_h h + b_h)``, ``g = tanh(W_i x + b_i + W_h h + b_h)``, ``c' = f c + i g``,
-    ``h' = o tanh(c')``. Each gate has its own rows in W_i, W_h, b_i and b_h.
-
-    Args:
-        input_dim: width of a token.
-        hidden_dim: H, width of each direction's state.
-        cell: ``"gru"`` or ``"lstm"``.
-        num_layers: number of layers; each further layer reads both directions of the one before.
-
-    Raises:
-        ValueError: a number under 1 or an unknown cell.
+    ``h' = (1 - z) n + z h``; r, z and n each have their own rows in the matrices.
     """
-
-    def __init__(self, input_dim: int, hidden_dim: int, cell: str = "gru", num_layers: int = 1) -> None:
-        super().__init__()
-        check_widths(input_dim=input_dim, hidden_dim=hidden_dim, num_layers=num_layers)
-        check_choice("cell", cell, CELLS)
-        self.input_dim, self.hidden_dim, self.cell, self.num_layers = input_dim, hidden_dim, cell, num_layers
-        rows, bound = CELLS[cell].gates * hidden_dim, hidden_dim**-0.5
-        for layer in range(num_layers):
-            width = 2 * hidden_dim if layer else input_dim
-            for direction in ("", "_reverse"):
-                for name, shape in (
-                    ("weight_ih", (rows, width)), ("weight_hh", (rows, hidden_dim)), ("bias_ih", (rows,)),
-                    ("bias_hh", (rows,)),
-                ):  # fmt: skip
-                    start = nn.Parameter(torch.empty(shape).uniform_(-bound, bound))
-                    self.register_parameter(f"{name}_l{layer}{direction}", start)
-
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Map x (N, L, input_dim), finite, and mask bool (N, L) to both directions' states (N, L, 2 * hidden_dim)."""
-        if x.shape[1] == 0:  # an extra token, dropped again, keeps all parameters in the graph
-            return self(functional.pad(x, (0, 0, 0, 1)))[:, :0]
-        x = x.transpose(0, 1)  # (L, N, d)
-        valid = None if mask is None else _both_ways(mask.mT.unsqueeze(-1), mask.mT.unsqueeze(-1))  # (L, 2, N, 1)
-        for layer in range(self.num_layers):
-            x = self._layer(x, valid, layer)
-        return x.transpose(0, 1)
-
-    def _layer(self, x: Tensor, valid: Tensor | None, layer: int) -> Tensor:
-        """Map x (L, N, d) through one layer to (L, N, 2 H)."""
-        ahead, behind = (
-            [getattr(self, f"{name}_l{layer}{direction}") for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")]
-            for direction in ("", "_reverse")
-        )
-        inputs = [_both_ways(*(functional.linear(x, w[0], w[2]) for w in (ahead, behind)))]  # (L, 2, N, rows)
-        if valid is not None:
-            inputs.append(valid)
-        weight, bias = torch.stack((ahead[1], behind[1])).mT, torch.stack((ahead[3], behind[3])).unsqueeze(1)
-        cell = CELLS[self.cell]
-
-        def advance(state: list[Tensor], token: list[Tensor]) -> list[Tensor]:
-            new = cell.advance(state, token[0], torch.baddbmm(bias, state[0], weight))
-            if valid is None:
-                return new
-            return [torch.where(token[1], after, before) for after, before in zip(new, state, strict=True)]
-
-        start = [x.new_zeros(2, x.shape[1], self.hidden_dim) for _ in range(cell.states)]
-        states = _states(advance, start, inputs)
-        return torch.cat((states[:, 0], states[:, 1].flip(0)), -1)
-
-
-class Cell(NamedTuple):
-    """Recurrent cell."""
-
-    gates: int
-    """Number of blocks of rows in its matrices."""
-    states: int
-    """Number of tensors (2, N, H) that it hands on; the first is shown."""
-    advance: Callable[[list[Tensor], Tensor, Tensor], list[Tensor]]
-    """Function from the states, W_i x + b_i and W_h h + b_h to the next states."""
-
-
-def gru(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
-    """Advance a gated recurrent unit, whose state is h."""
-    (h,) = state
     width = h.shape[-1]
     (gates, new), (gates_, new_) = (part.split((2 * width, width), -1) for part in (of_input, of_state))
     reset, keep = (gates + gates_).sigmoid().chunk(2, -1)
     new = (new + reset * new_).tanh()
-    return [new + keep * (h - new)]
+    return new + keep * (h - new)
 
 
-def lstm(state: list[Tensor], of_input: Tensor, of_state: Tensor) -> list[Tensor]:
-    """Advance a long short-term memory, whose states are h and the memory c."""
-    write, keep, new, show = (of_input + of_state).chunk(4, -1)
-    memory = keep.sigmoid() * state[1] + write.sigmoid() * new.tanh()
-    return [show.sigmoid() * memory.tanh(), memory]
+class RecurrentLayer(nn.Module):
+    """Bidirectional GRU with the interface of :class:`hitmac.perception.AttentionLayer`, the paper's ablation.
 
+    ``z`` concatenates the states of both directions at each token, and ``global_feature`` pools z. The outputs depend
+    on the order of the tokens. Masked tokens are skipped. It equals ``nn.GRU`` over the valid tokens, and can also be
+    mapped, compiled, and exported for every length.
 
-CELLS = {"gru": Cell(3, 1, gru), "lstm": Cell(4, 2, lstm)}
-"""Recurrent cells by name."""
+    Args:
+        feature_dim: width of an input token.
+        weight_dim: width of z; even, since each direction takes half of it.
+        pooling: ``"sum"``, ``"mean"`` or ``"max"``.
 
+    Attributes:
+        gru: holds the parameters, with the names, shapes and initialisation of those of ``nn.GRU``.
 
-def _both_ways(ahead: Tensor, behind: Tensor) -> Tensor:
-    """Stack two sequences (L, N, d), one for each direction, in reading order: (L, 2, N, d)."""
-    return torch.stack((ahead, behind.flip(0)), 1)
+    Raises:
+        ValueError: an option out of its range.
+    """
 
+    def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
+        super().__init__()
+        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        check_choice("pooling", pooling, FIXED_POOLINGS)
+        if weight_dim % 2:
+            raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
+        self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
+        self.gru = nn.Module()
+        for name, parameter in nn.GRU(feature_dim, weight_dim // 2, bidirectional=True).named_parameters():
+            self.gru.register_parameter(name, parameter)
 
-def _states(
-    advance: Callable[[list[Tensor], list[Tensor]], list[Tensor]], state: list[Tensor], inputs: list[Tensor]
-) -> Tensor:
-    """Return the first part of the state after each token; the first axis of the inputs is that of the tokens."""
-    if getattr(torch.compiler, "is_exporting", bool)():  # PyTorch 2.4 has no such function
-        # A loop is exported for one length only. torch.compile still gets the loop, once for each length, since
-        # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
-        from torch._higher_order_ops import scan
+    def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
+        """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
 
-        def advance_and_show(state: list[Tensor], token: list[Tensor]) -> tuple[list[Tensor], Tensor]:
-            new = advance(state, token)
-            return new, new[0].clone()  # scan allows no aliases
+        Raises the errors of :meth:`hitmac.perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is
+        True, since the layer has no attention weights.
+        """
+        if need_weights:
+            raise ValueError("need_weights is True; a recurrent layer has no attention weights")
+        mask = check_tokens(x, mask, self.feature_dim)
+        flat = zero_masked(x, mask).reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
+        z = self._states(flat, None if mask is None else mask.reshape(flat.shape[:-1]))
+        z = zero_masked(z.reshape(*x.shape[:-1], self.weight_dim), mask)
+        return z, pool(z, mask, self.pooling)
 
-        shown: Tensor = scan(advance_and_show, state, inputs)[1]
-        return shown
-    states = []
-    for token in zip(*(each.unbind(0) for each in inputs), strict=True):
-        state = advance(state, list(token))
-        states.append(state[0])
-    return torch.stack(states)
+    def _states(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Return both directions' states (N, L, 2 H) after each token of x (N, L, d); a masked one changes none."""
+        if x.shape[1] == 0:  # an extra token, dropped again, keeps all parameters in the graph
+            return self._states(functional.pad(x, (0, 0, 0, 1)), None)[:, :0]
+        x = x.transpose(0, 1)  # (L, N, d)
+        (w_in, w_state, b_in, b_state) = (
+            [getattr(self.gru, f"{name}_l0{direction}") for direction in ("", "_reverse")]
+            for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        ahead, behind = (functional.linear(x, weight, bias) for weight, bias in zip(w_in, b_in, strict=True))
+        inputs = [torch.stack((ahead, behind.flip(0)), 1)]  # (L, 2, N, 3 H), each direction in its reading order
+        if mask is not None:
+            valid = mask.mT.unsqueeze(-1)
+            inputs.append(torch.stack((valid, valid.flip(0)), 1))  # (L, 2, N, 1)
+        weight, bias = torch.stack(w_state).mT, torch.stack(b_state).unsqueeze(1)
+
+        def advance(state: Tensor, token: list[Tensor]) -> Tensor:
+            new = gru(state, token[0], torch.baddbmm(bias, state, weight))
+            return new if mask is None else torch.where(token[1], new, state)
+
+        state = x.new_zeros(2, x.shape[1], self.weight_dim // 2)
+        if getattr(torch.compiler, "is_exporting", bool)():  # PyTorch 2.4 has no such function
+            # A loop is exported for one length only. torch.compile still gets the loop, once for each length, since
+            # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
+            from torch._higher_order_ops import scan
+
+            def advance_and_show(state: Tensor, token: list[Tensor]) -> tuple[Tensor, Tensor]:
+                new = advance(state, token)
+                return new, new.clone()  # scan allows no aliases
+
+            states = scan(advance_and_show, state, inputs)[1]
+        else:
+            found = []
+            for token in zip(*(each.unbind(0) for each in inputs), strict=True):
+                state = advance(state, list(token))
+                found.append(state)
+            states = torch.stack(found)  # (L, 2, N, H)
+        return torch.cat((states[:, 0], states[:, 1].flip(0)), -1).transpose(0, 1)
 
 
 class PairMemory(nn.Module):
     r"""Recurrent state of every pair of an agent and a target, which turns with the agent.
 
     A state is f / 2 vectors of the plane. It is kept in the frame of the world, and read and advanced in that of the
-    agent, so that what it says of a place stays true while the agent turns. With the features x of a pair and the
-    agent's heading :math:`\theta`,
+    agent, so that it stays true of a place while the agent turns. With the features x of a pair and the agent's
+    heading :math:`\theta`,
 
     .. math:: h' = R(\theta) \; \mathrm{GRU}(\mathrm{relu}(W x + b), R(-\theta) \, h).
 
     All pairs share the weights, so that permuting agents or targets permutes the states in the same way, and n and m
-    are free. GRU: see :class:`hitmac.perception.recurrent.Recurrence`.
+    are free. GRU: see :func:`hitmac.perception.recurrent.gru`.
 
     Args:
         feature_dim: d, width of a pair's features.
@@ -208,8 +173,7 @@ class PairMemory(nn.Module):
             if again is not None:
                 state = torch.where(again[step], 0.0, state)
             state = _turned(state, along[step], across[step])
-            of_state = functional.linear(state, self.of_state.weight, self.of_state.bias)
-            (state,) = gru([state], inputs[step], of_state)
+            state = gru(state, inputs[step], functional.linear(state, self.of_state.weight, self.of_state.bias))
             states.append(state)
         return torch.stack(states), _turned(state, cos[-1].unsqueeze(-1), -sin[-1].unsqueeze(-1))
 
@@ -218,54 +182,6 @@ def _turned(state: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Return a state whose vectors, x in the first half and y in the second, are turned clockwise."""
     x, y = state.chunk(2, -1)
     return torch.cat((cos * x + sin * y, cos * y - sin * x), -1)
-
-
-class RecurrentLayer(nn.Module):
-    """Bidirectional GRU with the interface of :class:`hitmac.perception.AttentionLayer`, the paper's ablation.
-
-    ``z`` concatenates the states of both directions at each token, and ``global_feature`` pools z. The outputs depend
-    on the order of the tokens. Masked tokens are skipped.
-
-    Args:
-        feature_dim: width of an input token.
-        weight_dim: width of z; even, since each direction takes half of it.
-        pooling: ``"sum"``, ``"mean"`` or ``"max"``.
-        cell: ``"gru"``, the paper's, or ``"lstm"``.
-        num_layers: number of recurrent layers, 1 or more; each further layer reads both directions of the one before.
-
-    Attributes:
-        gru, lstm: the :class:`hitmac.perception.recurrent.Recurrence`, under the name of its cell. Its parameters have
-            the names of those of ``nn.GRU`` and ``nn.LSTM``.
-
-    Raises:
-        ValueError: an option out of its range.
-    """
-
-    def __init__(
-        self, feature_dim: int, weight_dim: int, *, pooling: str = "sum", cell: str = "gru", num_layers: int = 1
-    ) -> None:
-        super().__init__()
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
-        check_choice("pooling", pooling, FIXED_POOLINGS)
-        if weight_dim % 2:
-            raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
-        self.feature_dim, self.weight_dim, self.pooling = feature_dim, weight_dim, pooling
-        self.cell = cell
-        self.add_module(cell, Recurrence(feature_dim, weight_dim // 2, cell, num_layers))
-
-    def forward(self, x: Tensor, mask: Tensor | None = None, *, need_weights: bool = False) -> tuple[Tensor, Tensor]:
-        """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
-
-        Raises the errors of :meth:`hitmac.perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is
-        True, since the layer has no attention weights.
-        """
-        if need_weights:
-            raise ValueError("need_weights is True; a recurrent layer has no attention weights")
-        mask = check_tokens(x, mask, self.feature_dim)
-        flat = zero_masked(x, mask).reshape(math.prod(x.shape[:-2]), *x.shape[-2:])
-        z = self.get_submodule(self.cell)(flat, None if mask is None else mask.reshape(flat.shape[:-1]))
-        z = zero_masked(z.reshape(*x.shape[:-1], self.weight_dim), mask)
-        return z, pool(z, mask, self.pooling)
 
 
 class NoisyLinear(nn.Module):

@@ -5,7 +5,6 @@ This package contains no part of that program. Its checkpoints are read as tenso
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -16,9 +15,6 @@ from torch import Tensor, nn
 
 from hitmac.perception.amc import AMCCritic
 from hitmac.perception.tanh_attention import AttentionLayer
-
-TURNS = 3
-"""The executor's actions: stay, left, right."""
 
 
 class ReleasedCoordinator(nn.Module):
@@ -64,28 +60,23 @@ class ReleasedExecutor(nn.Module):
     def __init__(self, feature_dim: int = 4, weight_dim: int = 128) -> None:
         super().__init__()
         self.attention = AttentionLayer(feature_dim, weight_dim)
-        self.actor = nn.Linear(weight_dim, TURNS)
+        self.actor = nn.Linear(weight_dim, 3)  # stay, left, right
         self.critic = nn.Linear(weight_dim, 1)
 
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits of stay, left and right, and the value."""
-        global_feature = self.attention.global_feature(observation)
+        _, global_feature = self.attention(observation)
         return self.actor(global_feature).relu(), self.critic(global_feature).squeeze(-1)
 
 
-# Patterns of the tensors' names in the published program, and their names in the modules here.
+# Parts of the tensors' names in the published program, and what they are called in the modules here.
 _COORDINATOR = {
-    r"encoder\.features\.(0|2)": r"encoder.\1",
-    r"attention\.(Q|K|V)": r"attention.\1",
-    r"actor\.actor_linear": r"actor",
-    r"ShapleyVcritic\.attention\.(Q|K|V)": r"critic.attention.\1",
-    r"ShapleyVcritic\.critic_linear": r"critic.linear",
+    "encoder.features.": "encoder.",
+    "actor.actor_linear": "actor",
+    "ShapleyVcritic.critic_linear": "critic.linear",
+    "ShapleyVcritic.": "critic.",
 }
-_EXECUTOR = {
-    r"(?:attention|encoder)\.(Q|K|V)": r"attention.\1",
-    r"actor\.actor_linear": r"actor",
-    r"critic\.critic_linear": r"critic",
-}
+_EXECUTOR = {"encoder.": "attention.", "actor.actor_linear": "actor", "critic.critic_linear": "critic"}
 
 
 def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
@@ -130,21 +121,22 @@ def from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordina
 
     Raises ``ValueError`` that names a tensor that is missing, unknown, of another shape or not finite.
     """
-    coordinator = any("Shapley" in name for name in tensors)
-    found = {}
-    for name, value in tensors.items():
-        for pattern, ours in (_COORDINATOR if coordinator else _EXECUTOR).items():
-            if matched := re.fullmatch(rf"{pattern}\.(weight|bias)", name):
-                found[f"{matched.expand(ours)}.{matched.groups()[-1]}"] = name, torch.as_tensor(value)
-                break
-        else:
-            raise ValueError(f"the tensor {name} belongs to no part of the network")
+    coordinator, found = any("Shapley" in name for name in tensors), {}
+    for theirs, value in tensors.items():
+        name = theirs
+        for part, own_part in (_COORDINATOR if coordinator else _EXECUTOR).items():
+            name = name.replace(part, own_part)
+        found[name] = theirs, torch.as_tensor(value)
     first = "encoder.0.weight" if coordinator else "attention.Q.weight"  # (weight_dim, feature_dim)
     _, weight = found.get(first, (first, torch.empty(1, 1)))
     if weight.ndim != 2:
         raise ValueError(f"{first} has shape {tuple(weight.shape)}; it must have two axes")
     net = (ReleasedCoordinator if coordinator else ReleasedExecutor)(weight.shape[1], weight.shape[0])
-    for name, own in net.state_dict().items():
+    known = net.state_dict()
+    for name, (theirs, _) in found.items():
+        if name not in known:
+            raise ValueError(f"the tensor {theirs} belongs to no part of the network")
+    for name, own in known.items():
         if name not in found:
             raise ValueError(f"the tensor for {name} is missing")
         theirs, value = found[name]

@@ -1,25 +1,96 @@
-"""Neighbour lists, the targets and the agents near each agent, and scenes of different sizes.
+"""Tokens of the encoder: all pairs of agents and targets, or those of each agent's list. Scenes of different sizes.
 
-The encoder attends over lists of indices instead of over all agents and targets, with the same layers, so that its cost
-grows with the number of listed pairs.
+The same layers attend over either, so that with lists the cost grows with the number of listed pairs.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_index
-from hitmac.perception.fast_paths import Bucket, Groups, as_size, group_rows, group_tokens, is_recorded
+from hitmac.perception.fast_paths import (
+    Bucket,
+    Groups,
+    as_size,
+    attend_in_chunks,
+    chunks_pay,
+    group_rows,
+    group_tokens,
+    is_recorded,
+)
 from hitmac.perception.functional import Features, count_tokens, pool, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
+Attended = tuple[Tensor, Tensor, Tensor | None]
+"""Outputs of a layer, the same pooled, and the weights or None."""
 
-class SparsePairs:
-    """Pairs of each agent and the targets of its list, as the tokens that a way of attending works on.
+
+class AllPairs:
+    """All pairs (..., n, m) of agents and targets, as the tokens that a way of attending works on.
+
+    Args:
+        mask: (..., n, m) bool; None: all are valid.
+        pooling: a fixed pooling.
+        need_weights: also return the weights.
+    """
+
+    def __init__(self, mask: Tensor | None, pooling: str, need_weights: bool) -> None:
+        self.mask: Any = mask
+        self.present: Any = None if mask is None else mask.any(-1)  # (..., n), the agents with a valid pair
+        self.pooling, self.need_weights = pooling, need_weights
+
+    def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
+        """Apply a layer to each of the pairs (..., n, m, d); return its tokens (..., n, m, f)."""
+        return layer(zero_masked(pairs, self.mask))
+
+    def embed_features(self, layer: nn.Module, found: Features) -> Tensor:
+        """Apply a layer to the features of each token and of its agent; return its tokens."""
+        return layer(found.per_target, found.per_agent.unsqueeze(-2))
+
+    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
+        """Return the sum of three features of the pairs, zero where not valid."""
+        return zero_masked(tokens + of_agent + of_target, self.mask)
+
+    def pairs(self, tokens: Tensor, need_pairs: bool) -> Tensor:
+        """Return the pairs (..., n, m, f) of tokens, zero where not valid; (..., n, 0, f) if they are not needed."""
+        return tokens
+
+    def pool(self, tokens: Tensor) -> Tensor:
+        """Pool the tokens of each agent into (..., n, f)."""
+        return pool(tokens, self.mask, self.pooling)
+
+    def within_agents(self, layer: nn.Module, tokens: Tensor, *, pooled: bool = True) -> Attended:
+        """Apply a layer to the pairs of each agent; without `pooled`, the second output has no meaning."""
+        return self._apply(layer, tokens, self.mask)
+
+    def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
+        """Apply a layer to the pairs of each target; return its outputs and the weights."""
+        mask = None if self.mask is None else self.mask.mT  # (..., m, n)
+        z, _, weights = self._apply(layer, tokens.transpose(-2, -3), mask)
+        return z.transpose(-2, -3), weights
+
+    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> Attended:
+        """Apply a layer to the agents (..., n, f)."""
+        return self._apply(layer, per_agent, self.present)
+
+    def within_scenes(self, layer: nn.Module, tokens: Tensor) -> Attended:
+        """Apply a layer to all n * m pairs as one sequence."""
+        mask = None if self.mask is None else self.mask.flatten(-2)
+        z, pooled, weights = self._apply(layer, tokens.flatten(-3, -2), mask)
+        return z.unflatten(-2, tokens.shape[-3:-1]), pooled, weights
+
+    def _apply(self, layer: nn.Module, x: Tensor, mask: Tensor | None) -> Attended:
+        z, pooled, *weights = layer(x, mask, need_weights=self.need_weights)
+        return z, pooled, weights[0] if weights else None
+
+
+class SparsePairs(AllPairs):
+    """Pairs of each agent and the targets of its list.
 
     All scenes are one set of T tokens, one for each valid pair. If the weights are needed too, and in compiled and
     exported programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` groups the
@@ -38,26 +109,30 @@ class SparsePairs:
     ) -> None:
         shape, device = pairs.shape[:-1], pairs.device
         *scenes, n, k = shape
+        valid = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
         if targets is not None:
             check_index("targets", targets, tuple(shape))
+            valid = valid & (targets >= 0)
         if neighbours is not None:
             check_index("neighbours", neighbours, (*scenes, n, "any"))
-        self.shape, self.pooling, self.need_weights = shape, pooling, need_weights
+        super().__init__(valid, pooling, need_weights)
         self.neighbours = neighbours
-        valid = torch.ones(shape, dtype=torch.bool, device=device) if mask is None else mask
-        self.mask = valid if targets is None else valid & (targets >= 0)
-        self.present = self.mask.any(-1)  # (..., n)
+        rows = valid.reshape(self.present.numel(), k)
         self.every_place = need_weights or is_recorded()
-        rows = self.mask.reshape(self.present.numel(), k)
         if self.every_place:
             self.places = torch.arange(rows.numel(), device=device)
             self.rows = Groups([Bucket(self.places.reshape(rows.shape), rows)], self.places)
         else:
             self.places, self.rows = group_rows(rows)
         self.agent = torch.div(self.places, max(k, 1), rounding_mode="floor")  # (T,)
-        if by_target:
-            assert targets is not None
-            self.num_targets, self.columns = self._columns(targets)
+        if by_target and targets is not None:  # the pairs of each target, of one scene after the other
+            self.num_targets = as_size(targets.max() + 1) if is_recorded() or targets.numel() else 1
+            keys = targets.reshape(-1).to(torch.int64).index_select(0, self.places)
+            keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * self.num_targets
+            number = max(math.prod(scenes) * self.num_targets, 1)
+            if self.every_place:
+                keys = torch.where(valid.flatten(), keys, number)
+            self.columns = group_tokens(keys, number, self.agent, max(rows.shape[0], 1), one_bucket=self.every_place)
 
     def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
         """Apply a layer to each of the pairs (..., n, k, d); return its tokens (T, f)."""
@@ -69,15 +144,20 @@ class SparsePairs:
         per_agent = found.per_agent.reshape(-1, found.per_agent.shape[-1])
         return layer(found.per_target, per_agent.index_select(0, self.agent))
 
-    def pairs(self, tokens: Tensor, *, empty: bool = False) -> Tensor:
-        """Return the pairs (..., n, k, f) of tokens (T, f), zero where not valid; empty: (..., n, 0, f)."""
-        width = tokens.shape[-1]
-        if empty:
-            return tokens.new_empty(*self.shape[:-1], 0, width)
+    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
+        """Return the sum of three features of the pairs; without gradients it overwrites the last."""
+        if torch.is_grad_enabled() or is_recorded():
+            return tokens + of_agent + of_target
+        return of_target.add_(of_agent).add_(tokens)  # in place: new memory costs more than the sum
+
+    def pairs(self, tokens: Tensor, need_pairs: bool = True) -> Tensor:
+        """Return the pairs (..., n, k, f), or (..., n, 0, f) if they are not needed, of tokens (T, f)."""
+        shape, width = self.mask.shape, tokens.shape[-1]
+        if not need_pairs:
+            return tokens.new_empty(*shape[:-1], 0, width)
         if self.every_place:
-            return zero_masked(tokens.reshape(*self.shape, width), self.mask)
-        pairs = tokens.new_zeros(self.mask.numel(), width).index_copy(0, self.places, tokens)
-        return pairs.reshape(*self.shape, width)
+            return zero_masked(tokens.reshape(*shape, width), self.mask)
+        return tokens.new_zeros(self.mask.numel(), width).index_copy(0, self.places, tokens).reshape(*shape, width)
 
     def pool(self, tokens: Tensor) -> Tensor:
         """Pool the tokens (T, f) of each agent into (..., n, f)."""
@@ -88,64 +168,60 @@ class SparsePairs:
         total = total.reshape(*self.present.shape, tokens.shape[-1])
         return total / count_tokens(total, self.mask) if self.pooling == "mean" else total
 
-    def _columns(self, targets: Tensor) -> tuple[int, Groups]:
-        """Return the highest target of a list + 1, and the pairs of each target, of one scene after the other."""
-        *scenes, n, _ = self.shape
-        most = as_size(targets.max() + 1) if is_recorded() or targets.numel() else 1
-        keys = targets.reshape(-1).to(torch.int64).index_select(0, self.places)
-        keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * most
-        number = max(math.prod(scenes) * most, 1)
-        if self.every_place:
-            keys = torch.where(self.mask.flatten(), keys, number)
-        return most, group_tokens(keys, number, self.agent, max(self.present.numel(), 1), one_bucket=self.every_place)
-
-    def within_agents(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Callable[[], Tensor], Tensor | None]:
-        """Apply a layer to the pairs of each agent; return its outputs, what pools them by agent, and the weights."""
+    def within_agents(self, layer: nn.Module, tokens: Tensor, *, pooled: bool = True) -> Attended:
+        """Apply a layer to the pairs of each agent."""
         z, weights = _within(layer, tokens, self.rows, self.need_weights)
-        weights = None if weights is None else weights.reshape(*self.shape[:-1], *weights.shape[1:])
-        return z, lambda: self.pool(z), weights
+        weights = None if weights is None else weights.reshape(*self.present.shape, *weights.shape[1:])
+        return z, self.pool(z) if pooled else z, weights
 
     def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
-        """Apply a layer to the pairs of each target; return its outputs and the weights."""
+        """Apply a layer to the pairs of each target."""
         z, weights = _within(layer, tokens, self.columns, self.need_weights)
         if weights is not None:
-            weights = weights.reshape(*self.shape[:-2], self.num_targets, *weights.shape[1:])
+            weights = weights.reshape(*self.present.shape[:-1], self.num_targets, *weights.shape[1:])
         return z, weights
 
-    def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
-        """Return the sum of three features of the pairs; without gradients it overwrites the last."""
-        if torch.is_grad_enabled() or is_recorded():
-            return tokens + of_agent + of_target
-        return of_target.add_(of_agent).add_(tokens)  # in place: new memory costs more than the sum
-
-    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Apply a layer to the agents (..., n, f) near each; return its outputs, pooled, and the weights."""
+    def between_agents(self, layer: nn.Module, per_agent: Tensor) -> Attended:
+        """Apply a layer to the agents (..., n, f) near each, or to all."""
         if self.neighbours is None:
-            outputs, pooled, *found = layer(per_agent, self.present, need_weights=self.need_weights)
-            return outputs, pooled, found[0] if found else None
-        n = self.shape[-2]
+            return super().between_agents(layer, per_agent)
         flat, present = per_agent.reshape(-1, per_agent.shape[-1]), self.present.flatten()
         near = self.neighbours.reshape(present.shape[0], self.neighbours.shape[-1]).to(torch.int64)
         itself = torch.arange(present.shape[0], device=near.device).unsqueeze(-1)
+        n = self.present.shape[-1]
         lists = near.clamp(min=0) + torch.div(itself, max(n, 1), rounding_mode="floor") * n  # out of all scenes
         mask, weights = (near >= 0) & present[lists], None
         if isinstance(layer, AttentionLayer):
-            z, weights = layer.attend_to_lists(flat, lists, mask, need_weights=self.need_weights)
+            query, key, value = layer.project(flat)
+            z, weights = layer.attend(
+                query.unsqueeze(-2), key[lists], value[lists], mask, need_weights=self.need_weights
+            )
+            z = z.squeeze(-2)
         else:
             z = (layer(flat[lists], mask)[0] * (lists == itself).unsqueeze(-1)).sum(-2)
         z = zero_masked(z.reshape(per_agent.shape), self.present)
-        if weights is not None:  # (all agents, h, l)
-            weights = weights.reshape(*self.present.shape, *weights.shape[1:]).transpose(-3, -2)
+        if weights is not None:  # (all agents, h, 1, l)
+            weights = weights.squeeze(-2).reshape(*self.present.shape, *weights.shape[1::2]).transpose(-3, -2)
             weights = weights * self.present[..., None, :, None]
         return z, pool(z, self.present, self.pooling), weights
 
 
-def _within(layer: nn.Module, tokens: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-    """Apply a layer over sequences within each group of tokens (T, f); return its outputs and the weights."""
-    if isinstance(layer, AttentionLayer):
-        return layer.within(tokens, groups, need_weights=need_weights)
-    outputs = [layer(bucket.of(tokens), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
-    return groups.together(outputs, tokens), None
+def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
+    """Apply a layer within each group of tokens x (T, f); return its outputs and the weights of the last bucket."""
+    if not isinstance(layer, AttentionLayer):
+        outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
+        return groups.together(outputs, x), None
+    maps = layer.Q, layer.K, layer.V
+    if layer.num_heads == 1 and not need_weights and chunks_pay(x, maps):
+        return attend_in_chunks(x, groups, maps, layer.weight_dim**-0.5 if layer.scaled else 1.0), None
+    projected, outputs, weights = layer.project(x), [], None
+    for bucket in groups.buckets:
+        query, key, value = (bucket.of(each) for each in projected)
+        z, weights = layer.attend(query, key, value, bucket.mask, need_weights=need_weights)
+        outputs.append(z)
+        if weights is not None and bucket.mask is not None:
+            weights = weights * bucket.mask[:, None, :, None]
+    return groups.together(outputs, projected[2]), weights
 
 
 def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

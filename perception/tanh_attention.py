@@ -6,15 +6,8 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import Groups, attend_in_chunks, chunks_pay, is_long, tanh_maps
-from hitmac.perception.functional import (
-    FIXED_POOLINGS,
-    POOLINGS,
-    attend_heads,
-    count_tokens,
-    masked_softmax,
-    zero_masked,
-)
+from hitmac.perception.fast_paths import tanh_maps
+from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
 class AttentionLayer(nn.Module):
@@ -90,8 +83,9 @@ class AttentionLayer(nn.Module):
         mask = check_tokens(x, mask, self.feature_dim)
         x = zero_masked(x, mask)
         query, key, value = self.project(x)  # tanh(Q x), tanh(K x), tanh(V x)
-        z, weights = self._attend(query, key, value, mask, need_weights)  # softmax(q k^T) v
-        z = self._finish(z, x)
+        z, weights = self.attend(query, key, value, mask, need_weights=need_weights)  # softmax(q k^T) v
+        z = z + x if self.residual else z
+        z = z if self.norm is None else self.norm(z)
         if mask is not None:
             z = z * mask.unsqueeze(-1)
             weights = None if weights is None else weights * mask[..., None, :, None]
@@ -105,61 +99,10 @@ class AttentionLayer(nn.Module):
             query = query / (self.weight_dim // self.num_heads) ** 0.5
         return query, key, value
 
-    def within(self, x: Tensor, groups: Groups, *, need_weights: bool = False) -> tuple[Tensor, Tensor | None]:
-        """Attend within each group of tokens x (T, feature_dim), as :meth:`forward` does over a sequence.
-
-        Returns ``z`` (T, weight_dim), without meaning for a token of no group, and the weights (G, num_heads, c, c) of
-        the last bucket or None.
-        """
-        maps, one_head = (self.Q, self.K, self.V), self.num_heads == 1
-        if one_head and not need_weights and not (self.training and self.dropout) and chunks_pay(x, maps):
-            scale = self.weight_dim**-0.5 if self.scaled else 1.0
-            return self._finish(attend_in_chunks(x, groups, maps, scale), x), None
-        projected, outputs, weights = self.project(x), [], None
-        for bucket in groups.buckets:
-            query, key, value = (bucket.of(each) for each in projected)
-            z, weights = self._attend(query, key, value, bucket.mask, need_weights)
-            outputs.append(z)
-            if weights is not None and bucket.mask is not None:
-                weights = weights * bucket.mask[:, None, :, None]
-        return self._finish(groups.together(outputs, projected[2]), x), weights
-
-    def attend_to_lists(
-        self, x: Tensor, lists: Tensor, mask: Tensor, *, need_weights: bool = False
-    ) -> tuple[Tensor, Tensor | None]:
-        """Attend from each token of x (L, feature_dim) to those in `lists` (L, l), int64, where `mask` (L, l) is True.
-
-        Returns ``z`` (L, weight_dim), and the weights (L, num_heads, l) or None.
-        """
-        query, key, value = self.project(x)
-        z, weights = self._attend(query.unsqueeze(-2), key[lists], value[lists], mask, need_weights)
-        return self._finish(z.squeeze(-2), x), None if weights is None else weights.squeeze(-2)
-
-    def global_feature(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Return only the global feature (..., weight_dim); for shorter sequences this is cheaper than computing z.
-
-        See :meth:`forward`.
-        """
-        mask = check_tokens(x, mask, self.feature_dim)
-        plain = self.num_heads == 1 and self.pooling in ("sum", "mean") and not self.residual and self.norm is None
-        if not plain or (self.training and self.dropout > 0.0) or is_long(x, x):
-            return self(x, mask)[1]
-        query, key, value = self.project(zero_masked(x, mask))
-        keys = None if mask is None else mask.unsqueeze(-2)
-        weights = masked_softmax(query @ key.mT, keys)
-        # Pooling the weights before the product equals pooling z: sum_i z_i = (sum_i w_i) v.
-        pooled = weights.sum(-2, keepdim=True) if keys is None else keys.to(x.dtype) @ weights
-        total = (pooled @ value).squeeze(-2)
-        return total if self.pooling == "sum" else total / count_tokens(x, mask)
-
-    def _attend(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool
+    def attend(
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return ``softmax(q k^T) v`` and the weights, by head, or None, for a mask (..., S) of the keys."""
         keys = None if mask is None else mask.unsqueeze(-2)
         dropout = self.dropout if self.training else 0.0
-        return attend_heads(query, key, value, self.num_heads, mask=keys, dropout=dropout, need_weights=need_weights)
-
-    def _finish(self, z: Tensor, x: Tensor) -> Tensor:
-        z = z + x if self.residual else z
-        return z if self.norm is None else self.norm(z)
+        return attend_heads(query, key, value, keys, self.num_heads, dropout=dropout, need_weights=need_weights)

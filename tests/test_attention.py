@@ -222,8 +222,6 @@ def test_the_layers_options_by_their_equations(options, pooling, long, monkeypat
     ours, global_feature = layer(x, mask)
     torch.testing.assert_close(ours, z)
     torch.testing.assert_close(global_feature, pooled)
-    torch.testing.assert_close(layer.global_feature(x, mask), pooled)
-    torch.testing.assert_close(layer.global_feature(x), layer(x)[1])
     *same, shown = layer(x, mask, need_weights=True)
     torch.testing.assert_close(same[0], z)
     torch.testing.assert_close(same[1], pooled)
@@ -321,7 +319,7 @@ def test_finite_or_where_not():
             "score is 'cosine'; it must be one of dot, scaled",
         ),
         (lambda: AttentionLayer(6, 8, residual=True), ValueError, r"residual needs feature_dim \(6\)"),
-        (lambda: AttentionLayer(6, 8).global_feature(torch.zeros(6)), ValueError, r"x has shape \(6,\)"),
+        (lambda: AttentionLayer(6, 8)(torch.zeros(6)), ValueError, r"x has shape \(6,\)"),
         (lambda: Dot()(torch.zeros(3, 4), torch.zeros(3, 5)), ValueError, "query has width 4 and key 5"),
         (lambda: MultiHeadAttention(8)(torch.zeros(3, 7)), ValueError, r"query has shape \(3, 7\); it must be"),
         (

@@ -29,7 +29,6 @@ PAIRS = torch.tensor([[[True, True, False, True], [False] * 4, [True] * 4], [[Tr
 # What takes a mask, by name: the module, the shape of its input, the mask, the call.
 ENTRANCES = {
     "AttentionLayer": (AttentionLayer(6, 8, num_heads=2), TOKENS, lambda net, x, mask: net(x, mask)),
-    "global_feature": (AttentionLayer(6, 8), TOKENS, lambda net, x, mask: net.global_feature(x, mask)),
     "RecurrentLayer": (RecurrentLayer(6, 8), TOKENS, lambda net, x, mask: net(x, mask)),
     "AMCCritic": (AMCCritic(6), TOKENS, lambda net, x, mask: net(x, mask)),
     "MultiHeadAttention": (MultiHeadAttention(6, 2), TOKENS, lambda net, x, mask: net(x, key_mask=mask)),

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torch.export import Dim, export
 
-from hitmac.perception import AttentionLayer, EncoderBlock, MultiHeadAttention, attend, causal_mask
+from hitmac.perception import EncoderBlock, MultiHeadAttention, attend, causal_mask
 from hitmac.perception.functional import SCORES, make_score
 
 SIZES = [(4, 4), (5, 4), (4, 5), (1, 4), (4, 1), (1, 1), (2, 255), (2, 257), (257, 257)]  # (batch, length)
@@ -127,17 +127,6 @@ def test_keys_and_values_of_their_own_may_hold_anything_where_masked():
     expected = module(query, key[:, there], value[:, there])[0]
     key[:, 1], value[:, 4] = torch.nan, torch.inf
     torch.testing.assert_close(module(query, key, value, key_mask=there)[0], expected)
-
-
-@pytest.mark.parametrize("pooling", ["sum", "mean", "max", "attention"])
-@pytest.mark.parametrize("num_heads", [1, 2])
-@pytest.mark.parametrize("lead", [(), (1,), (2,), (3, 2)])
-def test_the_global_feature_with_heads_and_a_mask(lead, num_heads, pooling):
-    torch.manual_seed(0)
-    layer = AttentionLayer(4, 6, num_heads=num_heads, pooling=pooling).double()
-    x, mask = random(*lead, 5, 4), torch.rand(*lead, 5) > 0.3
-    torch.testing.assert_close(layer.global_feature(x, mask), layer(x, mask)[1])
-    torch.testing.assert_close(layer.global_feature(x), layer(x)[1])
 
 
 @pytest.mark.parametrize("bias", [False, True])

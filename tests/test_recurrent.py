@@ -7,14 +7,11 @@ from torch import nn
 from hitmac.perception import AgentTargetEncoder, RecurrentLayer
 
 LEADS = [(), (2,), (3, 2), (2, 1, 2)]
-THEIRS = {"gru": nn.GRU, "lstm": nn.LSTM}
-OPTIONS = [{"cell": cell, "num_layers": layers} for cell in THEIRS for layers in (1, 2)]
-SOME = [OPTIONS[0], OPTIONS[-1]]  # where a case takes seconds
 
 
-def layer(**options):
+def layer():
     torch.manual_seed(0)
-    return RecurrentLayer(4, 6, **options).double()
+    return RecurrentLayer(4, 6).double()
 
 
 def inputs(lead, length, masked):
@@ -25,9 +22,8 @@ def inputs(lead, length, masked):
 
 def pytorchs(made, x, mask=None):
     """PyTorch's module over the tokens that are there, sequence by sequence."""
-    (own,) = made.children()
-    theirs = THEIRS[made.cell](4, 3, own.num_layers, batch_first=True, bidirectional=True).to(x.dtype)
-    theirs.load_state_dict(own.state_dict())
+    theirs = nn.GRU(4, 3, batch_first=True, bidirectional=True).to(x.dtype)
+    theirs.load_state_dict(made.gru.state_dict())
     mask = torch.ones(x.shape[:-1], dtype=torch.bool) if mask is None else mask
     rows = []
     for sequence, there in zip(x.reshape(-1, *x.shape[-2:]), mask.reshape(-1, mask.shape[-1]), strict=True):
@@ -38,11 +34,10 @@ def pytorchs(made, x, mask=None):
     return torch.stack(rows).reshape(*x.shape[:-1], 6)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("length", [1, 2, 5])
-def test_it_is_pytorchs_over_what_is_there(length, masked, options):
-    made = layer(**options)
+def test_it_is_pytorchs_over_what_is_there(length, masked):
+    made = layer()
     for lead in LEADS:
         x, mask = inputs(lead, length, masked)
         z, total = made(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), torch.nan), mask)
@@ -51,24 +46,21 @@ def test_it_is_pytorchs_over_what_is_there(length, masked, options):
         torch.testing.assert_close(total, expected.sum(-2))
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_checkpoints_and_the_start_are_pytorchs(options):
-    theirs = THEIRS[options["cell"]]
+def test_checkpoints_and_the_start_are_pytorchs():
     torch.manual_seed(3)
-    reference = theirs(4, 3, options["num_layers"], batch_first=True, bidirectional=True)
+    reference = nn.GRU(4, 3, batch_first=True, bidirectional=True)
     torch.manual_seed(3)
-    made = RecurrentLayer(4, 6, **options)
+    made = RecurrentLayer(4, 6)
     ours = made.state_dict()
-    assert list(ours) == [f"{options['cell']}.{name}" for name in reference.state_dict()]
+    assert list(ours) == [f"gru.{name}" for name in reference.state_dict()]
     for name, tensor in reference.state_dict().items():
-        torch.testing.assert_close(ours[f"{options['cell']}.{name}"], tensor, atol=0, rtol=0)
+        torch.testing.assert_close(ours[f"gru.{name}"], tensor, atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
 @pytest.mark.parametrize("masked", [False, True])
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0), (0,), (2, 0, 3)])
-def test_nothing_there_has_gradients(shape, masked, options):
-    made = layer(**options)
+def test_nothing_there_has_gradients(shape, masked):
+    made = layer()
     x = torch.randn(*shape, 4, dtype=torch.float64, requires_grad=True)
     z, total = made(x, torch.zeros(shape, dtype=torch.bool) if masked else None)
     assert z.shape == (*shape, 6)
@@ -77,9 +69,8 @@ def test_nothing_there_has_gradients(shape, masked, options):
     assert not any(gradient.any() for gradient in gradients)
 
 
-@pytest.mark.parametrize("options", OPTIONS)
-def test_derivatives_and_maps(options):
-    made, (x, mask) = layer(**options), inputs((3,), 4, True)
+def test_derivatives_and_maps():
+    made, (x, mask) = layer(), inputs((3,), 4, True)
     x.requires_grad_()
     assert torch.autograd.gradcheck(lambda tokens: made(tokens, mask), (x,), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda tokens: made(tokens, mask)[0], (x,))
@@ -94,9 +85,8 @@ def test_derivatives_and_maps(options):
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("options", OPTIONS)
-def test_half_types(options, dtype):
-    made, (x, mask) = layer(**options), inputs((2,), 5, True)
+def test_half_types(dtype):
+    made, (x, mask) = layer(), inputs((2,), 5, True)
     expected = made(x, mask)[0]
     half = made.to(dtype)(x.to(dtype), mask)[0]
     assert half.dtype == dtype
@@ -106,9 +96,8 @@ def test_half_types(options, dtype):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", SOME)
-def test_compiled_is_eager(options):
-    made = layer(**options)
+def test_compiled_is_eager():
+    made = layer()
     compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
     for length in (4, 2):
         x, mask = inputs((3,), length, True)
@@ -123,12 +112,11 @@ def test_compiled_is_eager(options):
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:# The axis name")
 @pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
-@pytest.mark.parametrize("options", OPTIONS[-1:])
-def test_exported_is_eager_at_other_sizes(options, tmp_path):
+def test_exported_is_eager_at_other_sizes(tmp_path):
     import onnxruntime
     from torch.export import Dim, export
 
-    made = layer(**options).float().eval()
+    made = layer().float().eval()
     sizes = {0: Dim("batch", min=1, max=512), 1: Dim("length", min=2, max=4096)}
     example = (torch.randn(3, 5, 4), torch.rand(3, 5) > 0.3)
     exported = export(made, example, dynamic_shapes=(sizes, sizes)).module()
@@ -164,15 +152,3 @@ def test_a_recurrent_encoder_exports():
     given = scene(2, 6, 3)
     for one, other in zip(exported(*given), net(*given), strict=True):
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"cell": "rnn"}, "cell is 'rnn'; it must be one of gru, lstm"),
-        ({"num_layers": 0}, "num_layers is 0; it must be a whole number, 1 or more"),
-    ],
-)
-def test_bad_options(options, says):
-    with pytest.raises(ValueError, match=says):
-        RecurrentLayer(4, 6, **options)

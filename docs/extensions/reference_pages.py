@@ -40,12 +40,12 @@ REFERENCE: dict[str, Groups] = {
 MODULES: dict[str, Groups] = {
     "hitmac.perception": {
         "hitmac.perception.functional": ("SCORES", "Score", "Dot", "ScaledDot", "Bilinear", "Additive"),
-        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending", "AllPairs"),
-        "hitmac.perception.sparse": ("SparsePairs",),
+        "hitmac.perception.encoder": ("ATTEND_OVER", "Attending"),
+        "hitmac.perception.sparse": ("AllPairs", "SparsePairs"),
         "hitmac.perception.fast_paths": ("Groups", "Bucket"),
-        "hitmac.perception.recurrent": ("Recurrence", "PairMemory"),
-        "hitmac.perception.amc": ("CRITICS", "CriticKind"),
-        "hitmac.perception.plots": ("heat_map", "lines", "film", "received", "pair_labels", "save"),
+        "hitmac.perception.recurrent": ("PairMemory",),
+        "hitmac.perception.amc": ("CRITICS",),
+        "hitmac.perception.plots": ("heat_map", "lines", "film", "received", "save"),
         "hitmac.perception.released": ("load_released", "ReleasedCoordinator", "ReleasedExecutor"),
     },
     "hitmac.envs": {
