@@ -1,11 +1,4 @@
-"""Faster equivalents of what the layers compute. Each is chosen in its own function, from the size of its input.
-
-- :func:`tanh_maps`: tanh of linear maps, from 65,536 numbers on by way of the sigmoid.
-- :func:`fused_attention`: attention without the matrix of its scores.
-- :func:`prefix_sums`: attention within every prefix of a sequence, in one pass.
-- :func:`group_tokens`: sequences of any lengths in buckets of like length.
-- :func:`attend_in_chunks`: many tokens without gradients, in parts that stay in a core's cache.
-"""
+"""Faster equivalents of what the layers compute, in five parts. Each is chosen from the size of its input."""
 
 from __future__ import annotations
 
@@ -64,7 +57,7 @@ class _Tanh(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Tensor:
         (output,) = ctx.saved_tensors
-        if torch.is_grad_enabled() or is_transformed(gradient):  # the fused one has no further derivatives
+        if torch.is_grad_enabled() or is_transformed(gradient):  # the kernel below has no further derivatives
             return gradient * (1.0 - output * output)
         return torch.ops.aten.tanh_backward(gradient, output)
 
@@ -131,11 +124,7 @@ def fused_attention(
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
-    """Output of the fused kernel, which has only first derivatives, with derivatives of any order.
-
-    A first derivative comes from the kernel. One that is differentiated again, or taken for a batch of gradients, comes
-    from the written-out attention.
-    """
+    """Output of the fused kernel, which has only first derivatives; all others are those of the written-out form."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, *arguments: Any) -> Tensor:
@@ -291,12 +280,9 @@ _CHUNK = 4096
 class Bucket(NamedTuple):
     """Sequences of like length, padded to a common one."""
 
-    tokens: Tensor
-    """(G, c) int64: the tokens of each sequence; in a padded place any token."""
-    mask: Tensor | None
-    """(G, c) bool, False where padded; None: no place is."""
-    first: int | None = None
-    """The tokens follow each other, from this one on; None: they may not."""
+    tokens: Tensor  # (G, c) int64, the tokens of each sequence; in a padded place any token
+    mask: Tensor | None  # (G, c) bool, False where padded; None: no place is
+    first: int | None = None  # the tokens follow each other, from this one on; None: they may not
 
     def of(self, x: Tensor) -> Tensor:
         """Return the tokens (G, c, f) of the sequences, of all tokens x (T, f)."""
@@ -309,9 +295,7 @@ class Groups(NamedTuple):
     """Division of T tokens into sequences; a token belongs to one sequence at most."""
 
     buckets: list[Bucket]
-    place: Tensor | None
-    """(T,) int64: place of each token in the concatenation of all buckets (G * c); any place if it is in no group.
-    None: its own."""
+    place: Tensor | None  # (T,) int64, of each token among those of all buckets, any if in no group; None: its own
 
     def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
         """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` without any."""
@@ -338,9 +322,8 @@ def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
 def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
     """Group tokens (T,) of keys 0 to number - 1, or `number` for no group; rank, 0 to ranks - 1, orders a group.
 
-    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket, so that at most every other place is padded; many
-    tokens get a bucket for each size up to 32, and without gradients are split into chunks. With `one_bucket`, as
-    recorded programs need it, all groups are padded to the size of the largest.
+    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket; many tokens get a bucket for each size up to 32,
+    and without gradients are split into chunks. With `one_bucket`, all groups are padded to the size of the largest.
     """
     length, device = keys.shape[0], keys.device
     if not one_bucket and length == 0:

@@ -76,8 +76,8 @@ class Bilinear(Score):
 class Additive(Score):
     """Additive score, ``w . tanh(W_q q + W_k k)`` (Bahdanau, Cho, Bengio, ICLR 2015), without biases.
 
-    The weights are initialised Xavier-uniform. The score is also known as the concat score (Luong, Pham, Manning, EMNLP
-    2015), since ``W_q q + W_k k = [W_q W_k] [q; k]``, and as the MLP score, a network with one hidden layer.
+    The weights are initialised Xavier-uniform. Also known as the concat score (Luong, Pham, Manning, EMNLP 2015), since
+    ``W_q q + W_k k = [W_q W_k] [q; k]``, and as the MLP score, a network with one hidden layer.
 
     Args:
         query_dim: width of a query.
@@ -160,9 +160,7 @@ def attend(
         mask = check_pairs(mask, query.shape[-2], key.shape[-2])
         seen = mask.any(-2)
         key, value = zero_masked(key, seen), zero_masked(value, seen)
-    return attend_finite(
-        query, key, value, mask, score=score, causal=causal, dropout=dropout, need_weights=need_weights
-    )
+    return attend_finite(query, key, value, mask, score, causal, dropout, need_weights)
 
 
 def attend_finite(
@@ -170,7 +168,6 @@ def attend_finite(
     key: Tensor,
     value: Tensor,
     mask: Tensor | None,
-    *,
     score: Score | None = None,
     causal: bool = False,
     dropout: float = 0.0,
@@ -222,12 +219,11 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
     return torch.ones(length, length, dtype=torch.bool, device=device).tril()
 
 
-def xavier_linear(inputs: int, outputs: int, *, bias: bool = True) -> nn.Linear:
+def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
     """Build a linear map that starts Xavier-uniform, with biases 0."""
-    linear = nn.Linear(inputs, outputs, bias=bias)
+    linear = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(linear.weight)
-    if bias:
-        nn.init.zeros_(linear.bias)
+    nn.init.zeros_(linear.bias)
     return linear
 
 
@@ -268,11 +264,7 @@ def pool_by_query(x: Tensor, mask: Tensor | None, query: Tensor) -> Tensor:
     return (masked_softmax((x @ query).unsqueeze(-2), keys) @ x).squeeze(-2)
 
 
-FIXED_POOLINGS: dict[str, Callable[[Tensor, Tensor | None], Tensor]] = {
-    "sum": pool_sum,
-    "mean": pool_mean,
-    "max": pool_max,
-}
+FIXED_POOLINGS = {"sum": pool_sum, "mean": pool_mean, "max": pool_max}
 """Poolings without parameters."""
 
 POOLINGS: dict[str, Callable[..., Tensor]] = FIXED_POOLINGS | {"attention": pool_by_query}
