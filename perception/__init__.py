@@ -1,9 +1,10 @@
 """Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-This module exports the encoder and its layers. Further modules are :mod:`hitmac.perception.functional`,
-:mod:`hitmac.perception.transformer`, :mod:`hitmac.perception.released` (the published networks),
-:mod:`hitmac.perception.plots` (plots of attention weights) and :mod:`hitmac.perception.encoder` (adapters for other
-libraries).
+Constructors raise ``ValueError`` for an option out of its range; calls raise ``ValueError`` for a shape that does not
+fit, and ``TypeError`` for a mask that is no tensor. The message names the argument, its value and what is allowed.
+
+Further modules: :mod:`hitmac.perception.functional` (scores), :mod:`hitmac.perception.released` (the published
+networks), :mod:`hitmac.perception.plots` (plots of attention weights).
 """
 
 from hitmac.perception.amc import AMCCritic

@@ -33,9 +33,6 @@ class AMCCritic(nn.Module):
     Attributes:
         attention: the second :class:`hitmac.perception.AttentionLayer` (``"amc"`` only).
         linear: maps [G; z], or z alone, to a number.
-
-    Raises:
-        ValueError: a width under 1 or an unknown kind.
     """
 
     def __init__(self, feature_dim: int, weight_dim: int | None = None, *, kind: str = "amc") -> None:
@@ -60,10 +57,6 @@ class AMCCritic(nn.Module):
         Returns:
             The value (...,). With `return_contributions` also the contributions (..., L), whose sum is the value (for
             ``"value_head"`` up to the bias, which belongs to no pair).
-
-        Raises:
-            ValueError: the last axis of z is not feature_dim, or the mask's shape is not (..., L).
-            TypeError: the mask is not a tensor.
         """
         mask = check_tokens(z, mask, self.feature_dim)
         z = zero_masked(z, mask)

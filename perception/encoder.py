@@ -87,9 +87,6 @@ class FlatEncoder(nn.Module):
         num_agents, num_targets: n and m.
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs.
-
-    Raises:
-        ValueError: a number under 1.
     """
 
     def __init__(self, num_agents: int, num_targets: int, feature_dim: int, weight_dim: int) -> None:

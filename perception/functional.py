@@ -150,10 +150,6 @@ def attend(
         The outputs (..., L, d_v), and the weights (..., L, S) or None. A masked key has weight exactly 0. A query
         without any key has weights and output 0, and finite gradients. A key that no query may attend to, and its
         value, may be NaN or infinite: neither outputs nor gradients depend on them.
-
-    Raises:
-        ValueError: shapes that do not fit, or causal with L other than S.
-        TypeError: the mask is not a tensor.
     """
     check_attended(query, key, value, causal)
     if mask is not None:

@@ -19,7 +19,7 @@ class MultiHeadAttention(nn.Module):
         num_heads: h; without `head_dim` it must divide embed_dim.
         query_dim, key_dim, value_dim: widths of the inputs; None: embed_dim.
         head_dim: width of a head's q, k and v; None: embed_dim / h.
-        output_dim: width of the output; None: embed_dim.
+        output_dim: width of the output; None: embed_dim. Only with `output_map`.
         output_map: apply W_o. If False, the output is the concatenated heads, h * head_dim wide.
         score: a name out of :data:`hitmac.perception.functional.SCORES`, or a score for the width of a head.
         bias: add a bias to the linear projections.
@@ -28,9 +28,6 @@ class MultiHeadAttention(nn.Module):
     Attributes:
         query, key, value: linear projections to h * head_dim.
         output: W_o, or ``nn.Identity`` without an output map.
-
-    Raises:
-        ValueError: an option out of its range, or an output_dim without an output map.
     """
 
     def __init__(
@@ -98,10 +95,6 @@ class MultiHeadAttention(nn.Module):
             The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. The output of a query
             without any key is the bias of the output map. Tokens that no query may attend to may be NaN or infinite
             (in self-attention also as queries): neither the other outputs nor gradients depend on them.
-
-        Raises:
-            ValueError: a width that is not the module's, or a mask whose shape does not fit.
-            TypeError: a mask is not a tensor.
         """
         key = query if key is None else key
         value = key if value is None else value

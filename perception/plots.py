@@ -1,4 +1,7 @@
-"""Plots of attention weights: heat maps, lines over a scene, films. Requires the extra ``plots``."""
+"""Plots of attention weights: heat maps, lines over a scene, films.
+
+All raise ``ValueError`` for shapes that do not fit, and ``ModuleNotFoundError`` without the extra ``plots``.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +37,6 @@ def heat_map(
         rows: labels of the queries; None: numbers.
         columns: labels of the keys; None: numbers.
         title: title of the figure.
-
-    Raises:
-        ValueError: another shape of the weights, or a wrong number of labels.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     heads = _as_array(weights)
     if heads.ndim not in (2, 3):
@@ -74,10 +73,6 @@ def lines(
         extent: (left, right, bottom, top) of the shown part of the scene, as :class:`hitmac.envs.render.Picture` has.
         picture: (height, width, 3), drawn behind the lines; it must show just that part.
         title: title of the figure.
-
-    Raises:
-        ValueError: shapes that do not fit.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     weights, agents, targets = map(_as_array, (weights, agents, targets))
     if weights.ndim != 2 or agents.shape != (weights.shape[0], 2) or targets.shape != (weights.shape[1], 2):
@@ -125,10 +120,6 @@ def film(
         extent: see :func:`lines`.
         pictures: T pictures, see :func:`lines`.
         frames_per_second: frame rate of the film.
-
-    Raises:
-        ValueError: shapes that do not fit, or another file extension.
-        ModuleNotFoundError: matplotlib is missing; the message names the extra to install.
     """
     if Path(path).suffix.lower() != ".gif":
         raise ValueError(f"path is {str(path)!r}; its name must end in .gif")

@@ -39,9 +39,6 @@ class RecurrentLayer(nn.Module):
 
     Attributes:
         gru: holds the parameters, with the names, shapes and initialisation of those of ``nn.GRU``.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
@@ -124,9 +121,6 @@ class PairMemory(nn.Module):
     Args:
         feature_dim: d, width of a pair's features.
         width: f, width of the state; even.
-
-    Raises:
-        ValueError: a width under 1, or an odd width of the state.
     """
 
     def __init__(self, feature_dim: int, width: int) -> None:
@@ -196,9 +190,6 @@ class NoisyLinear(nn.Module):
     Args:
         in_features, out_features: widths of input and output.
         sigma: initial scale of the noise: sigma_w and sigma_b start at ``sigma / sqrt(in_features)``; 0 or more.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     noise_in: Tensor

@@ -232,9 +232,6 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 
     Returns:
         The pairs (B, n, m, d), zero outside each scene, where n and m are the largest sizes; and the mask (B, n, m).
-
-    Raises:
-        ValueError: no scene, or a scene whose shape does not fit the others; the message names it.
     """
     if not scenes:
         raise ValueError("there is no scene to pad; give one or more")

@@ -30,9 +30,6 @@ class AttentionLayer(nn.Module):
 
     Attributes:
         Q, K, V: the three ``nn.Linear(feature_dim, weight_dim)``; weights are initialised Xavier-uniform, biases 0.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     def __init__(

@@ -20,9 +20,6 @@ class TokenEmbedding(nn.Module):
         embed_dim: d, width of a vector.
         scaled: multiply by sqrt(d). If False, the embedding is ``E[token]``. The vectors are initialised with variance
             1 either way.
-
-    Raises:
-        ValueError: a number under 1.
     """
 
     def __init__(self, num_tokens: int, embed_dim: int, *, scaled: bool = True) -> None:
@@ -45,9 +42,6 @@ class PositionalEncoding(nn.Module):
     Args:
         embed_dim: d, width of a token.
         dropout: probability of dropping a number of the sum while training; in [0, 1).
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
@@ -92,9 +86,6 @@ class EncoderBlock(nn.Module):
         score: see :class:`hitmac.perception.MultiHeadAttention`.
         dropout: probability of dropping weights and outputs of both branches while training; in [0, 1).
         norm_first: normalise before the branches instead of after the sums.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     def __init__(
