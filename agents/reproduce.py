@@ -24,7 +24,7 @@ from hitmac.agents.evaluate.tables import markdown
 from hitmac.agents.registry import each_training, load_agent
 from hitmac.agents.training.config import HitMacOptions
 from hitmac.agents.training.train import stop_on_signal
-from hitmac.envs.files import write_text
+from hitmac.envs.files import read_text, write_text
 from hitmac.envs.tasks import SUB_STEPS
 from hitmac.envs.validation import Count, did_you_mean
 
@@ -36,12 +36,9 @@ COMPARED = "hit-mac"
 class Row(NamedTuple):
     """Row of the table of results."""
 
-    train: str = ""
-    """Job and options of train.py; "" for an agent that is not trained."""
-    agent: str = ""
-    """Agent to evaluate, where {ROW} is the directory of a row's trainings; "": the row's own trainings."""
-    bounds: bool = False
-    """True if the bounds are computed with this row."""
+    train: str = ""  # job and options of train.py; "" for an agent that is not trained
+    agent: str = ""  # to evaluate; {ROW} is the directory of a row's trainings; "": the row's own trainings
+    bounds: bool = False  # computed with this row
 
 
 ROWS = {
@@ -139,25 +136,22 @@ def train(name: str, options: Options) -> None:
 
 def table(files: Mapping[str, Path]) -> str:
     """Return the table of the rows that have been evaluated, and their commands, as Markdown."""
-    evaluations = {name: json.loads(file.read_text(encoding="utf-8")) for name, file in files.items() if file.is_file()}
+    evaluations = {name: json.loads(read_text(file)) for name, file in files.items() if file.is_file()}
     if len({tuple(one["seeds"]) for one in evaluations.values()}) > 1:
         raise ValueError("rows were evaluated on different episodes; give the same --episodes, or another --run-dir")
     agents = {name: result for one in evaluations.values() for name, result in one["agents"].items()}
     whole: dict[str, Any] = next(iter(evaluations.values())) | {"agents": agents}
-    # Coverage (S, E) of all trainings and episodes.
-    scores = {
-        name: np.array(result["per_episode"]["coverage"], float).reshape(-1, whole["episodes"])
-        for name, result in agents.items()
-        if COMPARED in agents and "improvement" in result
-    }
-    for name in scores:
-        same = name == COMPARED
-        agents[name]["improvement"] = None if same else probability_of_improvement(scores[COMPARED], scores[name])
+
+    def scores(name: str) -> np.ndarray:  # (S, E), the coverage of all trainings and episodes
+        return np.array(agents[name]["per_episode"]["coverage"], float).reshape(-1, whole["episodes"])
+
+    for name in agents if COMPARED in agents else ():
+        if name != COMPARED and not agents[name].get("bound"):
+            agents[name]["improvement"] = probability_of_improvement(scores(COMPARED), scores(name))
     made = {f"commit {one['provenance']['commit']}, {one['provenance']['processor']}" for one in evaluations.values()}
     about = f"P: probability that {COMPARED} covers more. Measured at {'; '.join(sorted(made))}."
-    return "\n".join(
-        [markdown(whole), "", about, "", *(f"- {row}: `{_command(ROWS[row])}`" for row in evaluations), ""]
-    )
+    commands = [f"- {row}: `{_command(ROWS[row])}`" for row in evaluations]
+    return "\n".join([markdown(whole), "", about, "", *commands, ""])
 
 
 def _command(row: Row) -> str:

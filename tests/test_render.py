@@ -1,6 +1,5 @@
 """Pictures, the window, and ``hitmac scenarios``."""
 
-import os
 import pickle
 import subprocess
 import sys
@@ -15,7 +14,6 @@ from hitmac import envs
 from hitmac.agents.scenarios import main
 from hitmac.envs.render import Picture, check_film, save_pictures, save_png
 from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
-from hitmac.envs.wrappers.shell import check_display
 
 ROOT = Path(__file__).parents[1]
 QUIET = {"walk": "still", "extra_move_every": 0}
@@ -189,10 +187,6 @@ def test_an_agent_of_any_name_is_filmed(tmp_path):
     ("arguments", "says"),
     [
         (["hit-mac", "--agent", "plannr", "--film", "x.gif"], "unknown agent 'plannr' (did you mean planner?)"),
-        (
-            ["hit-mac", "--agent", "planner", "--task", "Executor", "--film", "x.gif"],
-            "--agent planner plays Coverage only",
-        ),
         (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are basketball-4"),
         (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
         (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 to 100000"),
@@ -281,39 +275,12 @@ def test_gymnasiums_record_video_records(task, tmp_path):
     assert 7 <= len(frames) <= 9  # the start and each step
 
 
-LINUX = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere there is always a display")
-
-
-def without_display(**variables):
-    names = ("DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "SDL_VIDEODRIVER")
-    return {name: value for name, value in os.environ.items() if name not in names} | variables
-
-
-@LINUX
-@pytest.mark.parametrize("driver", [None, "dummy"])
-def test_the_window_of_the_command_line(driver):
-    environment = without_display(**({"SDL_VIDEODRIVER": driver} if driver else {}))
-    command = [sys.executable, "-m", "hitmac", "scenarios", "hit-mac", "--steps", "2"]
-    ended = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    if driver:
-        assert (ended.returncode, ended.stderr) == (0, "")
-    else:
-        assert ended.returncode == 2
-        assert ended.stderr.startswith("hitmac scenarios: error: there is no display for a window (DISPLAY is not set)")
-        assert ended.stderr.count("\n") == 1
-
-
-@LINUX
-@pytest.mark.parametrize(
-    "variables", [{"DISPLAY": ":987"}, {"SDL_VIDEODRIVER": "x11"}, {"SDL_VIDEODRIVER": "nonsense"}, {}]
-)
-def test_a_window_without_a_display_is_an_error(variables, tmp_path, monkeypatch):
-    for name in set(os.environ) - set(without_display()):
-        monkeypatch.delenv(name)
-    for name, value in {"XDG_RUNTIME_DIR": str(tmp_path), **variables}.items():
-        monkeypatch.setenv(name, value)
-    with pytest.raises(OSError, match=r"no display for a window \(.+\); write a film instead: --film out.gif"):
-        check_display()
+def test_a_scenario_is_shown_on_a_page(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("webbrowser.open", lambda page: None)
+    main(["hit-mac", "--agent", "still", "--steps", "2"])
+    assert capsys.readouterr().out.startswith("watch.html: still; ")
+    assert Path("watch.html").is_file()
 
 
 def test_every_preset_has_a_picture_that_the_pages_show():

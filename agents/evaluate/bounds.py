@@ -30,13 +30,8 @@ _EPISODES_AT_ONCE = 16
 _TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
 _PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
 
-
-class Bound(NamedTuple):
-    """Coverage and rotation of a bound in E episodes of T sub-steps."""
-
-    coverage: np.ndarray  # (E,) share of the present targets that are covered, mean over the sub-steps
-    rotation: np.ndarray  # (E,) share of (sensor, sub-step) in which a sensor turned; NaN if undefined
-    sub_step_coverage: np.ndarray  # (T,) coverage at every sub-step, mean over the episodes
+Bound = tuple[np.ndarray, np.ndarray]
+"""Coverage (E, T), and the share (E,) of (sensor, sub-step) in which a sensor turned, NaN if undefined."""
 
 
 def compute_bound(
@@ -47,16 +42,13 @@ def compute_bound(
     progress: Callable[[int], object] = lambda number: None,
     **options: Any,
 ) -> Bound:
-    """Compute the bound `name` of the coverage in the scenes with these seeds, one for each episode.
+    """Compute the bound `name`, of :func:`bounds_of`, of E episodes of T sub-steps in the scenes with these seeds.
 
     `progress` is called with the number of further episodes that are done; `options` are those of
-    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade, lenses that zoom, or sensors on rails or
-    none, for which this is no bound.
+    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade and lenses that zoom, for which this is no
+    bound.
     """
     scenario = load_scenario(scenario)
-    if name not in bounds_of(scenario):
-        how = "the sensors move on rails" if scenario.rails else "there are no rails"
-        raise ValueError(f"scenario {scenario.name!r}: {how}, so it has no such bound")
     if scenario.walk == "evade" or scenario.zoom:
         what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
         raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
@@ -65,11 +57,11 @@ def compute_bound(
         some = list(seeds[first : first + _EPISODES_AT_ONCE])
         parts.append(BOUNDS[name][1](scenario, some, sub_steps, **options))
         progress(len(some))
-    coverage, rotation = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return Bound(coverage.mean(-1), rotation, coverage.mean(0))
+    coverage, rotation = map(np.concatenate, zip(*parts, strict=True))
+    return coverage, rotation
 
 
-def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
+def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     """Return the highest coverage (E, T) of sensors that turn to any heading at once, an upper bound, without rotation.
 
     The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
@@ -85,7 +77,7 @@ def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> 
     return _share(covered, record.present), np.full(len(seeds), np.nan)
 
 
-def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
+def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     """Return the share (E, T) of targets that sensors on rails can reach, an upper bound, without rotation.
 
     A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
@@ -110,7 +102,7 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> tuple[n
 
 def clairvoyant_estimate(
     scenario: Scenario, seeds: list[int], sub_steps: int, *, restarts: int = 8, turn_cost: float = 0.0
-) -> tuple[np.ndarray, np.ndarray]:
+) -> Bound:
     """Return coverage (E, T) and rotation (E,) of sensors that are told the whole future and turn as usual.
 
     Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
@@ -123,7 +115,7 @@ def clairvoyant_estimate(
     return _replay(scenario, seeds, _foreseen_turns(scenario, seeds, record, restarts, turn_cost)[0])
 
 
-BOUNDS: dict[str, tuple[str, Callable[..., tuple[np.ndarray, np.ndarray]]]] = {
+BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
     "free turning": ("upper bound", free_turning_bound),
     "clairvoyant": ("lower estimate", clairvoyant_estimate),
     "within reach": ("upper bound", reach_bound),
@@ -153,20 +145,18 @@ class _Record(NamedTuple):
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
     """Run the episodes with sensors that never turn; return their record."""
     simulator = Simulator(scenario, len(seeds), seeds)
-    state, (n, m) = simulator.state, (scenario.num_sensors, scenario.num_targets)
-    shape = len(seeds), sub_steps
-    record = _Record(
-        np.empty((*shape, n, m)), np.empty(shape), np.empty((*shape, n), bool), state.heading.copy(), state.num_sensors
-    )
+    state, still = simulator.state, np.zeros((len(seeds), scenario.num_sensors), np.int64)
+    shape = len(seeds), sub_steps, scenario.num_sensors
+    bearing, present, working = np.empty((*shape, scenario.num_targets)), np.empty(shape[:2]), np.empty(shape, bool)
+    heading = state.heading.copy()
     state.cos_half_view[:] = -2.0  # below every cosine: all views are all round, so only obstacles and range decide
     for t in range(sub_steps):
-        simulator.step(np.zeros((len(seeds), n), np.int64))
+        simulator.step(still)
         offset = state.target_position[:, None] - state.sensor_position[:, :, None]  # (E, n, m, 2)
-        bearing = np.degrees(np.arctan2(offset[..., 1], offset[..., 0]))
-        record.bearing[:, t] = np.where(state.visible, bearing, np.nan)
-        record.present[:, t] = state.present.sum(-1)
-        record.working[:, t] = state.working
-    return record
+        bearing[:, t] = np.degrees(np.arctan2(offset[..., 1], offset[..., 0]))
+        bearing[:, t][~state.visible] = np.nan
+        present[:, t], working[:, t] = state.present.sum(-1), state.working
+    return _Record(bearing, present, working, heading, state.num_sensors)
 
 
 def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
@@ -182,14 +172,12 @@ def _views(scenario: Scenario) -> np.ndarray:
 
 def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
     """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
-    options = []
-    for towards, opening in zip(bearing, view, strict=True):
-        # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
-        sets = (towards - towards[:, None]) % 360 < opening  # (m, m); NaN is nowhere
-        sets = sets[np.argsort(-sets.sum(-1), kind="stable")]
-        sets = sets[undominated(sets)]
-        options.append((sets, np.zeros(len(sets), np.int64)))
-    return int(np.any([sets[k] for (sets, _), k in zip(options, choose(options), strict=True)], axis=0).sum())
+    # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
+    every = (bearing[:, None] - bearing[..., None]) % 360 < view[:, None, None]  # (n, m, m); NaN is nowhere
+    every = [sets[np.argsort(-sets.sum(-1), kind="stable")] for sets in every]
+    every = [sets[undominated(sets)] for sets in every]
+    chosen = choose([(sets, np.zeros(len(sets), np.int64)) for sets in every])
+    return int(np.any([sets[k] for sets, k in zip(every, chosen, strict=True)], axis=0).sum())
 
 
 def _foreseen_turns(
@@ -224,7 +212,7 @@ def _different_headings(turn: float, sub_steps: int) -> int:
     return int(back[0]) + 1 if len(back) else 2 * sub_steps + 1
 
 
-def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> Bound:
     """Return coverage (E, T) and rotation (E,) of episodes in which the sensors make the turns (E, T, n)."""
     simulator = Simulator(scenario, len(seeds), seeds)
     coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])

@@ -168,11 +168,11 @@ def evaluate(
     for name in bounds_of(scenario) if bounds else ():
         with _bar(episodes, " episodes", progress) as bar:
             bar.set_description(f"bound: {name}", refresh=False)
-            bound = compute_bound(name, scenario, seeds, sub_steps, bar.update)
+            coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, bar.update)
         part, lengths = _parts(sub_steps)
-        results[name] = _result({"coverage": bound.coverage[None], "rotation": bound.rotation[None]}) | {
+        results[name] = _result({"coverage": coverage.mean(-1)[None], "rotation": rotation[None]}) | {
             "bound": BOUNDS[name][0],
-            "over_time": (np.bincount(part, bound.sub_step_coverage) / lengths).tolist(),
+            "over_time": (np.bincount(part, coverage.mean(0)) / lengths).tolist(),
             "runs": [],
         }
     return _evaluation(scenario, seeds, sub_steps, results)

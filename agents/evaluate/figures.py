@@ -24,17 +24,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 _WITHOUT_LEARNING = {
-    "random": "#8c613c",
-    "still": "#a3a02c",
-    "nearest": "#e08a2e",
-    "greedy": "#2aa3a3",
-    "exact": "#4f6d7a",
-    "planner": "#228b4a",
-    "planner-fast": "#8fc66b",
-    "belief-planner": "#0f7f8c",
-    "belief-planner-fast": "#6fb7c2",
+    "random": "#8c613c", "still": "#a3a02c", "nearest": "#e08a2e", "greedy": "#2aa3a3", "exact": "#4f6d7a",
+    "planner": "#228b4a", "planner-fast": "#8fc66b", "belief-planner": "#0f7f8c", "belief-planner-fast": "#6fb7c2",
     "belief-planner-fastest": "#a9d3d8",
-}
+}  # fmt: skip
 _OTHERS = ("#427ac4", "#d0392b", "#784696", "#d977b5", "#1b3e73", "#7a7fd1", "#5d8a00", "#b0305c")
 _GREY, _INK = "#7d7d7d", "#333333"
 _LONGEST = 26  # characters of a name

@@ -34,10 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace: bool = False) -> Path:
-    """Copy the policy of a run among the pretrained ones, with a card; return its folder.
-
-    The arguments are those of the command line; raise ValueError, FileExistsError or FileNotFoundError for wrong ones.
-    """
+    """Copy the policy of a run among the pretrained ones, with a card; return its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"name is {name!r}; it must have lower-case letters, digits and hyphens only")
     folder = home.FOLDER / name

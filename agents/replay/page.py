@@ -15,7 +15,7 @@ from hitmac.agents.evaluate.compare import fitted
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.agents.replay.record import record
-from hitmac.envs.files import check_ending, write_text
+from hitmac.envs.files import check_ending, read_text, write_text
 from hitmac.envs.render import read_background
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
@@ -24,7 +24,6 @@ from hitmac.envs.tasks import SUB_STEPS
 SCRIPTS = ("tracks.js", "scene.js", "strip.js", "curves.js", "player.js")
 """Parts of the page's script, each of which may use those before it."""
 
-_FOLDER = Path(__file__).parent
 _BACKGROUND = 1600  # longer side of a background, pixels
 
 
@@ -60,28 +59,26 @@ def save_replay(
 
 def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], speed: float = 20.0) -> str:
     """Return the page of episodes of one scenario and seed, records of :func:`hitmac.agents.replay.record.record`."""
-    half_width, half_height = scenario.extent
     pan = [limits if limits[1] - limits[0] < 360.0 else None for limits in scenario.pan_limits]
     data = {
         "scenario": scenario.name,
         "seed": seed,
         "speed": speed,
-        "halfWidth": half_width,
-        "halfHeight": half_height,
+        "halfWidth": scenario.extent[0],
+        "halfHeight": scenario.extent[1],
         "walls": scenario.all_walls.tolist(),
         "rails": scenario.rails,
         "panLimits": pan * scenario.num_sensors if len(pan) == 1 else pan,  # None without limits
         "background": _picture(scenario.background) if scenario.background else "",
         "episodes": episodes,
     }
-    # Inside a script element nothing but "</" and "<!--" has a meaning of its own.
-    text = json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
-    template = string.Template((_FOLDER / "page.html").read_text(encoding="utf-8"))
-    return template.substitute(
+    parts = {name: read_text(Path(__file__).with_name(name)) for name in ("page.html", "page.css", *SCRIPTS)}
+    return string.Template(parts["page.html"]).substitute(
         title=html.escape(f"{scenario.name}, seed {seed}"),
-        style=(_FOLDER / "page.css").read_text(encoding="utf-8"),
-        data=text,
-        script="\n".join((_FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS),
+        style=parts["page.css"],
+        # Inside a script element nothing but "</" and "<!--" has a meaning of its own.
+        data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
+        script="\n".join(parts[name] for name in SCRIPTS),
     )
 
 

@@ -1,8 +1,6 @@
 """Share of all shells: a task, the length of its episodes, and its pictures, as arrays or in a window."""
 
 import importlib.util
-import os
-import sys
 from typing import Annotated, Any
 
 import numpy as np
@@ -90,23 +88,3 @@ class Shell:
 
             pygame.display.quit()
             self._window = None
-
-
-def check_display(remedy: str = "--film out.gif") -> None:
-    """Raise an OSError that names the remedy, a command for a film, if no display shows a window; requires pygame.
-
-    An environment with ``render_mode="human"`` still runs without a display, as gymnasium's own environments do: SDL
-    draws into memory. Setting ``SDL_VIDEODRIVER`` allows that here too.
-    """
-    import pygame
-
-    try:
-        displays = "SDL_VIDEODRIVER", "DISPLAY", "WAYLAND_DISPLAY"
-        if sys.platform.startswith("linux") and not any(map(os.environ.get, displays)):
-            raise pygame.error("DISPLAY is not set")  # where the drivers would print warnings
-        pygame.display.init()
-        if pygame.display.get_driver() in ("offscreen", "dummy", "evdev") and "SDL_VIDEODRIVER" not in os.environ:
-            raise pygame.error("no screen found")
-    except pygame.error as error:
-        pygame.display.quit()
-        raise OSError(f"there is no display for a window ({error}); write a film instead: {remedy}") from None
