@@ -41,7 +41,7 @@ ROOMS = {
     ],
     "agents": [
         {"policy", "command_line"}, {"tracking"}, {"baselines", "learned"}, {"pretrained"}, {"hierarchy"},
-        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"watch", "scenarios"}, {"training"},
+        {"registry"}, {"export"}, {"evaluate"}, {"attention"}, {"replay"}, {"watch"}, {"scenarios"}, {"training"},
         {"reproduce"}, {"__init__"},
     ],
 }  # fmt: skip
