@@ -14,9 +14,9 @@ from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
-from hitmac.envs.tasks import LONGEST_DECISION, SUB_STEPS_PER_DECISION, Idle, flatten_sensors
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle, flatten_sensors
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
-from hitmac.envs.validation import convert, whole_number
+from hitmac.envs.validation import convert
 
 
 class LevelPolicy(NamedTuple):
@@ -114,7 +114,7 @@ class HierarchicalAgent:
     ) -> None:
         self.scenario, self.seed = load_scenario(scenario), checked_seed(seed)
         self.coordinator, self.executor = coordinator, executor = LevelPolicy.of(coordinator), LevelPolicy.of(executor)
-        self.decision, self.idle = whole_number("decision", decision, 1, LONGEST_DECISION), convert("idle", Idle, idle)
+        self.decision, self.idle = convert("decision", Decision, decision), convert("idle", Idle, idle)
         convert("padding", Padding, executor.padding)
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
         self._of_coordinator = [self.features.index(name) for name in coordinator.features]

@@ -14,7 +14,7 @@ from torch import nn
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.observation import DEFAULT_FEATURES, check_features
 from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks import flatten_sensors, unflatten_sensors
+from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
 from hitmac.envs.validation import as_array, shortly
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 

@@ -22,7 +22,8 @@ from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, Scenario, load_scenario
 from hitmac.envs.kernels import assignment as kernels
 from hitmac.envs.render import Picture
-from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, flatten_sensors
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
+from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.tasks.executor import mask_unassigned
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor

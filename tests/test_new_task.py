@@ -19,7 +19,8 @@ from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
 from hitmac.agents.training.report import in_training, metric_of
 from hitmac.agents.training.train import build
-from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task, turning_space
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task
+from hitmac.envs.tasks.base import turning_space
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv

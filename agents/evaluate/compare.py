@@ -23,15 +23,8 @@ from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import (
-    DECISIONS_PER_EPISODE,
-    SUB_STEPS,
-    UNSEEN_PENALTY,
-    CoverageTask,
-    ExecutorTask,
-    flatten_sensors,
-    unflatten_sensors,
-)
+from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoverageTask, ExecutorTask
+from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_sensors
 
 SCENES_AT_ONCE = 256
 MOMENTS = 101

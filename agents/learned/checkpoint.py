@@ -25,7 +25,8 @@ from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearn
 from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import read_text, whole_file, write_text
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
-from hitmac.envs.tasks import TASKS, own_observation_space, own_turning_space
+from hitmac.envs.tasks import TASKS
+from hitmac.envs.tasks.base import own_observation_space, own_turning_space
 from hitmac.envs.tasks.executor import goals_space
 from hitmac.perception import EncoderConfig
 from hitmac.perception.checks import check_choice

@@ -23,7 +23,8 @@ from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_featu
 from hitmac.envs import tasks, validation
 from hitmac.envs.observation import DEFAULT_FEATURES, FEATURE_SETS
 from hitmac.envs.scenario import KNOWLEDGE, Scenario
-from hitmac.envs.tasks import SUB_STEPS_PER_DECISION, TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask, ExecutorTask, Task
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Decision, Idle
 from hitmac.envs.tasks.executor import Padding
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range
 from hitmac.perception import EncoderConfig
@@ -322,9 +323,9 @@ class CoordinatorOptions(Options):
     max_grad_norm: float = 5.0
     difference_rewards: bool = True
     """Reward of every sensor by what it adds to the coverage. No: the task's reward for all, as in the paper."""
-    idle: tasks.Idle = "random"
+    idle: Idle = "random"
     """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
-    decision: Annotated[int, Range(1, tasks.LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
+    decision: Decision = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds."""
 
 

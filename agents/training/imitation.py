@@ -18,7 +18,7 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.learned.recurrent import RecurrentPolicy
 from hitmac.agents.policy import one_thread_each, padded_actions
 from hitmac.envs.observation import Observer
-from hitmac.envs.tasks import flatten_sensors
+from hitmac.envs.tasks.base import flatten_sensors
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 

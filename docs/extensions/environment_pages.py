@@ -12,7 +12,8 @@ from extensions.files import DOCS, write
 from hitmac.agents import load_executor
 from hitmac.agents.evaluate import save_film
 from hitmac.envs.render import Picture, save_pictures
-from hitmac.envs.tasks import TASKS, ExecutorTask, Task, flatten_sensors, unflatten_sensors
+from hitmac.envs.tasks import TASKS, ExecutorTask, Task
+from hitmac.envs.tasks.base import flatten_sensors, unflatten_sensors
 
 FOLDER = DOCS / "environments"
 SEED, SIZE = 0, 400

@@ -1,25 +1,8 @@
 """Tasks: observations, actions and rewards, for a whole batch of scenes."""
 
-from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from hitmac.envs.scenario import Scenario
-from hitmac.envs.tasks.base import (
-    DECISIONS_PER_EPISODE,
-    LONGEST_DECISION,
-    SUB_STEPS,
-    SUB_STEPS_PER_DECISION,
-    UNSEEN_PENALTY,
-    Idle,
-    Task,
-    TaskSpec,
-    flatten_sensors,
-    own_observation_space,
-    own_turning_space,
-    turning_space,
-    unflatten_sensors,
-)
+from hitmac.envs.tasks.base import DECISIONS_PER_EPISODE, SUB_STEPS, Task, TaskSpec
 from hitmac.envs.tasks.coordinator import CoordinatorTask
 from hitmac.envs.tasks.coverage import CoverageTask
 from hitmac.envs.tasks.executor import ExecutorTask
@@ -29,13 +12,7 @@ TASKS: dict[str, type[Task]] = {task.spec.name: task for task in (CoverageTask, 
 """Tasks by name. Ids, shells, training jobs, evaluation, checkpoints and help follow from their specs."""
 
 
-def make_task(
-    task: str | type[Task] | Task,
-    scenario: Scenario | str | Path | None = None,
-    num_envs: int = 1,
-    seed: int | Sequence[int] | None = None,
-    **options: Any,
-) -> Task:
+def make_task(task: Any, scenario: Any = None, num_envs: int = 1, seed: Any = None, **options: Any) -> Task:
     """Make a batch of scenes of a task: a name in :data:`TASKS`, a class, or a batch made already, which is returned.
 
     The other arguments are those of :class:`Task`; a batch made already has its own. Raises ``ValueError`` or
@@ -57,21 +34,12 @@ def make_task(
 
 __all__ = [
     "DECISIONS_PER_EPISODE",
-    "LONGEST_DECISION",
     "SUB_STEPS",
-    "SUB_STEPS_PER_DECISION",
     "TASKS",
-    "UNSEEN_PENALTY",
     "CoordinatorTask",
     "CoverageTask",
     "ExecutorTask",
-    "Idle",
     "Task",
     "TaskSpec",
-    "flatten_sensors",
     "make_task",
-    "own_observation_space",
-    "own_turning_space",
-    "turning_space",
-    "unflatten_sensors",
 ]

@@ -12,13 +12,13 @@ from gymnasium import spaces
 from hitmac.envs.observation import DEFAULT_FEATURES, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.validation import Choice, as_array, convert, field_types, positive
+from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
 
 SUB_STEPS_PER_DECISION = 10
 """Sub-steps of a decision of HiT-MAC, and steps between two choices of its executor's goals."""
 
-LONGEST_DECISION = 10_000
-"""Most sub-steps of a decision."""
+Decision = Annotated[int, Range(1, 10_000)]
+"""Sub-steps of a decision."""
 
 DECISIONS_PER_EPISODE = 101
 """Length of an episode of HiT-MAC, in decisions of the coordinator or steps of the executor."""

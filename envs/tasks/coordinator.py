@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -11,9 +11,9 @@ from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES, Observer
 from hitmac.envs.tasks.base import (
     DECISIONS_PER_EPISODE,
-    LONGEST_DECISION,
     SUB_STEPS_PER_DECISION,
     UNSEEN_PENALTY,
+    Decision,
     Features,
     Idle,
     Task,
@@ -21,7 +21,6 @@ from hitmac.envs.tasks.base import (
     flatten_sensors,
 )
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
-from hitmac.envs.validation import Range
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -78,7 +77,7 @@ class CoordinatorTask(Task):
     executor_features: Sequence[str] | None = None
     padding: Padding | None = None
     idle: Idle = "random"
-    decision: Annotated[int, Range(1, LONGEST_DECISION)] = SUB_STEPS_PER_DECISION
+    decision: Decision = SUB_STEPS_PER_DECISION
 
     def __post_init__(self) -> None:
         if self.executor != "scripted" and not callable(getattr(self.executor, "predict", None)):

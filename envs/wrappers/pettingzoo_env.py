@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks import Task, own_observation_space
+from hitmac.envs.tasks.base import Task, own_observation_space
 from hitmac.envs.validation import as_options
 from hitmac.envs.wrappers.shell import METADATA, Shell
 

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from hitmac.envs.tasks import Task, flatten_sensors, own_observation_space
+from hitmac.envs.tasks.base import Task, flatten_sensors, own_observation_space
 from hitmac.envs.validation import Choice, convert
 from hitmac.envs.wrappers.shell import Shell
 

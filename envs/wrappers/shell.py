@@ -37,10 +37,7 @@ class Shell:
     def _set_task(
         self,
         task: str | type[Task] | Task,
-        scenario: Any = None,
-        num_envs: int = 1,
-        seed: int | None = None,
-        *,
+        *scene: Any,
         max_episode_steps: int | None = None,
         render_mode: str | None = None,
         **options: Any,
@@ -48,7 +45,7 @@ class Shell:
         convert("render_mode", Mode | None, render_mode)
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
-        self.task = made = make_task(task, scenario, num_envs, seed, **options)
+        self.task = made = make_task(task, *scene, **options)
         self.scenario, self.features = made.scenario, made.observer.features
         self.max_episode_steps = made.episode_steps(max_episode_steps)
         self.render_mode = render_mode

@@ -40,10 +40,9 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         self.autoreset_mode = AutoresetMode(convert("autoreset_mode", Mode, mode))
-        self._set_task(task, scenario, num_envs, **options)
-        self.num_envs = self.task.num_envs
-        self.single_observation_space = self.task.observation_space
-        self.single_action_space = self.task.action_space
+        made = self._set_task(task, scenario, num_envs, **options)
+        self.num_envs = made.num_envs
+        self.single_observation_space, self.single_action_space = made.observation_space, made.action_space
         self.observation_space = batch_space(self.single_observation_space, self.num_envs)
         self.action_space = batch_space(self.single_action_space, self.num_envs)
         self.metadata = {**METADATA, "autoreset_mode": self.autoreset_mode}
@@ -82,12 +81,13 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
         if self.autoreset_mode is AutoresetMode.SAME_STEP and truncated.any():
-            final_observation, final_info = observation, info
+            final = np.full(self.num_envs, None, dtype=object)
+            for b in np.flatnonzero(truncated):
+                final[b] = {key: value[b] for key, value in observation.items()}
+            last = {"final_obs": final, "final_info": info}
             self.task.reset(mask=truncated)
             observation, info = self.task.observe(), batched(self.task.info())
-            info["final_obs"] = _scenes(final_observation, truncated)
-            info["final_info"] = final_info
-            info["_final_obs"] = info["_final_info"] = truncated.copy()
+            info |= last | {f"_{key}": truncated.copy() for key in last}
             self._ended = np.zeros_like(truncated)
         return observation, reward, np.zeros(self.num_envs, np.bool_), truncated.copy(), info
 
@@ -104,11 +104,3 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
 def batched(info: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return a batch of infos in gymnasium's form: each array with a mask of the scenes for which it is valid."""
     return info | {f"_{key}": np.ones(len(value), np.bool_) for key, value in info.items()}
-
-
-def _scenes(observation: dict[str, np.ndarray], mask: np.ndarray) -> np.ndarray:
-    """Return the observation of each scene in `mask` as objects (B,), None for the others."""
-    scenes = np.full(len(mask), None, dtype=object)
-    for b in np.flatnonzero(mask):
-        scenes[b] = {key: value[b] for key, value in observation.items()}
-    return scenes
