@@ -15,32 +15,13 @@ from typing import Annotated, Any, Self
 import numpy as np
 import yaml
 
+from hitmac.envs import validation
 from hitmac.envs.deployment import KNOWLEDGE, walls_of
 from hitmac.envs.files import parse_yaml, read_text, write_text
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.rails import limits_of, make_rails, outside, within
 from hitmac.envs.kernels.walks import WALKS
-from hitmac.envs.validation import (
-    Choice,
-    Count,
-    Fraction,
-    Natural,
-    NotNegative,
-    Positive,
-    Range,
-    Row,
-    allowed,
-    collect,
-    did_you_mean,
-    field_docs,
-    field_types,
-    in_short,
-    invalid_fields,
-    over,
-    plain,
-    raise_together,
-    shortly,
-)
+from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, Row, over, plain
 
 HIT_MAC_ARENA = 1250.0
 """Half the side of HiT-MAC's arena, in which the defaults are HiT-MAC's."""
@@ -73,14 +54,14 @@ def _grown(value: Any, width: float, height: float) -> Any:
 
 def parameter_table(kind: type) -> str:
     """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
-    docs, hints = field_docs(kind), field_types(kind)
+    docs, hints = validation.field_docs(kind), validation.field_types(kind)
     rows = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
         default = plain(field.metadata.get(_IN_HIT_MAC, field.default))
         default = re.sub(r"\.0\b", "", json.dumps(default)) if not isinstance(default, str) else default
         if field.default is _LEFT_OUT:
             default += f" if arena is {HIT_MAC_ARENA:g}" if default == "true" else f" * arena / {HIT_MAC_ARENA:g}"
-        rows.append(f"| `{field.name}` | {default} | {allowed(hints[field.name])} | {docs[field.name]} |")
+        rows.append(f"| `{field.name}` | {default} | {validation.allowed(hints[field.name])} | {docs[field.name]} |")
     return "\n".join(rows)
 
 
@@ -257,7 +238,7 @@ class Scenario:
                 vars(self).update(_with_paths({name: getattr(self, name)}, os.path.abspath))
             except TypeError as error:
                 wrong[name] = error
-        converted, invalid = invalid_fields(self)
+        converted, invalid = validation.invalid_fields(self)
         vars(self).update(converted)
         invalid |= wrong
         if "arena" not in invalid and len(self.extent) != 2:
@@ -267,7 +248,7 @@ class Scenario:
             vars(self).update({name: _grown(value, *self.extent) for name, value in left_out.items()})
             for name, fits in contradictions(self).items():
                 invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
-        raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
+        validation.raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -325,15 +306,15 @@ class Scenario:
     def from_dict(cls, parameters: Mapping[str, Any]) -> Self:
         """Make a scenario from its parameters; unknown names and wrong values are one error."""
         if not isinstance(parameters, Mapping):
-            raise TypeError(f"scenario is {shortly(parameters)}; it must be a mapping of parameters")
+            raise TypeError(f"scenario is {validation.shortly(parameters)}; it must be a mapping of parameters")
         known = [field.name for field in dataclasses.fields(cls)]
         errors: list[Exception] = []
         if unknown := [name for name in parameters if name not in known]:
-            names = in_short(unknown, known)
+            names = validation.in_short(unknown, known)
             errors.append(ValueError(f"unknown scenario parameter {names}: known are {', '.join(known)}"))
-        with collect(errors):
+        with validation.collect(errors):
             scenario = cls(**{name: value for name, value in parameters.items() if name in known})
-        raise_together(errors)
+        validation.raise_together(errors)
         return scenario
 
     def save(self, path: str | Path) -> None:
@@ -461,7 +442,7 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
         if (Path(name) / file).is_file():
             return _read(Path(name) / file)
     raise ValueError(
-        f"unknown scenario {name!r}{did_you_mean(sized[1] if sized else name, presets())}: known are "
+        f"unknown scenario {name!r}{validation.did_you_mean(sized[1] if sized else name, presets())}: known are "
         f"{', '.join(presets())}, each also with sizes as in hit-mac-6x9, paths of YAML files, and runs"
     )
 
@@ -514,7 +495,7 @@ def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> 
         valid = isinstance(files, list | tuple) and all(isinstance(file, str | Path) for file in files)
         if not valid or (name == "tracks" and "" in files):
             words = "the name of a file" + ", or a list of names" * (name == "tracks")
-            raise TypeError(f"{name} is {shortly(given)}; it must be {words}")
+            raise TypeError(f"{name} is {validation.shortly(given)}; it must be {words}")
         paths = [place(Path(file)) for file in files if str(file)]
         found[name] = tuple(paths) if name == "tracks" else "".join(paths)
     return found

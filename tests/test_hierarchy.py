@@ -499,9 +499,9 @@ def test_a_film_shows_what_is_assigned(tmp_path, monkeypatch):
     drawn = []
     draw = Picture.draw
 
-    def spy(self, state, b, caption, assigned, known):
+    def spy(self, simulator, b, caption, assigned):
         drawn.append(assigned)
-        return draw(self, state, b, caption, assigned, known)
+        return draw(self, simulator, b, caption, assigned)
 
     monkeypatch.setattr(Picture, "draw", spy)
     for name in ("assign-in-range", "nearest"):

@@ -9,17 +9,8 @@ from gymnasium import spaces
 
 from hitmac.envs.kernels import assignment
 from hitmac.envs.observation import PAPER_FEATURES, Observer
-from hitmac.envs.tasks.base import (
-    DECISIONS_PER_EPISODE,
-    SUB_STEPS_PER_DECISION,
-    UNSEEN_PENALTY,
-    Decision,
-    Features,
-    Idle,
-    Task,
-    TaskSpec,
-    flatten_sensors,
-)
+from hitmac.envs.tasks import base
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, UNSEEN_PENALTY, Decision, Features, Idle, Task, TaskSpec
 from hitmac.envs.tasks.executor import Padding, executed, mask_unassigned, place_of_row_id
 
 
@@ -66,7 +57,7 @@ class CoordinatorTask(Task):
 
     spec = TaskSpec(
         name="Coordinator",
-        episode_steps=DECISIONS_PER_EPISODE,
+        episode_steps=base.DECISIONS_PER_EPISODE,
         summary="assign targets to sensors for ten sub-steps",
         options={"decision": SUB_STEPS_PER_DECISION, "idle": "random"},
         role="coordinator",
@@ -140,7 +131,7 @@ class CoordinatorTask(Task):
         shown = self.executor_observer.observe(self.simulator)
         row_id = place_of_row_id(self.executor_observer.features)
         assert self.padding is not None
-        rows = flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
+        rows = base.flatten_sensors(mask_unassigned(shown, self.assigned, self.padding, row_id))
         carried: dict[str, Any] = {}
         if self._executor_state is not None:
             starts = np.repeat(self._executor_starts, self.scenario.num_sensors)

@@ -10,14 +10,8 @@ from gymnasium import spaces
 from hitmac.envs.kernels import assignment
 from hitmac.envs.kernels.physics import STAY
 from hitmac.envs.observation import PAPER_FEATURES
-from hitmac.envs.tasks.base import (
-    DECISIONS_PER_EPISODE,
-    SUB_STEPS_PER_DECISION,
-    Features,
-    Task,
-    TaskSpec,
-    unflatten_sensors,
-)
+from hitmac.envs.tasks import base
+from hitmac.envs.tasks.base import SUB_STEPS_PER_DECISION, Features, Task, TaskSpec, unflatten_sensors
 from hitmac.envs.validation import Choice, Count, Fraction, NotNegative
 
 Padding = Annotated[str, Choice(("attended", "masked", "unfiltered"))]
@@ -69,7 +63,7 @@ class ExecutorTask(Task):
 
     spec = TaskSpec(
         name="Executor",
-        episode_steps=DECISIONS_PER_EPISODE,
+        episode_steps=base.DECISIONS_PER_EPISODE,
         summary="turn every sensor towards its own goal targets",
         scenario="hit-mac-executor",
         options={"padding": "masked", "row_id": False},
