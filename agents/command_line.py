@@ -48,9 +48,7 @@ def parse(
         given.insert(0, first)
     kind: Any = options
     texts, types = help_texts(kind), field_types(kind)
-    values = {
-        field.name: getattr(options if default is None else default, field.name) for field in dataclasses.fields(kind)
-    }
+    values = {name: getattr(options if default is None else default, name) for name in types}
     names = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
     for option, value in pairwise((*given, "--")):  # as where *.csv stands for no file
         if isinstance(names.get(option), tuple) and value.startswith("--"):
@@ -95,10 +93,6 @@ def stop_on_bad_input(program: str) -> Iterator[None]:
         _refuse(program, error)
 
 
-PACKAGES = ("hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium")
-ROOT = Path(__file__).resolve().parents[1]
-
-
 def provenance() -> dict[str, Any]:
     """Return the provenance of the results of this process.
 
@@ -110,12 +104,11 @@ def provenance() -> dict[str, Any]:
         in it names the host, the user or a directory outside the current one.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            versions[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
+    for name in ("hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium"):
+        with contextlib.suppress(metadata.PackageNotFoundError):
             versions[name] = None
-    commit, modified = _commit(ROOT)
+            versions[name] = metadata.version(name)
+    commit, modified = _commit(Path(__file__).resolve().parents[1])
     cpuinfo = Path("/proc/cpuinfo")
     named = re.search(r"model name\s*:\s*(.+)", cpuinfo.read_text(encoding="utf-8") if cpuinfo.exists() else "")
     return {
@@ -132,16 +125,15 @@ def provenance() -> dict[str, Any]:
 def _commit(root: Path) -> tuple[str | None, bool | None]:
     """Return the commit of the checkout with the top directory `root`, and whether tracked files differ from it."""
     # A repository that the environment names, or one around an installed package, is not that of this code.
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
-
-    def git(*arguments: str) -> str:
-        command = ["git", "-C", str(root), *arguments]
-        return subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.strip()
-
+    git: dict[str, Any] = {
+        "env": {name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+        "cwd": root, "stderr": subprocess.DEVNULL, "text": True,
+    }  # fmt: skip
     try:
-        if Path(git("rev-parse", "--show-toplevel")).resolve() != root.resolve():
+        top, commit = subprocess.check_output(["git", "rev-parse", "--show-toplevel", "HEAD"], **git).splitlines()
+        if Path(top).resolve() != root.resolve():
             return None, None
-        return git("rev-parse", "HEAD"), bool(git("status", "--porcelain", "--untracked-files=no"))
+        return commit, bool(subprocess.check_output(["git", "status", "--porcelain", "--untracked-files=no"], **git))
     except (OSError, subprocess.SubprocessError):
         return None, None
 

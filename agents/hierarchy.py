@@ -34,13 +34,7 @@ class LevelPolicy(NamedTuple):
 
     @classmethod
     def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:
-        """Make a level of a policy; a level is returned unchanged.
-
-        The policy's attributes ``features`` and ``padding`` specify its observation. Without them it observes
-        :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
-
-        Raises ``TypeError`` for an object without ``predict``.
-        """
+        """Make a level of a policy, as :func:`hitmac.agents.load_executor` does; a level is returned unchanged."""
         if isinstance(policy, LevelPolicy):
             return policy
         if isinstance(policy, type) or not callable(getattr(policy, "predict", None)):
@@ -48,7 +42,7 @@ class LevelPolicy(NamedTuple):
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> State:
-        """Return the policy's initial state for scenes with these seeds (B,), :func:`hitmac.agents.policy.started`."""
+        """Return the policy's initial state for scenes with these seeds (B,)."""
         return started(self.policy, seeds)
 
     def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> State:
@@ -69,12 +63,9 @@ class HierarchyState(NamedTuple):
 
     assigned: np.ndarray  # (B, n, m) bool, the current assignment
     age: np.ndarray  # (B,) sub-steps since the decision
-    random: BatchRandom
-    """Random numbers for the turns of idle sensors."""
-    coordinator: State
-    """State of the coordinator, a row for each scene."""
-    executor: State
-    """State of the executor, a row for each sensor."""
+    random: BatchRandom  # random numbers for the turns of idle sensors
+    coordinator: State  # state of the coordinator, a row for each scene
+    executor: State  # state of the executor, a row for each sensor
 
 
 class HierarchicalAgent:
@@ -117,8 +108,9 @@ class HierarchicalAgent:
         self.decision, self.idle = convert("decision", Decision, decision), convert("idle", Idle, idle)
         convert("padding", Padding, executor.padding)
         self.features = tuple(dict.fromkeys((*coordinator.features, *executor.features)))
-        self._of_coordinator = [self.features.index(name) for name in coordinator.features]
-        self._of_executor = [self.features.index(name) for name in executor.features]
+        self._of_coordinator, self._of_executor = (
+            [self.features.index(name) for name in level.features] for level in (coordinator, executor)
+        )
         self._row_id = place_of_row_id(executor.features)
 
     def start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int] | None = None) -> HierarchyState:
@@ -139,8 +131,7 @@ class HierarchicalAgent:
         pairs, mask = observation["pairs"], observation["mask"]
         scenes, n, m = mask.shape
         now = HierarchyState(*(self.start(np.arange(scenes), (n, m)) if state is None else state))
-        assigned, age, random, coordinator, executor = now
-        assigned, age = assigned.copy(), age.copy()
+        assigned, age, coordinator = now.assigned.copy(), now.age.copy(), now.coordinator
         starts = np.zeros(scenes, np.bool_) if episode_start is None else episode_start
         replan = needs_replanning(age, self.decision, episode_start)
         if replan.any():
@@ -148,24 +139,18 @@ class HierarchicalAgent:
             own = None if coordinator is None else tuple(array[replan] for array in coordinator)
             chosen, own = self.coordinator.predict(seen, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
-            coordinator = _put(coordinator, own, replan)
+            if coordinator is None or own is None:  # a state must first be set for all rows
+                coordinator = own if replan.all() else coordinator
+            else:
+                coordinator = tuple(array.copy() for array in coordinator)
+                for array, part in zip(coordinator, own, strict=True):
+                    array[replan] = part
         seen = {"pairs": pairs[..., self._of_executor], "mask": mask}
         # As in the coordinator's task, the executor takes its best action even while the coordinator explores.
         rows = flatten_sensors(mask_unassigned(seen, assigned, self.executor.padding, self._row_id))
-        chosen, executor = self.executor.predict(rows, executor, starts.repeat(n), deterministic=True)
-        actions = executed(chosen, assigned, mask, len(self.scenario.decisions))
+        chosen, executor = self.executor.predict(rows, now.executor, starts.repeat(n), deterministic=True)
+        actions, random = executed(chosen, assigned, mask, len(self.scenario.decisions)), now.random
         if self.idle == "random":
             free, random = random.integers(3, n)
-            nothing = ~(assigned & (mask != 0)).any(-1)
-            actions[:, :n] = np.where(nothing, free, actions[:, :n])
+            actions[:, :n] = np.where((assigned & (mask != 0)).any(-1), actions[:, :n], free)
         return actions, HierarchyState(assigned, age + 1, random, coordinator, executor)
-
-
-def _put(state: State, rows: State, chosen: np.ndarray) -> State:
-    """Return the state with `rows` in place of the chosen rows (B,); a state must first be set for all rows."""
-    if state is None or rows is None:
-        return rows if chosen.all() else state
-    new = tuple(array.copy() for array in state)
-    for array, part in zip(new, rows, strict=True):
-        array[chosen] = part
-    return new

@@ -21,7 +21,6 @@ from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
 Observation = dict[str, np.ndarray]
 State = tuple[Any, ...] | None
 Starts = np.ndarray | None
-SEEN = "seen_now"
 
 
 class Policy(Protocol):
@@ -49,6 +48,21 @@ class Policy(Protocol):
         ...
 
 
+@contextmanager
+def one_thread_each() -> Iterator[None]:
+    """Let each thread that calls PyTorch compute alone.
+
+    The networks are small: PyTorch's own threads would spend their time waiting for each other, and sums would depend
+    on the number of cores.
+    """
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
 def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
     """Return a policy's initial state for scenes with these seeds (B,); None for a policy without ``start``."""
     start = getattr(policy, "start", None)
@@ -59,8 +73,8 @@ class PerSensor:
     """Policy of scenes that shares a policy of one sensor among all sensors.
 
     Args:
-        policy: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns one number for each of
-            the B * n sensors, or one for each of its decisions.
+        policy: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns (B * n,) or
+            (B * n, k), a number for each of the k decisions of a sensor.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -76,30 +90,23 @@ class PerSensor:
 
 
 def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
-    """Return actions with the decisions of a scenario: those not taken are 0, to keep the field of view or the place.
+    """Return actions (..., k n), the k decisions `own`, as (..., d n) with the d decisions of a scenario.
 
-    Args:
-        actions: (..., k n), the k decisions of `own`.
-        own: names of the decisions taken; those that the scenario does not have are dropped.
-        decisions: names of the d decisions of a sensor, :attr:`hitmac.envs.Scenario.decisions`.
-
-    Returns:
-        (..., d n).
+    Those that are not taken are 0, to keep the field of view or the place; those that the scenario lacks are dropped.
     """
     if tuple(own) == tuple(decisions):
         return actions
     taken = dict(zip(own, np.split(actions, len(own), -1), strict=True))
-    nothing = np.zeros_like(taken["turn"])
-    return np.concatenate([taken.get(name, nothing) for name in decisions], -1)
+    return np.concatenate([taken.get(name, np.zeros_like(taken["turn"])) for name in decisions], -1)
 
 
 class PaddedActions:
-    """Policy for a scenario with other decisions: those not taken are 0, to keep the field of view or the place.
+    """Policy for a scenario with other decisions, see :func:`padded_actions`.
 
     Args:
         policy: policy that returns the decisions `own` (B, k n), or as an executor (R,) or (R, k).
         own: names of the decisions that it takes.
-        decisions: names of the decisions of the scenario; see :func:`padded_actions`.
+        decisions: names of the decisions of the scenario, :attr:`hitmac.envs.Scenario.decisions`.
     """
 
     def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
@@ -110,25 +117,19 @@ class PaddedActions:
     ) -> tuple[np.ndarray, State]:
         """Act as :class:`Policy` specifies; the actions are (B, d n), or (R, d)."""
         actions, state = self.policy.predict(observation, state, episode_start, deterministic)
-        actions = actions.reshape(len(actions), -1)
-        return padded_actions(actions, self.own, self.decisions), state
+        return padded_actions(actions.reshape(len(actions), -1), self.own, self.decisions), state
 
 
 class Memoryless:
-    """Policy that observes only the targets that some sensor sees now; all others are masked.
-
-    It is a baseline for scenarios with partial knowledge. With full knowledge it changes nothing.
+    """Baseline for partial knowledge: a policy that observes only the targets that some sensor sees now.
 
     Args:
-        policy: the policy.
-        features: the observation features that it reads.
-
-    Attributes:
-        features: those that the memoryless policy reads: the same, and at the end ``seen_now``.
+        policy: the policy, for which all other targets are masked.
+        features: the observation features that it reads; those of this policy are the same, then ``seen_now``.
     """
 
     def __init__(self, policy: Policy, features: Sequence[str]) -> None:
-        self.policy, self.features = policy, (*(name for name in features if name != SEEN), SEEN)
+        self.policy, self.features = policy, (*(name for name in features if name != "seen_now"), "seen_now")
         self._columns = [self.features.index(name) for name in features]
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> State:
@@ -184,16 +185,9 @@ def check_size(mask: np.ndarray, size: Size) -> None:
 
 
 def checked_observation(pairs: Any, mask: Any, features: Sequence[str], size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features and the mask of an observation, contiguous and the mask bool, for kernels.
+    """Return the features (B, n, m, d), or (R, m, d), and the mask of an observation, contiguous, the mask bool.
 
-    Args:
-        pairs: (B, n, m, d) features, or (R, m, d) of rows.
-        mask: (B, n, m), or (R, m), not 0 for valid pairs.
-        features: names of the d features.
-        size: n and m, or m.
-
-    Raises:
-        ValueError: an array of another shape or type, or a number that is not finite.
+    Raises ``ValueError`` for an array of another shape or type, or a number that is not finite.
     """
     pairs, mask = (np.require(as_array(*one), requirements=["C", "W"]) for one in (("pairs", pairs), ("mask", mask)))
     check_size(mask, size)
@@ -209,20 +203,15 @@ def checked_observation(pairs: Any, mask: Any, features: Sequence[str], size: Si
 
 
 def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
-    """Return the targets (B, n, k) that an observation lists, contiguous int32, for kernels.
-
-    Raises:
-        ValueError: an array of another shape or type than the mask (B, n, k) needs, or a target out of range.
-    """
-    targets, mask = np.require(as_array("targets", targets), requirements=["C", "W"]), as_array("mask", mask)
+    """Return the targets (B, n, k) that an observation lists, contiguous int32; raise ValueError for any others."""
+    targets, mask = np.require(as_array("targets", targets), requirements=["C", "W"]), np.asarray(mask)
     if targets.shape != mask.shape or targets.dtype.kind not in "iu":
         raise ValueError(
             f"targets are {targets.dtype} of shape {targets.shape}; they must be whole numbers, of shape {mask.shape}"
         )
-    if targets.size and not (targets.min() >= -1 and targets.max() < num_targets):
-        raise ValueError(f"targets hold {targets.min()} to {targets.max()}; they must be from -1 to {num_targets - 1}")
-    if (targets[mask != 0] < 0).any():
-        raise ValueError("targets hold -1 where the mask is 1; -1 is for an empty place")
+    low, high = targets.min(initial=-1), targets.max(initial=-1)
+    if low < -1 or high >= num_targets or (targets[mask != 0] < 0).any():
+        raise ValueError(f"targets hold a number that is not from 0 to {num_targets - 1}, or -1 in an empty place")
     return targets.astype(np.int32, copy=False)
 
 
@@ -236,7 +225,7 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
     """Return the scenes in which an episode begins, (B,) bool; None for None; else raise ValueError."""
     if episode_start is None:
         return None
-    starts = as_array("episode_start", episode_start)
+    starts = np.asarray(episode_start)
     if starts.shape != (number,) or starts.dtype != np.bool_:
         raise ValueError(
             f"episode_start is {starts.dtype} of shape {starts.shape}; it must be bool of shape ({number},)"
@@ -244,8 +233,8 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
     return starts
 
 
-NEARNESS = {"nearest": int, "radius": float, "neighbours": int}
-"""Options of :class:`hitmac.envs.observation.Observer` that show the nearest targets only, with their types."""
+NEARNESS = ("nearest", "radius", "neighbours")
+"""Options of :class:`hitmac.envs.observation.Observer` that show the nearest targets only."""
 
 LARGE = 2**14
 """Pairs of a scene from which on agents that can be shown the nearest targets only, are."""
@@ -265,8 +254,8 @@ def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options out of :data:`NEARNESS` that are not None; raise ValueError if one is not allowed."""
     if unknown := set(options) - set(NEARNESS):
         raise ValueError(f"unknown option {min(unknown)!r}: known are {', '.join(NEARNESS)}")
-    given = dict(zip(NEARNESS, check_nearness(*(options.get(name) for name in NEARNESS)), strict=True))
-    return {name: value for name, value in given.items() if value is not None}
+    given = dict(zip(NEARNESS, check_nearness(*map(options.get, NEARNESS)), strict=True))
+    return {name: float(value) if name == "radius" else value for name, value in given.items() if value is not None}
 
 
 def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
@@ -299,18 +288,3 @@ def networks_of(policy: Any, depth: int = 5) -> list[nn.Module]:
         return [policy]
     parts = [getattr(policy, name, None) for name in ("policy", "net", "coordinator", "executor")] if depth else []
     return [network for part in parts if part is not None for network in networks_of(part, depth - 1)]
-
-
-@contextmanager
-def one_thread_each() -> Iterator[None]:
-    """Let each thread that calls PyTorch compute alone.
-
-    The networks are small. PyTorch's own threads wait for each other at every operation, which on a busy machine takes
-    many times as long as one thread alone, and sums then depend on the number of cores.
-    """
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)

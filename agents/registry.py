@@ -8,11 +8,10 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, NamedTuple
 
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
@@ -49,7 +48,7 @@ from hitmac.agents.policy import (
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.validation import convert, did_you_mean, is_among
+from hitmac.envs.validation import did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
 SCRIPTED: dict[str, type[RulePolicy]] = {
@@ -66,28 +65,24 @@ SCRIPTED: dict[str, type[RulePolicy]] = {
 }
 """Agents that decide by rule, by name."""
 
-_WORDS = {"none": None, "true": True, "false": False}
 _MEMORYLESS = "memoryless:"
 _IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 _OPTIONS = re.compile(r"(?::[^:=]+=[^:=+]*)+$")
 _VALUES = re.compile(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+")
 
 
-@dataclass(frozen=True)
-class AgentName:
+class AgentName(NamedTuple):
     """Name of an agent, taken apart; :func:`load_agent` lists the forms of a name."""
 
-    text: str
-    """The whole name."""
     kind: str
     """``"scripted"``, ``"coordinator"`` (a scripted one), ``"run"``, ``"released"`` or ``"custom"``."""
     source: str
     """Scripted agent or coordinator, directory of a run, file of the released coordinator, or ``MODULE:CLASS``."""
     executor: str = ""
     """Executor of a coordinator; "": its own."""
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = MappingProxyType({})
     """Arguments of a scripted agent's constructor."""
-    nearness: Mapping[str, Any] = field(default_factory=dict)
+    nearness: Mapping[str, Any] = MappingProxyType({})
     """Options of the observation, :data:`hitmac.agents.policy.NEARNESS`."""
     memoryless: bool = False
 
@@ -95,94 +90,69 @@ class AgentName:
 def parse_name(name: str | Path) -> AgentName:
     """Take the name of an agent apart; a ``Path`` is always the directory of a run.
 
-    Raises:
-        ValueError: an unknown name (the message lists the known), or an option that is unknown, has no value, is given
-            twice or out of its range.
-        TypeError: an option of another type.
+    Raises ``ValueError`` for an unknown name (the message lists the known), and for an option that is unknown, has no
+    value or is given twice.
     """
-    text, nearness = str(name), {}
+    text = str(name)
     if isinstance(name, Path):
-        return AgentName(text, "run", text)
-    memoryless, plain = text.startswith(_MEMORYLESS), text.removeprefix(_MEMORYLESS)
+        return AgentName("run", text)
+    plain, nearness = text.removeprefix(_MEMORYLESS), {}
     if not Path(text).is_dir():
         parts = plain.split(":")
         shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
-        nearness = checked_nearness(_options(text, shown, NEARNESS)) if shown else {}
+        nearness = checked_nearness(_options(text, shown, NEARNESS))
         plain = ":".join(part for part in parts if part not in shown)
-    kind, source, executor, options = _form(plain)
-    return AgentName(text, kind, source, executor, options, nearness, memoryless)
+    return _form(plain)._replace(nearness=nearness, memoryless=text.startswith(_MEMORYLESS))
 
 
-def _form(name: str) -> tuple[str, str, str, dict[str, Any]]:
-    """Return kind, source, executor and options of a name without ``memoryless:`` and options of the observation."""
-    first, _, rest = name.partition(":")
-    if first in SCRIPTED and (name == first or "=" in rest):
-        return "scripted", first, "", _options(name, name.split(":")[1:], _options_of(SCRIPTED[first]))
+def _form(name: str) -> AgentName:
+    """Take a name apart that has no ``memoryless:`` and no options of the observation."""
+    first, *rest = name.split(":")
+    halves = [(":".join((first, *rest[:i])), ":".join(rest[i:])) for i in range(len(rest))]
+    if first in SCRIPTED and ("=" in name or not rest):
+        known = {  # of the constructor and of those of its bases
+            option: None
+            for kind in SCRIPTED[first].__mro__
+            for option, how in inspect.signature(kind.__init__).parameters.items()  # type: ignore[misc]
+            if how.default is not how.empty and option != "scenario"
+        }
+        return AgentName("scripted", first, options=_options(name, rest, known))
     if first in COORDINATORS:
-        return "coordinator", first, rest, {}
+        return AgentName("coordinator", first, ":".join(rest))
     if Path(name).is_dir():
-        return "run", name, "", {}
+        return AgentName("run", name)
     if name.startswith(PREFIX):
-        return "run", str(pretrained_folder(rest)), "", {}
-    if first == "released":
-        files = _halves(rest)
-        if found := [two for two in files if _is_net(two[0]) and _is_net(two[1])] or files[: len(files) == 1]:
-            return "released", *found[0], {}
-    runs = [two for two in _halves(name) if Path(two[0]).is_dir()]
-    if found := [two for two in runs if _is_executor(two[1])]:
-        return "run", *found[0], {}
-    if _IMPORT.fullmatch(name):
-        if not _is_executor(rest):
-            return "custom", name, "", {}
-    elif runs and name.count(":") == 1:  # an error will name the executor
-        return "run", *runs[0], {}
-    known = (*SCRIPTED, *COORDINATORS)
+        return AgentName("run", str(pretrained_folder(":".join(rest))))
+    if first == "released" and len(rest) == 2:
+        return AgentName("released", rest[0], rest[1])
+    runs = [two for two in halves if Path(two[0]).is_dir()]
+    if known_executor := [two for two in runs if two[1] in EXECUTORS or Path(two[1]).is_dir()]:
+        return AgentName("run", *known_executor[0])
+    if _IMPORT.fullmatch(name) and rest[0] not in EXECUTORS:
+        return AgentName("custom", name)
+    if runs and len(rest) == 1:  # an error will name the executor
+        return AgentName("run", *runs[0])
+    names = (*SCRIPTED, *COORDINATORS)
     raise ValueError(
-        f"unknown agent {name!r}{did_you_mean(first, known)}: known are {', '.join(known)}, folders of checkpoints or "
+        f"unknown agent {name!r}{did_you_mean(first, names)}: known are {', '.join(names)}, folders of checkpoints or "
         f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
     )
 
 
-def _halves(name: str) -> list[tuple[str, str]]:
-    """Return the two parts of a name, for each of its colons."""
-    return [(name[:place], name[place + 1 :]) for place, letter in enumerate(name) if letter == ":"]
-
-
-def _is_executor(name: str) -> bool:
-    return name in EXECUTORS or Path(name).is_dir()
-
-
-def _is_net(name: str) -> bool:
-    return name in COORDINATORS or Path(name).is_file()
-
-
-def _options(name: str, given: Sequence[str], known: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options `given` in a name, each ``OPTION=VALUE``, with the types that are known of them."""
+def _options(name: str, given: Iterable[str], known: Iterable[str]) -> dict[str, Any]:
+    """Return the options `given` in a name, each ``OPTION=VALUE``, with numbers as numbers."""
     options: dict[str, Any] = {}
     for part in given:
-        option, equals, text = part.partition("=")
+        option, _, text = part.partition("=")
         if option not in known:
             raise ValueError(
                 f"unknown option {option!r} in {name}{did_you_mean(option, known)}: known are {', '.join(known)}"
             )
-        if not (equals and text) or option in options:
+        if not text or option in options:
             raise ValueError(f"{option} in {name} is given {'twice' if option in options else 'without a value'}")
         number = number_of(text)
-        options[option] = convert(option, known[option], _WORDS.get(text, text) if number is None else number)
+        options[option] = text if number is None else number
     return options
-
-
-def _options_of(kind: type) -> dict[str, Any]:
-    """Return the types of a constructor's options; those that it hands on are its base's."""
-    parameters = inspect.signature(kind.__init__).parameters  # type: ignore[misc]
-    hints = get_type_hints(kind.__init__)  # type: ignore[misc]
-    own = {
-        name: hints[name]
-        for name, how in parameters.items()
-        if how.default is not how.empty and name != "scenario" and name in hints
-    }
-    handed_on = any(how.kind is how.VAR_KEYWORD for how in parameters.values())
-    return own | (_options_of(kind.__mro__[1]) if handed_on else {})
 
 
 def number_of(text: str) -> int | float | None:
@@ -197,39 +167,6 @@ def split_options(name: str) -> tuple[str, str]:
     """Return an agent's name without the options at its end, its family, and the options; "" without any."""
     found = _OPTIONS.search(name)
     return (name[: found.start()], found[0][1:]) if found else (name, "")
-
-
-def parse_names(names: str) -> list[tuple[str, list[str]]]:
-    """Return the comma-separated agents `names`: the name of each group, "" for a single agent, and its members.
-
-    ============================== ===========================================================================
-    ``planner:turn_cost=0.1/0.5``  an agent for each value of an option
-    ``runs/x``                     a directory of several seeds: the group of its runs; one of several variations:
-                                   a group for each
-    ``NAME=runs/a+runs/b``         a group: trainings of one agent
-    ============================== ===========================================================================
-    """
-    groups: list[tuple[str, list[str]]] = []
-    for several in filter(None, names.split(",")):
-        first = several.partition("+")[0]
-        family, options = split_options(first)
-        scripted = family.rpartition("=")[2].removeprefix(_MEMORYLESS) in SCRIPTED
-        if not scripted and not any(one.partition("=")[0] in NEARNESS for one in options.split(":")):
-            family, options = first, ""  # the last = is that of a group
-        place = family.rfind("=")
-        if place >= 0:
-            members = several[place + 1 :].split("+")
-            groups.append((several[:place], [run for one in members for run in each_training(one)]))
-            continue
-        if "+" in several:
-            raise ValueError(f"{several!r} joins several trainings without a name; write NAME={several}")
-        values = _VALUES.search(several) if options else None
-        before, after = (several[: values.start()], several[values.end() :]) if values else ("", "")
-        each = [before + one + after for one in values[0].split("/")] if values else map(str, variations_in(several))
-        for name in [*each] or [several]:
-            runs = each_training(name)
-            groups.append((name if runs != [name] else "", runs))
-    return groups
 
 
 def each_training(name: str) -> list[str]:
@@ -306,55 +243,74 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         TypeError: `agent` is none of these.
     """
     scenario = load_scenario(scenario)
-    if isinstance(agent, str | Path):
-        name = parse_name(agent)
-        if executor is not None and (name.kind not in ("coordinator", "run") or name.executor):
-            raise ValueError(f"executor is given with {name.text}, which takes none")
-        return _named(name, scenario, name.executor or None if executor is None else executor)
-    if executor is not None:
-        raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
-    if isinstance(agent, Agent):
-        return agent
-    if isinstance(agent, type) or not callable(getattr(agent, "predict", None)):
-        raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
-    return _custom(type(agent).__name__, agent)
+    if not isinstance(agent, str | Path):
+        if executor is not None:
+            raise ValueError("executor is given; only the name or the directory of a coordinator takes one")
+        if isinstance(agent, Agent):
+            return agent
+        if isinstance(agent, type) or not callable(getattr(agent, "predict", None)):
+            raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
+        return Agent(type(agent).__name__, agent, declared(agent), trained=has_learned(agent))
+    name, text = parse_name(agent), str(agent)
+    if executor is not None and (name.kind not in ("coordinator", "run") or name.executor):
+        raise ValueError(f"executor is given with {text}, which takes none")
+    if name.kind == "scripted":
+        scripted = scripted_agent(name.source, scenario, **name.options)
+        made = Agent(text, scripted, scripted.features, nearness=scripted.shown(name.nearness))
+    elif name.kind == "custom":
+        policy = import_policy(name.source, scenario)
+        made = Agent(text, policy, declared(policy), trained=has_learned(policy), nearness=name.nearness)
+    elif name.kind == "released":
+        net = load_released(name.executor)
+        if not isinstance(net, ReleasedExecutor):
+            raise ValueError(f"{name.executor} is the released coordinator; give the released executor")
+        turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended")
+        made = _hierarchy(text, scenario, name.source, (turns, ()))
+    else:
+        chosen = name.executor or None if executor is None else executor
+        level = None if chosen is None else load_executor(chosen, scenario)
+        if name.kind == "run":
+            made = load_run(name.source, scenario, name=text, executor=level, **name.nearness)
+        else:
+            made = _hierarchy(text, scenario, name.source, level)
+    if name.nearness and not made.nearness:
+        given = ", ".join(name.nearness)
+        raise ValueError(f"{text} is given {given}; agents with a coordinator are shown all targets")
+    if name.memoryless:
+        memoryless = Memoryless(made.policy, made.features)
+        made = made._replace(policy=memoryless, features=memoryless.features)
+    return made
 
 
 def load_run(
     path: str | Path,
     scenario: Scenario | str | Path,
     *,
-    name: str | None = None,
+    name: str = "",
     executor: Executor | None = None,
     **nearness: Any,
 ) -> Agent:
     """Load the policy of a run or checkpoint, by default under the name of its directory.
 
-    A coordinator comes with `executor`, or with that of its training. The options `nearness` are those of
-    :func:`~hitmac.agents.load_policy`. Raises ``FileNotFoundError`` without a checkpoint, ``ValueError`` for a damaged
-    one, or one of a task that is not a whole agent.
+    A coordinator comes with `executor`, or with that of its training. `nearness` and errors are those of
+    :func:`~hitmac.agents.load_policy`; also raises ``ValueError`` for a policy that is not a whole agent.
     """
-    scenario, name = load_scenario(scenario), str(path) if name is None else name
+    scenario = load_scenario(scenario)
     policy, config = load_policy(path, scenario, **nearness)
     own = checkpoint_folder(path) / EXECUTOR
     if executor is None and config.role == "coordinator" and own.is_dir():
         executor = load_executor(own, scenario)
-    return as_agent(policy, config, scenario, name=name, executor=executor)
+    return as_agent(policy, config, scenario, name=name or str(path), executor=executor)
 
 
 def as_agent(
     policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: Executor | None = None
 ) -> Agent:
-    """Make an agent of a trained policy, whose training may still be running, and its metadata.
-
-    A coordinator gets `executor`, or the scripted one. Raises ``ValueError`` if the policy is an executor, or if
-    `executor` is given and the policy is not a coordinator.
-    """
+    """Make an agent of a trained policy, whose training may still be running; a coordinator gets an executor."""
     seeds: Seeds = (config.training_seeds,)
     if config.role == "coordinator":
-        coordinator = LevelPolicy(policy, config.features), seeds
-        turns = executor or load_executor("scripted", scenario)
-        return _hierarchy(name, scenario, coordinator, turns, **config.options)
+        level = LevelPolicy(policy, config.features)
+        return _hierarchy(name, scenario, level, executor, seeds, **config.options)
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.role == "executor":
@@ -368,6 +324,28 @@ def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = N
     if scenario is not None and config.scenario.decisions != scenario.decisions:
         policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
     return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
+
+
+def _hierarchy(
+    name: str,
+    scenario: Scenario,
+    coordinator: LevelPolicy | str,
+    executor: Executor | None,
+    seeds: Seeds = (),
+    **options: Any,
+) -> Agent:
+    """Make an agent of a coordinator, also by the name or file of one, and an executor; None: the scripted one."""
+    if isinstance(coordinator, str) and coordinator in COORDINATORS:
+        rule = scripted_level(COORDINATORS[coordinator], scenario)
+        coordinator, options = LevelPolicy(rule, rule.features), {"idle": rule.idle} if hasattr(rule, "idle") else {}
+    elif isinstance(coordinator, str):
+        net = load_released(coordinator)
+        if not isinstance(net, ReleasedCoordinator):
+            raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
+        coordinator = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES)
+    turns, executor_seeds = executor or load_executor("scripted", scenario)
+    policy = HierarchicalAgent(scenario, coordinator, turns, **options)
+    return Agent(name, policy, policy.features, (*seeds, *executor_seeds), trained=has_learned(policy))
 
 
 def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
@@ -385,100 +363,71 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
         TypeError: `executor` is none of these.
     """
     scenario = load_scenario(scenario)
-    if isinstance(executor, str) and executor in EXECUTORS:
-        rule = scripted_level(EXECUTORS[executor], scenario)
-        return LevelPolicy(rule, rule.features), ()
     if isinstance(executor, str) and executor.startswith(PREFIX):
         executor = pretrained_folder(executor.removeprefix(PREFIX))
-    if isinstance(executor, Path) or (isinstance(executor, str) and Path(executor).is_dir()):
+    if isinstance(executor, Path) or (
+        isinstance(executor, str) and executor not in EXECUTORS and Path(executor).is_dir()
+    ):
         policy, config = load_policy(executor_folder(executor), scenario)
         if config.role != "executor":
             raise ValueError(f"{executor} was trained for {config.task}; expected an executor")
         return as_level(policy, config, scenario), (config.training_seeds,)
-    if isinstance(executor, str):
-        if not _IMPORT.fullmatch(executor):
-            raise ValueError(
-                f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
-                "and folders of checkpoints or runs, or MODULE:CLASS"
-            )
-        executor = import_policy(executor, scenario)
-    return LevelPolicy.of(executor), ()
-
-
-def _named(name: AgentName, scenario: Scenario, executor: Any) -> Agent:
-    """Load the agent of a name, with an executor in place of its own unless it is None."""
-    turns = None if executor is None or name.kind == "released" else load_executor(executor, scenario)
-    if name.kind == "scripted":
-        scripted = scripted_agent(name.source, scenario, **name.options)
-        agent = Agent(name.text, scripted, scripted.features, nearness=scripted.shown(dict(name.nearness)))
-    elif name.kind == "coordinator":
-        agent = _assigned(name.text, scenario, name.source, turns or load_executor("scripted", scenario))
-    elif name.kind == "run":
-        agent = load_run(name.source, scenario, name=name.text, executor=turns, **name.nearness)
-    elif name.kind == "released":
-        agent = _released(name.text, scenario, name.source, name.executor)
-    else:
-        agent = _custom(name.text, import_policy(name.source, scenario))._replace(nearness=name.nearness)
-    if name.nearness and not agent.nearness:
-        given = ", ".join(name.nearness)
-        raise ValueError(f"{name.text} is given {given}; agents with a coordinator are shown all targets")
-    if name.memoryless:
-        policy = Memoryless(agent.policy, agent.features)
-        agent = agent._replace(policy=policy, features=policy.features)
-    return agent
+    if not isinstance(executor, str):
+        return LevelPolicy.of(executor), ()
+    if executor not in EXECUTORS and not _IMPORT.fullmatch(executor):
+        raise ValueError(
+            f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
+            "and folders of checkpoints or runs, or MODULE:CLASS"
+        )
+    if executor not in EXECUTORS:
+        return LevelPolicy.of(import_policy(executor, scenario)), ()
+    rule = scripted_level(EXECUTORS[executor], scenario)
+    return LevelPolicy(rule, rule.features), ()
 
 
 def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
-    """Load the comma-separated agents `names`, see :func:`parse_names`, networks on a device.
+    """Load the comma-separated agents `names`, networks on a device; the agents of a group have the group's name.
 
-    The agents of a group have the group's name.
+    ============================== ===========================================================================
+    ``planner``                    an agent, see :func:`load_agent`
+    ``planner:turn_cost=0.1/0.5``  an agent for each value of an option
+    ``runs/x``                     a directory of several seeds: the group of its runs; one of several variations:
+                                   a group for each
+    ``NAME=runs/a+runs/b``         a group: trainings of one agent
+    ============================== ===========================================================================
     """
-    agents, given = [], set()
-    for group, runs in parse_names(names):
-        for run in runs:
-            if (group or run, run) in given:
+    agents: dict[tuple[str, str], Agent] = {}
+    for several in filter(None, names.split(",")):
+        for group, run in _members(several):
+            if (key := (group or run, run)) in agents:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
-            given.add((group or run, run))
             with checked_device(device):
                 agent = load_agent(run, scenario)
-            agents.append(agent._replace(name=group, run=run) if group else agent)
+            agents[key] = agent._replace(name=group, run=run) if group else agent
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")
-    return agents
+    return [*agents.values()]
 
 
-def _custom(name: str, policy: Any) -> Agent:
-    """Make an agent of any object with ``predict``."""
-    return Agent(name, policy, declared(policy), trained=has_learned(policy))
-
-
-def _assigned(name: str, scenario: Scenario, coordinator: str, executor: Executor) -> Agent:
-    """Make an agent of a scripted coordinator, by its name, and an executor."""
-    rule = scripted_level(COORDINATORS[coordinator], scenario)
-    options = {"idle": rule.idle} if hasattr(rule, "idle") else {}
-    return _hierarchy(name, scenario, (LevelPolicy(rule, rule.features), ()), executor, **options)
-
-
-def _hierarchy(
-    name: str, scenario: Scenario, coordinator: tuple[LevelPolicy, Seeds], executor: Executor, **options: Any
-) -> Agent:
-    policy = HierarchicalAgent(scenario, coordinator[0], executor[0], **options)
-    seeds = (*coordinator[1], *executor[1])
-    return Agent(name, policy, policy.features, seeds, trained=has_learned(policy))
-
-
-def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
-    """Load the released HiT-MAC from the files of its two networks; the coordinator may be a scripted one."""
-    net = load_released(executor)
-    if not isinstance(net, ReleasedExecutor):
-        raise ValueError(f"{executor} is the released coordinator; give the released executor")
-    turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended"), ()
-    if coordinator in COORDINATORS:
-        return _assigned(name, scenario, coordinator, turns)
-    assigns = load_released(coordinator)
-    if not isinstance(assigns, ReleasedCoordinator):
-        raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
-    return _hierarchy(name, scenario, (LevelPolicy(ReleasedPolicy(assigns), PAPER_FEATURES), ()), turns)
+def _members(names: str) -> Iterator[tuple[str, str]]:
+    """Yield the name of the group, "" for a single agent, and that of the agent, of names without a comma."""
+    first = names.partition("+")[0]
+    family, options = split_options(first)
+    scripted = family.rpartition("=")[2].removeprefix(_MEMORYLESS) in SCRIPTED
+    if not scripted and not any(one.partition("=")[0] in NEARNESS for one in options.split(":")):
+        family, options = first, ""  # the last = is that of a group
+    if (place := family.rfind("=")) >= 0:
+        for member in names[place + 1 :].split("+"):
+            yield from ((names[:place], run) for run in each_training(member))
+        return
+    if "+" in names:
+        raise ValueError(f"{names!r} joins several trainings without a name; write NAME={names}")
+    if options and (values := _VALUES.search(names)):
+        each = [names[: values.start()] + one + names[values.end() :] for one in values[0].split("/")]
+    else:
+        each = [str(path) for path in variations_in(names)] or [names]
+    for name in each:
+        yield from ((name if run != name else "", run) for run in each_training(name))
 
 
 def import_policy(name: str, scenario: Scenario) -> Policy:
@@ -490,23 +439,19 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
     Raises:
         ValueError: no such module or class, more than one parameter without a default, or no ``predict``.
     """
-    found = _IMPORT.fullmatch(name)
-    if found is None:
-        raise ValueError(f"{name!r} is not a policy to import; it must have the form my_module:MyPolicy")
+    place, _, attribute = name.partition(":")
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())
     try:
-        module = importlib.import_module(found[1])
+        module = importlib.import_module(place)
     except ModuleNotFoundError as error:
-        if error.name is None or not (found[1] == error.name or found[1].startswith(f"{error.name}.")):
+        if error.name is None or not f"{place}.".startswith(f"{error.name}."):
             raise  # the module exists, and one that it imports does not
-        raise ValueError(f"{name}: there is no module {found[1]} here, and none is installed") from None
-    if not hasattr(module, found[2]):
-        raise ValueError(f"{name}: the module {found[1]} has no {found[2]}")
-    policy: Any = getattr(module, found[2])
-    if inspect.isclass(policy) or not hasattr(policy, "predict"):
-        if not callable(policy):
-            raise ValueError(f"{name} is {policy!r}; it must be a class or an object with predict()")
+        raise ValueError(f"{name}: there is no module {place} here, and none is installed") from None
+    if not hasattr(module, attribute):
+        raise ValueError(f"{name}: the module {place} has no {attribute}")
+    policy: Any = getattr(module, attribute)
+    if callable(policy) and (inspect.isclass(policy) or not hasattr(policy, "predict")):
         parameters = inspect.signature(policy).parameters
         several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
         needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
@@ -514,5 +459,5 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
             raise ValueError(f"{name} requires {', '.join(needed)}; it may require only the scenario")
         policy = policy(**dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario))
     if not callable(getattr(policy, "predict", None)):
-        raise ValueError(f"{name} is {policy!r}, which has no predict()")
+        raise ValueError(f"{name} is {policy!r}, which has no predict(); it must be a class or an object with it")
     return policy

@@ -29,7 +29,7 @@ def test_options_reach_the_constructor():
         ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are"),
         ("planner:turn_cost=-1", ValueError, "turn_cost is -1"),
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'; it must be a finite number"),
-        ("planner:horizon=2.5", TypeError, "horizon is 2.5; it must be a whole number"),
+        ("planner:horizon=2.5", ValueError, "horizon is 2.5; it must be a whole number"),
         ("planner:horizon=0", ValueError, "horizon is 0"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),

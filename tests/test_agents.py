@@ -272,7 +272,7 @@ def test_bad_command_lines_get_one_line(arguments, says, capsys):
         (lambda f: (f / "policy.safetensors").write_bytes(b"not a tensor"), "is not a whole safetensors file"),
         (lambda f: truncate(f / "policy.safetensors"), "is not a whole safetensors file"),
         (lambda f: edit(f, lambda t: t.pop("value_net.0.bias")), "lacks the tensor value_net.0.bias"),
-        (lambda f: edit(f, lambda t: t.update(spy=torch.ones(1))), "holds the tensor spy"),
+        (lambda f: edit(f, lambda t: t.update(spy=torch.ones(1))), "holds the unknown tensor spy"),
         (lambda f: edit(f, lambda t: t.update({"value_net.0.bias": torch.ones(3)})), r"has shape \(3,\); it must be"),
         (
             lambda f: edit(f, lambda t: t["value_net.0.bias"].fill_(torch.nan)),

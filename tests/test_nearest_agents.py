@@ -135,7 +135,7 @@ def test_agents_that_need_all_targets_refuse_lists(name):
         ("pretrained:flat:nearest=0", "nearest is 0; it must be a whole number, 1 or more"),
         ("planner:nearest=x", "nearest is 'x'; it must be a whole number"),
         ("planner:nearest=1:nearest=2", "nearest in .* is given twice"),
-        ("planner:radius=3", "radius is 3.0; it needs nearest"),
+        ("planner:radius=3", "radius is 3; it needs nearest"),
     ],
 )
 def test_bad_names(name, says):

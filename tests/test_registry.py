@@ -179,7 +179,7 @@ def test_policies_are_imported(tmp_path, monkeypatch):
         ("policies_nowhere:Alone", "there is no module policies_nowhere here"),
         ("policies_of_mine:Two", "policies_of_mine:Two requires one, two; it may require only the scenario"),
         ("policies_of_mine:Mute", r"which has no predict\(\)"),
-        ("policies_of_mine:number", r"is 3; it must be a class or an object with predict\(\)"),
+        ("policies_of_mine:number", r"is 3, which has no predict\(\); it must be a class or an object with it"),
     ]:
         with pytest.raises(ValueError, match=says):
             load_agent(name, "hit-mac")

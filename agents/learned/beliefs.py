@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES
-from hitmac.agents.policy import Policy
+from hitmac.agents.policy import Observation, Policy, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.agents.tracking.features import BeliefFeatures
 from hitmac.envs.scenario import Scenario
@@ -29,11 +29,7 @@ class BeliefPolicy:
         self.policy, self._features = policy, BeliefFeatures(scenario)
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, BeliefState]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies."""
         beliefs = self._features.beliefs
@@ -64,11 +60,7 @@ class OwnKnowledge:
         self._range_squared = scenario.of_each_sensor("sensing_range")[:, None] ** 2
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies; each array of the state is (B, n, ...)."""
         pairs = self.describe(observation["pairs"])
@@ -94,33 +86,24 @@ class OwnKnowledge:
         velocity = _turned(shown["radial_velocity"], shown["tangential_velocity"], east, north)
         # Axes from here: scene, sensor that describes, sensor that is described, target.
         of, by = (slice(None), None), (slice(None), slice(None), None)
-        dx = (x + away * east)[by] - x[of]
-        dy = (y + away * north)[by] - y[of]
+        dx, dy = (x + away * east)[by] - x[of], (y + away * north)[by] - y[of]
         distance = np.hypot(dx, dy)
         away = np.where(distance > 0, distance, 1.0)
         east, north = np.where(distance > 0, dx / away, 1.0), dy / away
         ahead, aside = _turned(east, north, cos[of], -sin[of])
         radial, tangential = _turned(velocity[0][by], velocity[1][by], east, -north)
-        works = (cos**2 + sin**2 > 0.5)[of]
-        seen = (shown["seen_now"][by] != 0) & works
+        seen = (shown["seen_now"][by] != 0) & (cos**2 + sin**2 > 0.5)[of]  # by a sensor that works
         in_range = distance**2 <= self._range_squared
         visible = in_range & (ahead > self._half_view_cosine) & seen
         own = np.arange(scenario.num_sensors)
         visible[:, own, own] = shown["visible"] != 0
-        features = {
-            "bearing_sin": aside,
-            "bearing_cos": ahead,
-            "distance": distance / scenario.distance_scale,
-            "in_range": in_range,
-            "visible": visible,
-            "others_seeing": visible.sum(2, keepdims=True) - visible,
-            "radial_velocity": radial,
-            "tangential_velocity": tangential,
-            "seen_now": seen,
-        }
+        others = visible.sum(2, keepdims=True) - visible
         described = np.empty((*seen.shape, len(RECURRENT_FEATURES)), np.float32)
-        for number, name in enumerate(RECURRENT_FEATURES[:OF_SENSOR]):
-            described[..., number] = features[name] * seen
+        features = (  # in the order of RECURRENT_FEATURES
+            aside, ahead, distance / scenario.distance_scale, in_range, visible, others, radial, tangential, seen,
+        )  # fmt: skip
+        for number, feature in enumerate(features):
+            described[..., number] = feature * seen
         described[..., OF_SENSOR:] = pairs[..., OF_SENSOR:][of]
         return described
 

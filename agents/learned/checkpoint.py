@@ -93,10 +93,8 @@ class PolicyConfig:
         """Reason why the policy needs the observations of all targets; "" if it does not."""
         if self.role != "agent":
             return f"a policy for {self.task} is shown all targets"
-        if self.policy["memory"] != "none":
-            return "a recurrent memory is one of every pair"
-        if self.features == BELIEFS:
-            return "beliefs are of all targets"
+        if self.policy["memory"] != "none" or self.features == BELIEFS:
+            return "a recurrent memory and beliefs are of all targets"
         try:
             check_lists(self.encoder)
         except ValueError as error:
@@ -104,10 +102,10 @@ class PolicyConfig:
         return ""
 
     def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> PolicyConfig:
-        """Return the metadata of the policy in use on a scenario, with the nearest targets that it is shown there.
+        """Return the metadata of the policy in use on a scenario: which targets it is shown there.
 
-        They are those of `nearness`, if given, else those of its training. A policy that was trained on all targets is
-        shown the nearest 8 within two sensing ranges if the scenario is large.
+        They are the nearest as of `nearness`, if given, else as in its training. A policy that was trained on all
+        targets is shown the nearest 8 within two sensing ranges if the scenario is large.
         """
         if not nearness and "radius" in (nearness := dict(self.nearness)):  # as far by the feature `distance`
             nearness["radius"] *= scenario.distance_scale / self.scenario.distance_scale
@@ -180,20 +178,18 @@ def load_policy(
         ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason. Or the
             directory holds several trainings.
     """
-    if several := trainings_in(folder) or variations_in(folder):
-        kind = "trainings" if trainings_in(folder) else "variations"
-        raise ValueError(f"{folder} holds {len(several)} {kind}; name one of them, such as {several[0]}")
+    for kind, several in (("trainings", trainings_in(folder)), ("variations", variations_in(folder))):
+        if several:
+            raise ValueError(f"{folder} holds {len(several)} {kind}; name one of them, such as {several[0]}")
     folder = checkpoint_folder(folder)
     for name in FILES:
         if not (folder / name).is_file():
             raise FileNotFoundError(f"{folder} is not a checkpoint: it has no {name}")
     config = _read_config(folder / "config.json")
-    if scenario is None and not nearness:
-        scenario = config.scenario
-    else:
+    if scenario is not None or nearness:
         scenario = config.scenario if scenario is None else load_scenario(scenario)
         config = config.shown(scenario, nearness)
-    _check_fits(folder, config, scenario)
+    _check_fits(folder, config, scenario := scenario or config.scenario)
     policy = build_policy(config, scenario)
     put_tensors(policy, read_tensors(folder / "policy.safetensors"), folder / "policy.safetensors")
     policy.set_training_mode(False)
@@ -210,22 +206,17 @@ def _read_config(path: Path) -> PolicyConfig:
     if (version := plain.pop("version", None)) != VERSION:
         raise ValueError(f"{path} has version {version}; this program reads version {VERSION}")
     try:
-        plain["scenario"] = from_portable(plain["scenario"], path.parent)
-        plain["features"] = tuple(plain["features"])
         first, last = plain["training_seeds"]
-        return PolicyConfig(**plain | {"training_seeds": (first, last)})
-    except KeyError as error:
-        raise ValueError(f"{path} lacks {error}") from None
+        scenario, features = from_portable(plain["scenario"], path.parent), tuple(plain["features"])
+        return PolicyConfig(**plain | {"scenario": scenario, "features": features, "training_seeds": (first, last)})
     except (LookupError, TypeError, ValueError) as error:
-        raise ValueError(f"{path}: {error}") from None
+        raise ValueError(f"{path} lacks {error}" if isinstance(error, KeyError) else f"{path}: {error}") from None
 
 
 def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
-    A plain network has its n and m built in (or m, for one sensor). A policy that turns the sensors itself decides on
-    zooms if the lenses of its own scenario zoom, and on moves if its sensors are on rails, which no other sensors can
-    follow. Of an executor these are dropped.
+    Only an executor may leave out the zooms or moves that it was trained on. A plain network has n and m built in.
     """
     trained = config.scenario
     for decision, words in (("zoom", "lenses zoom"), ("move", "sensors move")):
@@ -271,10 +262,9 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
     """Copy `tensors`, read from `path`, into the policy, or raise ValueError and leave it unchanged."""
     own = tensors_of(policy)
-    if missing := [name for name in own if name not in tensors]:
-        raise ValueError(f"{path} lacks the tensor {missing[0]}")
-    if extra := [name for name in tensors if name not in own]:
-        raise ValueError(f"{path} holds the tensor {extra[0]}, which the policy does not have")
+    for name in own.keys() ^ tensors.keys():
+        verb = "lacks the tensor" if name in own else "holds the unknown tensor"
+        raise ValueError(f"{path} {verb} {name}")
     for name, tensor in tensors.items():
         if tensor.shape != own[name].shape:
             raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
@@ -325,15 +315,10 @@ def variations_in(folder: str | Path) -> list[Path]:
 
 
 def checked_device(name: str, label: str = "device") -> torch.device:
-    """Return the device of a name.
+    """Return the device of a name; raise ValueError, with `label`, for one that this machine does not have.
 
-    Args:
-        name: ``"cpu"``; ``"cuda"``, ``"cuda:1"``, ``"mps"`` or another of PyTorch's accelerators; ``"auto"``: an
-            accelerator if the machine has one, else the CPU.
-        label: name of the argument in the message.
-
-    Raises:
-        ValueError: the name is no device's, or this machine, or this build of PyTorch, has none of that name.
+    Names are ``"cpu"``; ``"cuda"``, ``"cuda:1"``, ``"mps"`` or another of PyTorch's accelerators; ``"auto"``: an
+    accelerator if the machine has one, else the CPU.
     """
     module = getattr(torch, "accelerator", torch.cuda)  # PyTorch before 2.6 has the latter only
     count = module.device_count()

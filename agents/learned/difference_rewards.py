@@ -20,7 +20,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from gymnasium import spaces
 from stable_baselines3.common.buffers import DictRolloutBuffer
 from stable_baselines3.common.distributions import BernoulliDistribution
 from stable_baselines3.common.vec_env import VecNormalize
@@ -28,11 +27,7 @@ from torch import Tensor
 
 
 class SensorBernoulli(BernoulliDistribution):
-    """Assignment of m targets to n sensors, each pair independently, with a likelihood for every sensor.
-
-    Args:
-        num_sensors, num_targets: n and m; the actions are (B, n * m).
-    """
+    """Assignment of m targets to n sensors (B, n * m), each pair independently, with a likelihood for every sensor."""
 
     def __init__(self, num_sensors: int, num_targets: int) -> None:
         super().__init__(num_sensors * num_targets)
@@ -62,26 +57,30 @@ class ActingRolloutBuffer(DictRolloutBuffer):
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:
-        self._look = acting or self._all_act
+        self._look = acting
         super().__init__(*args, **kwargs)
 
+    @property
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of the numbers of a step: (B,)."""
+        return (self.n_envs,)
+
+    def _acts(self) -> np.ndarray:
+        return np.ones(self.row_shape, np.bool_) if self._look is None else self._look().copy()
+
     def reset(self) -> None:
-        """Begin a rollout."""
+        """Begin a rollout with empty arrays, (steps, B)."""
         super().reset()
-        self._acting_now = self._look().copy()
-        self.acting = np.ones((self.buffer_size, *self._acting_now.shape), np.bool_)
+        self._acting_now = self._acts()
+        shape = self.buffer_size, *self.row_shape
+        self.acting = np.ones(shape, np.bool_)
+        for name in ("rewards", "values", "log_probs", "advantages", "returns"):
+            setattr(self, name, np.zeros(shape, np.float32))
 
     def add(self, *args: Any, **kwargs: Any) -> None:
         """Add one step of all rows, see ``DictRolloutBuffer``. Call it after the environment's step."""
-        self._note_acting()
+        self.acting[self.pos], self._acting_now = self._acting_now, self._acts()
         super().add(*args, **kwargs)
-
-    def _all_act(self) -> np.ndarray:
-        return np.ones(self.n_envs, np.bool_)
-
-    def _note_acting(self) -> None:
-        """Keep which rows acted in this step, and look which will act in the next."""
-        self.acting[self.pos], self._acting_now = self._acting_now, self._look().copy()
 
     def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:
         """Compute generalised advantage estimates of every row, or of every sensor.
@@ -125,19 +124,10 @@ class SensorRolloutBuffer(ActingRolloutBuffer):
         acting: gives for every sensor (B, n) whether it acts.
     """
 
-    def reset(self) -> None:
-        """Begin a rollout with empty arrays, (steps, B, n) where the original has (steps, B)."""
-        super().reset()
-        for name in ("rewards", "values", "log_probs", "advantages", "returns"):
-            setattr(self, name, np.zeros((self.buffer_size, self.n_envs, self._num_sensors), np.float32))
-
     @property
-    def _num_sensors(self) -> int:
-        assert isinstance(self.observation_space, spaces.Dict)
-        return self.observation_space["mask"].shape[0]  # type: ignore[index]
-
-    def _all_act(self) -> np.ndarray:
-        return np.ones((self.n_envs, self._num_sensors), np.bool_)
+    def row_shape(self) -> tuple[int, ...]:
+        """Shape of the numbers of a step: (B, n)."""
+        return self.n_envs, self.observation_space["mask"].shape[0]  # type: ignore[index]
 
     def add(self, *args: Any) -> None:
         """Add one step of all scenes: the last of the arguments, reward, value and likelihood, are (B, n)."""

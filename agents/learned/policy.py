@@ -6,6 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, Self
 
+import numpy as np
 import torch
 from gymnasium import spaces
 from stable_baselines3.common.distributions import CategoricalDistribution, Distribution
@@ -32,19 +33,18 @@ class AttentionExtractor(BaseFeaturesExtractor):
 
     Args:
         observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,). Where it
-            also has ``targets`` (n, k), pairs and mask are those of the targets listed; ``neighbours`` (n, l) lists the
-            sensors near each.
+            also has ``targets`` (n, k), pairs and mask are of the targets listed; ``neighbours`` (n, l) lists sensors.
         encoder_config: the encoder's options; None: the defaults.
         appended: width of what a subclass appends to a pair's features.
         **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
-
-    Attributes:
-        need_pairs: False: leave out the features of listed pairs, for heads that do not read them.
 
     Raises:
         ValueError: the observation space is another, or an option is out of its range.
         TypeError: an unknown option.
     """
+
+    need_pairs = True
+    """False: the features of listed pairs are left out, for heads that do not read them."""
 
     def __init__(
         self,
@@ -55,10 +55,9 @@ class AttentionExtractor(BaseFeaturesExtractor):
         **options: Any,
     ) -> None:
         config = (encoder_config or EncoderConfig()).with_options(**options)
-        width = config.weight_dim
         n, m, feature_dim = shape_of(observation_space)
-        super().__init__(observation_space, (1 + n) * width)
-        self.weight_dim, self.need_pairs = width, True
+        super().__init__(observation_space, (1 + n) * config.weight_dim)
+        self.weight_dim = config.weight_dim
         self.encoder: nn.Module = ENCODERS[config.encoder].build(config, n, m, feature_dim + appended)
         if "targets" in observation_space.spaces:  # type: ignore[attr-defined]
             check_lists(config)
@@ -161,12 +160,9 @@ class AssignmentHead(nn.ModuleList):
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
         """Return (B, n * m), pair (i, j) at i * m + j."""
         pairs = features.per_target
-        sensors = beside_global(features)
-        sensors = sensors.unsqueeze(2).expand(-1, -1, pairs.shape[2], -1)  # (B, n, m, 2 f)
+        sensors = beside_global(features).unsqueeze(2).expand(-1, -1, pairs.shape[2], -1)  # (B, n, m, 2 f)
         logits = self[0](torch.cat((pairs, sensors), -1).flatten(1, 2)).flatten(1)
-        if mask is None:
-            return logits
-        return torch.where(mask.flatten(1), logits, torch.finfo(logits.dtype).min)
+        return logits if mask is None else torch.where(mask.flatten(1), logits, torch.finfo(logits.dtype).min)
 
 
 class SceneValue(nn.Sequential):
@@ -202,10 +198,9 @@ class PairsCritic(nn.Module):
 
     def __init__(self, weight_dim: int, per_sensor: bool, *, kind: str) -> None:
         super().__init__()
-        self.critic = AMCCritic(weight_dim, kind=kind)
+        self.critic, self.per_sensor = AMCCritic(weight_dim, kind=kind), per_sensor
         # The value is a sum over all pairs: started small, since its errors would drown the actor's gradient.
         nn.init.xavier_uniform_(self.critic.linear.weight, 0.01)
-        self.per_sensor = per_sensor
 
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
         """Return (B, 1), or every sensor's (B, n)."""
@@ -224,11 +219,7 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
 
 
 class SensorCategorical(CategoricalDistribution):
-    """Independent choices of one of k actions, computed at once: large scenes have many sensors.
-
-    Args:
-        action_dim: k.
-    """
+    """Independent choices of one of k actions, computed at once: large scenes have many sensors."""
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
         """Take the logits (B, c * k) of c choices."""
@@ -247,15 +238,12 @@ class AttentionPolicy(ActorCriticPolicy):
     The action space determines the head. Turns depend on a sensor's feature and the global one, by one perceptron that
     all sensors share; an assignment on a pair's feature, its sensor's and the global one, independently for every pair
     (Xu, Zhong, Wang, NeurIPS 2020, section 3.2). The value depends on the global feature, or on all pairs by the
-    paper's AMC critic. All start Xavier-uniform; Stable-Baselines3's orthogonal start, which would overwrite the
-    encoder's, is never applied.
-
-    In a scene, a sensor without any pair stays and an absent pair is never assigned, with likelihood 1 and entropy 0:
-    they have no part in the learning.
+    paper's AMC critic. A sensor without any pair stays and an absent pair is never assigned, with likelihood 1 and
+    entropy 0. All start Xavier-uniform; Stable-Baselines3's orthogonal start, which would overwrite the encoder's, is
+    never applied.
 
     Args:
-        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,); for
-            turns also ``targets`` and ``neighbours``, see :class:`~hitmac.agents.learned.policy.AttentionExtractor`.
+        observation_space: that of :class:`~hitmac.agents.learned.policy.AttentionExtractor`; lists for turns only.
         action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
@@ -288,8 +276,7 @@ class AttentionPolicy(ActorCriticPolicy):
         check_choice("credit", credit, CREDITS)
         if credit == "difference_rewards" and not self.assigns:
             raise ValueError(f"credit is {credit!r}, for an assignment; the action space is {action_space}")
-        self.credit = credit
-        self.critic_kind = critic or ("amc" if self.assigns else "value_head")
+        self.credit, self.critic_kind = credit, critic or ("amc" if self.assigns else "value_head")
         check_choice("critic", self.critic_kind, CRITICS)
         n, m, _ = shape_of(observation_space)
         self.listed = "targets" in observation_space.spaces  # type: ignore[attr-defined]
@@ -304,17 +291,17 @@ class AttentionPolicy(ActorCriticPolicy):
         return super()._get_constructor_parameters() | {"critic": self.critic_kind, "credit": self.credit}
 
     def _build(self, lr_schedule: Schedule) -> None:
-        n, m, _ = shape_of(self.observation_space)
-        choices = self.num_actions, self.decisions
+        """Make the networks, under Stable-Baselines3's names for its own."""
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
-        # The mask of a sensor by itself is that of its goals; a sensor without any may still turn.
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
         self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
-        # Stable-Baselines3 names these for its own kinds of network.
-        self.action_net = AssignmentHead(width) if self.assigns else TurnHead(width, *choices, masked=in_scene)
+        if self.assigns:
+            self.action_net = AssignmentHead(width)
+        else:  # the mask of a sensor by itself is that of its goals; a sensor without any may still turn
+            self.action_net = TurnHead(width, self.num_actions, self.decisions, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
         if per_sensor:
-            self.action_dist = SensorBernoulli(n, m)
+            self.action_dist = SensorBernoulli(*shape_of(self.observation_space)[:2])
         elif self.listed and isinstance(self.action_space, spaces.MultiDiscrete):
             self.action_dist = SensorCategorical(self.num_actions)
         self.optimizer = self.optimizer_class(self.parameters(), lr=lr_schedule(1), **self.optimizer_kwargs)  # type: ignore[call-arg]
@@ -328,10 +315,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.reshape(-1, *self.action_space.shape), self.value_net(features, mask), log_prob  # type: ignore[misc]
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return values, log-likelihoods and entropies of actions taken.
-
-        With difference rewards they are those of the sensors that act, one after the other.
-        """
+        """Return values, log-likelihoods and entropies of actions; with difference rewards, of sensors that act."""
         features, mask = self.encode(obs)
         values, distribution = self.value_net(features, mask), self._distribution(features, mask)
         log_prob, entropy = distribution.log_prob(actions), distribution.entropy()
@@ -350,11 +334,9 @@ class AttentionPolicy(ActorCriticPolicy):
         return self._distribution(*self.encode(obs))
 
     def predict_values(self, obs: Any) -> Any:
-        """Return the values (B, 1); with difference rewards (B, n), as a numpy array.
-
-        Stable-Baselines3 adds a row of them to a row of rewards, an array, after a time limit.
-        """
+        """Return the values (B, 1); with difference rewards (B, n), as a numpy array."""
         values = self.value_net(*self.encode(obs))
+        # Stable-Baselines3 adds a row of them to a row of rewards, an array, after a time limit.
         return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
@@ -378,20 +360,14 @@ def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int
         if action_space.shape != (n * m,):
             raise ValueError(f"the action space is {action_space}; it must be MultiBinary({n * m}), one for every pair")
         return 1, 1
-    if isinstance(action_space, spaces.Discrete):
-        choices = [int(action_space.n)]
-    elif isinstance(action_space, spaces.MultiDiscrete):
-        choices = action_space.nvec.tolist()
-    else:
-        choices = []
-    if len(set(choices)) != 1:
+    choices = np.atleast_1d(getattr(action_space, "nvec", getattr(action_space, "n", ())))
+    if choices.ndim != 1 or len(set(choices)) != 1:
         raise ValueError(
             f"the action space is {action_space}; it must be MultiDiscrete([k] * n), Discrete(k) or MultiBinary(n * m)"
         )
-    decisions, rest = divmod(len(choices), n)
-    if rest or not decisions:
+    if len(choices) % n:
         raise ValueError(
             f"the action space has {len(choices)} actions, the observation {n} sensors; "
             "there must be as many actions for each"
         )
-    return choices[0], decisions
+    return int(choices[0]), len(choices) // n

@@ -10,6 +10,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from hitmac.agents.learned.policy import AttentionExtractor, AttentionPolicy, shape_of
+from hitmac.agents.policy import Starts, State
 from hitmac.perception import EncoderConfig, Features
 from hitmac.perception.fast_paths import is_recorded
 from hitmac.perception.recurrent import PairMemory
@@ -34,10 +35,8 @@ RECURRENT_FEATURES = (
 )
 """Observation features of a recurrent policy: of a target that is seen now, and of the sensor."""
 
-SEEN = RECURRENT_FEATURES.index("seen_now")
-OF_SENSOR = RECURRENT_FEATURES.index("sensor_x")
-"""The first feature that is the sensor's own: so are all that follow."""
-_SIN, _COS = RECURRENT_FEATURES.index("heading_sin"), RECURRENT_FEATURES.index("heading_cos")
+SEEN, OF_SENSOR, _SIN, _COS = map(RECURRENT_FEATURES.index, ("seen_now", "sensor_x", "heading_sin", "heading_cos"))
+"""Places of features; those from `OF_SENSOR` on are the sensor's own."""
 
 
 class RecurrentExtractor(AttentionExtractor):
@@ -67,16 +66,11 @@ class RecurrentExtractor(AttentionExtractor):
     def unroll(
         self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
     ) -> tuple[Features, Tensor | None, Tensor]:
-        """Encode T steps of B scenes.
+        """Encode T steps of B scenes, pairs (T, B, n, m, d).
 
-        Args:
-            pairs: (T, B, n, m, d).
-            state: (B, n, m, f), the state that the last call returned; None: of scenes that begin.
-            starts: (T, B) bool, the steps with which an episode begins; None: none.
-
-        Returns:
-            The features of the T * B scenes, their mask (T * B, n, m) bool, None where all sensors work, and the state
-            for the next call.
+        `state` (B, n, m, f) is that of the last call, None for scenes that begin; `starts` (T, B) bool are the steps
+        with which an episode begins. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, None
+        where all sensors work, and the state for the next call.
         """
         heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)
         works = (heading != 0).any(-1)
@@ -100,15 +94,10 @@ class RecurrentPolicy(AttentionPolicy):
     """Attention policy that keeps a recurrent state for every pair of a sensor and a target.
 
     Its input is what is seen now only: see :class:`RecurrentExtractor` and
-    :class:`hitmac.perception.recurrent.PairMemory`. It is the state of :meth:`predict`, which must be called at every
-    sub-step. The methods without a state are for scenes that begin.
-
-    Args:
-        observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).
-        action_space: ``MultiDiscrete([3] * n)``, the turns of the sensors; with further decisions, see
-            :class:`~hitmac.agents.learned.policy.AttentionPolicy`.
-        lr_schedule: Stable-Baselines3's learning rate schedule.
-        **kwargs: as of :class:`~hitmac.agents.learned.policy.AttentionPolicy`.
+    :class:`hitmac.perception.recurrent.PairMemory`. The state is that of :meth:`predict`, which must be called at every
+    sub-step; the methods without a state are for scenes that begin. The arguments are those of
+    :class:`~hitmac.agents.learned.policy.AttentionPolicy`, for turns, with an observation of
+    :data:`RECURRENT_FEATURES`.
     """
 
     features_extractor: RecurrentExtractor
@@ -129,11 +118,7 @@ class RecurrentPolicy(AttentionPolicy):
         return logits, acting, state
 
     def predict(
-        self,
-        observation: Any,
-        state: tuple[np.ndarray, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
+        self, observation: Any, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
         """Act as :class:`hitmac.agents.policy.Policy` specifies; of a single scene, the state has a scene axis too."""
         self.set_training_mode(False)
