@@ -11,11 +11,10 @@ from hitmac.perception.amc import AMCCritic
 from hitmac.perception.checks import check_finite
 from hitmac.perception.encoder import AgentTargetEncoder, EncoderConfig, FlatEncoder
 from hitmac.perception.functional import Features, Weights, attend, causal_mask
-from hitmac.perception.multi_head import MultiHeadAttention
 from hitmac.perception.recurrent import NoisyLinear, RecurrentLayer
 from hitmac.perception.sparse import pad_scenes, unpad_scenes
 from hitmac.perception.tanh_attention import AttentionLayer
-from hitmac.perception.transformer import EncoderBlock, PositionalEncoding, TokenEmbedding
+from hitmac.perception.transformer import EncoderBlock, MultiHeadAttention, PositionalEncoding, TokenEmbedding
 
 __all__ = [
     "AMCCritic",

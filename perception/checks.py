@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -81,11 +81,12 @@ def check_index(name: str, index: Tensor, shape: tuple[int | str, ...]) -> None:
         raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({', '.join(map(str, shape))})")
 
 
-def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> None:
+def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool, widths: Sequence[Any] = ()) -> None:
     """Raise ValueError unless query (..., L, d_q), key (..., S, d_k) and value (..., S, d_v) fit; causal: L is S."""
-    for name, x in (("query", query), ("key", key), ("value", value)):
-        if x.ndim < 2:
-            raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., length, width)")
+    given = {"query": query, "key": key, "value": value}
+    for (name, x), width in zip(given.items(), widths or ["width"] * 3, strict=True):
+        if x.ndim < 2 or (widths and x.shape[-1] != width):
+            raise ValueError(f"{name} has shape {tuple(x.shape)}; it must be (..., length, {width})")
     length, keys = query.shape[-2], key.shape[-2]
     if value.shape[-2] != keys:
         raise ValueError(f"value has shape {tuple(value.shape)}; key {tuple(key.shape)} needs (..., {keys}, width)")
@@ -94,10 +95,7 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool) -> N
 
 
 def check_pairs(mask: Tensor, length: int, keys: int, axes: int | None = None) -> Tensor:
-    """Return a mask from each query to each key as bool with two axes or more, and at most `axes`.
-
-    Raises ValueError unless it broadcasts to (..., length, keys).
-    """
+    """Return a mask as bool with two axes to `axes`; raise ValueError unless it broadcasts to (..., length, keys)."""
     mask = as_mask(mask)
     wide = mask.unsqueeze(0) if mask.ndim == 1 else mask
     # Compared one by one, since `in` fails for the symbolic sizes of a compiler.
@@ -111,14 +109,9 @@ def check_pairs(mask: Tensor, length: int, keys: int, axes: int | None = None) -
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:
-    """Return `x`; raise ValueError with the index of its first number that is not finite.
-
-    The check reads the whole tensor, so no layer calls it by itself.
-    """
-    bad = ~x.isfinite()
-    if bad.any():
-        place = tuple(bad.nonzero()[0].tolist())
-        raise ValueError(
-            f"{name} holds {x[place].item()} at {place}, the first of {int(bad.sum())}; all must be finite"
-        )
+    """Return `x`; raise ValueError with the index of its first number that is not finite. No layer calls it."""
+    bad = (~x.isfinite()).nonzero()
+    if len(bad):
+        place = tuple(bad[0].tolist())
+        raise ValueError(f"{name} holds {x[place].item()} at {place}, the first of {len(bad)}; all must be finite")
     return x

@@ -187,17 +187,17 @@ def attend_finite(
 
 
 def attend_heads(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, **options: Any
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, *options: Any
 ) -> tuple[Tensor, Tensor | None]:
     """Compute :func:`attend_finite` for each head; in inputs and outputs the heads are side by side.
 
     The weights are (..., num_heads, L, S) or None.
     """
     if num_heads == 1:
-        z, weights = attend_finite(query, key, value, mask, **options)
+        z, weights = attend_finite(query, key, value, mask, *options)
         return z, None if weights is None else weights.unsqueeze(-3)
     query, key, value = (x.unflatten(-1, (num_heads, -1)).transpose(-2, -3) for x in (query, key, value))
-    z, weights = attend_finite(query, key, value, None if mask is None else mask.unsqueeze(-3), **options)
+    z, weights = attend_finite(query, key, value, None if mask is None else mask.unsqueeze(-3), *options)
     return z.transpose(-2, -3).flatten(-2), weights
 
 

@@ -109,14 +109,12 @@ class RecurrentLayer(nn.Module):
 class PairMemory(nn.Module):
     r"""Recurrent state of every pair of an agent and a target, which turns with the agent.
 
-    A state is f / 2 vectors of the plane. It is kept in the frame of the world, and read and advanced in that of the
-    agent, so that it stays true of a place while the agent turns. With the features x of a pair and the agent's
-    heading :math:`\theta`,
+    A state is f / 2 vectors of the plane, kept in the frame of the world, and read and advanced in that of the agent.
+    With the features x of a pair, the agent's heading :math:`\theta`, and :func:`hitmac.perception.recurrent.gru`,
 
     .. math:: h' = R(\theta) \; \mathrm{GRU}(\mathrm{relu}(W x + b), R(-\theta) \, h).
 
-    All pairs share the weights, so that permuting agents or targets permutes the states in the same way, and n and m
-    are free. GRU: see :func:`hitmac.perception.recurrent.gru`.
+    All pairs share the weights; n and m are free, and permuting agents or targets permutes the states.
 
     Args:
         feature_dim: d, width of a pair's features.
@@ -178,7 +176,7 @@ def _turned(state: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat((cos * x + sin * y, cos * y - sin * x), -1)
 
 
-class NoisyLinear(nn.Module):
+class NoisyLinear(nn.Linear):
     """Linear layer with learned noise in its parameters (Fortunato and others, "Noisy networks", ICLR 2018).
 
     ``y = (w + sigma_w * e_w) x + b + sigma_b * e_b`` with factorised noise, ``e_w = f(e_out) f(e_in)^T``,
@@ -196,16 +194,12 @@ class NoisyLinear(nn.Module):
     noise_out: Tensor
 
     def __init__(self, in_features: int, out_features: int, *, sigma: float = 0.5) -> None:
-        super().__init__()
         check_widths(in_features=in_features, out_features=out_features)
         if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not sigma >= 0:
             raise ValueError(f"sigma is {sigma!r}; it must be a number, 0 or more")
-        self.in_features, self.out_features = in_features, out_features
-        bound = in_features**-0.5
-        self.weight = nn.Parameter(torch.empty(out_features, in_features).uniform_(-bound, bound))
-        self.bias = nn.Parameter(torch.empty(out_features).uniform_(-bound, bound))
-        self.weight_sigma = nn.Parameter(torch.full((out_features, in_features), sigma * bound))
-        self.bias_sigma = nn.Parameter(torch.full((out_features,), sigma * bound))
+        super().__init__(in_features, out_features)
+        self.weight_sigma = nn.Parameter(torch.full_like(self.weight, sigma * in_features**-0.5))
+        self.bias_sigma = nn.Parameter(torch.full_like(self.bias, sigma * in_features**-0.5))
         self.register_buffer("noise_in", torch.zeros(in_features), persistent=False)
         self.register_buffer("noise_out", torch.zeros(out_features), persistent=False)
         self.sample_noise()
@@ -224,6 +218,6 @@ class NoisyLinear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., in_features) to y (..., out_features)."""
         if not self.training:
-            return functional.linear(x, self.weight, self.bias)
+            return super().forward(x)
         weight = self.weight + self.weight_sigma * torch.outer(self.noise_out, self.noise_in)
         return functional.linear(x, weight, self.bias + self.bias_sigma * self.noise_out)

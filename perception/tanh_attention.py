@@ -102,4 +102,4 @@ class AttentionLayer(nn.Module):
         """Return ``softmax(q k^T) v`` and the weights, by head, or None, for a mask (..., S) of the keys."""
         keys = None if mask is None else mask.unsqueeze(-2)
         dropout = self.dropout if self.training else 0.0
-        return attend_heads(query, key, value, keys, self.num_heads, dropout=dropout, need_weights=need_weights)
+        return attend_heads(query, key, value, keys, self.num_heads, None, False, dropout, need_weights)
