@@ -59,21 +59,18 @@ class Attending(NamedTuple):
     """Way of attending."""
 
     attend: Callable[[Layers, AllPairs, Tensor], tuple[Features, Weights]]
-    """Function from the layers, the scenes' pairs (:class:`hitmac.perception.sparse.AllPairs`, or SparsePairs) and
-    their tokens to the features and the weights."""
+    """Function from the layers, the pairs and their tokens to the features and the weights."""
     layers: tuple[str, ...] = ("attention",)
     """Names of its layers in the encoder, and so in its tensors."""
     takes_lists: bool = True
     """It attends over neighbour lists too."""
-    by_target: bool = False
-    """Pairs of the same target attend to each other."""
 
 
 ATTEND_OVER: dict[str, Attending] = {
     "agents": Attending(over_agents, ("attention", "between_agents")),
     "targets": Attending(over_targets),
     "pairs": Attending(over_pairs, takes_lists=False),
-    "axes": Attending(over_axes, ("attention", "between_agents"), by_target=True),
+    "axes": Attending(over_axes, ("attention", "between_agents")),
 }
 """All ways of attending."""
 
@@ -287,7 +284,7 @@ class AgentTargetEncoder(nn.Module):
                     f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
                     f"of a scene; with targets it must be one of {known}"
                 )
-            scenes = SparsePairs(pairs, mask, targets, neighbours, self.pooling, need_weights, way.by_target)
+            scenes = SparsePairs(scenes, pairs, targets, neighbours)
         tokens = scenes.embed(self.embed, pairs)  # (..., n, m, f)
         features, weights = way.attend([getattr(self, name) for name in way.layers], scenes, tokens)
         for block in self.later_blocks:

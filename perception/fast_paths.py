@@ -173,8 +173,19 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     if torch.compiler.is_compiling():  # a program for every length has no fixed number of blocks
         return _prefix_values(*arguments, [slice(None)])
     if forward_ad._current_level >= 0:  # a function of one's own has forward-mode derivatives of the first order only
-        return _prefix_values(*arguments, _row_blocks(query))
+        return _prefix_values(*arguments)
     return _PrefixSums.apply(*arguments)
+
+
+def _prefix_values(
+    query: Tensor, key: Tensor, added: Tensor, valid: Tensor | None, bound: float, blocks: list[slice] | None = None
+) -> Tensor:
+    total = added * 0.0
+    for block in _row_blocks(query) if blocks is None else blocks:
+        for powers, sums, reached in _levels(query[..., block, :], key, valid, bound, block):
+            means = (powers * added.unsqueeze(-2)).cumsum(-1) / sums
+            total = total + (means * reached).sum(-2)
+    return total
 
 
 class _PrefixSums(torch.autograd.Function):
@@ -182,14 +193,12 @@ class _PrefixSums(torch.autograd.Function):
 
     generate_vmap_rule = True
 
-    @staticmethod
-    def forward(query: Tensor, key: Tensor, added: Tensor, valid: Tensor | None, bound: float) -> Tensor:
-        return _prefix_values(query, key, added, valid, bound, _row_blocks(query))
+    forward = staticmethod(_prefix_values)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        *tensors, ctx.bound = inputs
-        ctx.save_for_backward(*tensors)
+        ctx.save_for_backward(*inputs[:4])
+        ctx.bound = inputs[4]
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
@@ -213,18 +222,7 @@ class _PrefixSums(torch.autograd.Function):
                 of_query = of_rows.new_zeros(*of_rows.shape[:-2], *query.shape[-2:])
             # In place: separate pieces would fragment the heap, and the next block would need new memory.
             of_query[..., block, :] = of_rows
-        return of_query, of_key, of_added.squeeze(-2), None, None
-
-
-def _prefix_values(
-    query: Tensor, key: Tensor, added: Tensor, valid: Tensor | None, bound: float, blocks: list[slice]
-) -> Tensor:
-    total = added * 0.0
-    for block in blocks:
-        for powers, sums, reached in _levels(query[..., block, :], key, valid, bound, block):
-            means = (powers * added.unsqueeze(-2)).cumsum(-1) / sums
-            total = total + (means * reached).sum(-2)
-    return total
+        return of_query, of_key, of_added.squeeze(-2), None, None, None
 
 
 def _row_blocks(query: Tensor) -> list[slice]:

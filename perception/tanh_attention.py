@@ -80,7 +80,7 @@ class AttentionLayer(nn.Module):
         mask = check_tokens(x, mask, self.feature_dim)
         x = zero_masked(x, mask)
         query, key, value = self.project(x)  # tanh(Q x), tanh(K x), tanh(V x)
-        z, weights = self.attend(query, key, value, mask, need_weights=need_weights)  # softmax(q k^T) v
+        z, weights = self.attend(query, key, value, mask, need_weights)  # softmax(q k^T) v
         z = z + x if self.residual else z
         z = z if self.norm is None else self.norm(z)
         if mask is not None:
@@ -97,7 +97,7 @@ class AttentionLayer(nn.Module):
         return query, key, value
 
     def attend(
-        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, *, need_weights: bool
+        self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
         """Return ``softmax(q k^T) v`` and the weights, by head, or None, for a mask (..., S) of the keys."""
         keys = None if mask is None else mask.unsqueeze(-2)
