@@ -18,30 +18,28 @@ from hitmac.perception.sparse import AllPairs, SparsePairs
 from hitmac.perception.tanh_attention import AttentionLayer
 from hitmac.perception.transformer import FourierFeatures
 
-Layers = Sequence[nn.Module]
 
-
-def over_agents(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_agents(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
-def over_targets(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_targets(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over each agent's own targets only."""
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
 
 
-def over_pairs(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_pairs(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend over all n * m pairs as one sequence, as the paper's coordinator does."""
     per_target, global_feature, of_pairs = pairs.within_scenes(layers[0], tokens)
     return Features(per_target, pairs.pool(per_target), global_feature), Weights(pairs=of_pairs)
 
 
-def over_axes(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
+def over_axes(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend from every pair over the pairs of its agent and over those of its target, and add both to its embedding.
 
     Such layers are equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
@@ -58,7 +56,7 @@ def over_axes(layers: Layers, pairs: AllPairs, tokens: Tensor) -> tuple[Features
 class Attending(NamedTuple):
     """Way of attending."""
 
-    attend: Callable[[Layers, AllPairs, Tensor], tuple[Features, Weights]]
+    attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]
     """Function from the layers, the pairs and their tokens to the features and the weights."""
     layers: tuple[str, ...] = ("attention",)
     """Names of its layers in the encoder, and so in its tensors."""
