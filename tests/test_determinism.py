@@ -50,7 +50,8 @@ def test_a_film_shows_the_episode_of_that_seed(name, tmp_path, monkeypatch):
     scenario = load_scenario("hit-mac")
     shown = []
 
-    def draw(self, state, b, *others):
+    def draw(self, simulator, b, *others):
+        state = simulator.state
         shown.append(state.covered[b].sum() / state.present[b].sum())
         return np.zeros((8, 8, 3), np.uint8)
 
