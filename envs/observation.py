@@ -19,15 +19,9 @@ PAPER_FEATURES = ("sensor_id", "target_id", "bearing", "distance")
 """The features of HiT-MAC (Xu, Zhong, Wang 2020, section 4)."""
 
 DEFAULT_FEATURES = (
-    "bearing_sin",
-    "bearing_cos",
-    "distance",
-    "in_range",
-    "visible",
-    "others_seeing",
-    "radial_velocity",
+    "bearing_sin", "bearing_cos", "distance", "in_range", "visible", "others_seeing", "radial_velocity",
     "tangential_velocity",
-)
+)  # fmt: skip
 """The default features; none identifies a sensor or a target."""
 
 FEATURE_SETS: dict[str, tuple[str, ...]] = {

@@ -152,16 +152,10 @@ class Scenario:
     pan_limits: tuple[Pan, ...] = ()
     """Lowest and highest heading of a sensor, degrees, beyond which it does not turn: such an action is to stay. One
     pair for all sensors, or one for each; a whole turn or more, or empty: no limits."""
-    sensor_areas: tuple[Area, ...] = scaled(
-        (
-            (250, 750, 250, 750),
-            (250, 750, -750, -250),
-            (-1250, -750, -250, 250),
-            (-750, -250, 250, 750),
-            (750, 1250, -250, 250),
-            (-750, -250, -750, -250),
-        )
-    )
+    sensor_areas: tuple[Area, ...] = scaled((
+        (250, 750, 250, 750), (250, 750, -750, -250), (-1250, -750, -250, 250),
+        (-750, -250, 250, 750), (750, 1250, -250, 250), (-750, -250, -750, -250),
+    ))  # fmt: skip
     """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
     grid: Annotated[int, Range(1, 10_000)] = 10
     """Cells along a side of the grid."""

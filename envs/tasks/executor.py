@@ -126,9 +126,6 @@ def mask_unassigned(
     pairs, there = shown["pairs"], shown["mask"]
     if "targets" in shown:
         assigned = np.take_along_axis(assigned, np.maximum(shown["targets"], 0), -1)
-    if not assigned.shape == there.shape == pairs.shape[:-1]:
-        shapes = f"{pairs.shape}, {there.shape} and {assigned.shape}"
-        raise ValueError(f"pairs, mask and assignment have shapes {shapes}; they must be (B, n, m, d), (B, n, m) twice")
     assigned = assigned & (there != 0)
     if padding == "unfiltered":
         return shown | {"pairs": np.concatenate((pairs, assigned[..., None]), -1, dtype=np.float32)}
@@ -170,9 +167,7 @@ def goals_space(space: spaces.Dict, padding: str) -> spaces.Dict:
         return space
     pairs = space["pairs"]
     assert isinstance(pairs, spaces.Box)
-    low, high = (
-        np.pad(edge, ((0, 0), (0, 0), (0, 1)), constant_values=c) for edge, c in ((pairs.low, 0), (pairs.high, 1))
-    )
+    low, high = (np.insert(edge, edge.shape[-1], c, -1) for edge, c in ((pairs.low, 0), (pairs.high, 1)))
     return spaces.Dict({**space.spaces, "pairs": spaces.Box(low, high, dtype=np.float32)})
 
 
