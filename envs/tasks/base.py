@@ -84,8 +84,7 @@ class Task:
             :func:`turning_space`), unless the task says otherwise, or an assignment, ``MultiBinary(n * m)``.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
-    Raises:
-        ValueError, TypeError: an option out of its range; the message names it and what is allowed.
+    Raises ``ValueError`` or ``TypeError`` for an option out of its range.
     """
 
     spec: ClassVar[TaskSpec]
@@ -119,13 +118,7 @@ class Task:
         self.action_space: spaces.MultiDiscrete | spaces.MultiBinary = turning_space(self.scenario)
         self.assigned: np.ndarray | None = None
 
-    def reset(
-        self,
-        *,
-        seed: int | Sequence[int] | None = None,
-        mask: np.ndarray | None = None,
-        options: Mapping[str, np.ndarray] | None = None,
-    ) -> None:
+    def reset(self, *, seed: Any = None, mask: np.ndarray | None = None, options: Any = None) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; see :meth:`Simulator.reset`."""
         self.simulator.reset(seed=seed, mask=mask, options=options)
         self.begin(self.simulator.chosen(mask))
@@ -136,8 +129,7 @@ class Task:
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance the scenes of `mask` (B,), or all, by one step; return the rewards (B,) float64.
 
-        Raises ``ValueError`` or ``TypeError`` for an action of the wrong shape, type or range, before
-        anything moves.
+        Raises ``ValueError`` or ``TypeError`` for a wrong action, before anything moves.
         """
         raise NotImplementedError
 

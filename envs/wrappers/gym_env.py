@@ -5,7 +5,6 @@ from typing import Any
 import gymnasium
 import numpy as np
 
-from hitmac.envs.tasks import Task
 from hitmac.envs.wrappers.shell import Shell
 
 
@@ -24,7 +23,7 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
         task, scenario, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
     """
 
-    def __init__(self, task: str | type[Task] | Task, scenario: Any = None, **options: Any) -> None:
+    def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
         made = self._set_task(task, scenario, **options)
         self.observation_space, self.action_space = made.observation_space, made.action_space
 

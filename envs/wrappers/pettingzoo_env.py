@@ -6,7 +6,7 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.simulator import PLACES
-from hitmac.envs.tasks.base import Task, own_observation_space
+from hitmac.envs.tasks.base import own_observation_space
 from hitmac.envs.validation import as_options
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
@@ -34,7 +34,7 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
 
     metadata: dict[str, Any] = {**METADATA, "name": "directional_sensors_v0"}
 
-    def __init__(self, task: str | type[Task] | Task, scenario: Any = None, **options: Any) -> None:
+    def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
         made = self._set_task(task, scenario, **options)
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []

@@ -8,7 +8,7 @@ import numpy as np
 from gymnasium import spaces
 from stable_baselines3.common.vec_env import VecEnv
 
-from hitmac.envs.tasks.base import Task, flatten_sensors, own_observation_space
+from hitmac.envs.tasks.base import flatten_sensors, own_observation_space
 from hitmac.envs.validation import Choice, convert
 from hitmac.envs.wrappers.shell import Shell
 
@@ -44,7 +44,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
 
     def __init__(
         self,
-        task: str | type[Task] | Task,
+        task: Any,
         num_envs: int = 1,
         scenario: Any = None,
         seed: int | None = None,
@@ -64,7 +64,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         self.per_sensor, self.stagger = per_sensor, stagger
         observed, decided = task.observation_space, task.action_space
         if per_sensor:
-            observed, decided = own_observation_space(observed), task.sensor_action_space  # type: ignore[assignment]
+            observed, decided = own_observation_space(observed), task.sensor_action_space
         self._rows = self.scenario.num_sensors if per_sensor else 1
         self.returns = np.zeros(task.num_envs * self._rows)
         self._started = time.time()
@@ -158,9 +158,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
             raise ValueError(f"the scenes share {attr_name!r}; it cannot be set for {indices!r} only")
         setattr(self, attr_name, value)
 
-    def env_method(
-        self, method_name: str, *args: Any, indices: int | Iterable[int] | None = None, **kwargs: Any
-    ) -> list[Any]:
+    def env_method(self, method_name: str, *args: Any, indices: Any = None, **kwargs: Any) -> list[Any]:
         """Raise AttributeError, since the scenes are not separate environments."""
         raise AttributeError(f"the scenes of {type(self).__name__} have no method {method_name!r} of their own")
 

@@ -35,17 +35,12 @@ class Shell:
     metadata = METADATA
 
     def _set_task(
-        self,
-        task: str | type[Task] | Task,
-        *scene: Any,
-        max_episode_steps: int | None = None,
-        render_mode: str | None = None,
-        **options: Any,
+        self, *scene: Any, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
     ) -> Task:
         convert("render_mode", Mode | None, render_mode)
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
-        self.task = made = make_task(task, *scene, **options)
+        self.task = made = make_task(*scene, **options)
         self.scenario, self.features = made.scenario, made.observer.features
         self.max_episode_steps = made.episode_steps(max_episode_steps)
         self.render_mode = render_mode

@@ -6,7 +6,6 @@ import numpy as np
 import torch
 from gymnasium import spaces
 
-from hitmac.envs.tasks import Task
 from hitmac.envs.wrappers.shell import Shell
 
 try:
@@ -42,13 +41,7 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     """
 
     def __init__(
-        self,
-        task: str | type[Task] | Task,
-        num_envs: int = 1,
-        scenario: Any = None,
-        *,
-        device: torch.device | str | None = None,
-        **options: Any,
+        self, task: Any, num_envs: int = 1, scenario: Any = None, *, device: Any = None, **options: Any
     ) -> None:
         made = self._set_task(task, scenario, num_envs, **options)
         scenes = made.num_envs

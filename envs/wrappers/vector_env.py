@@ -1,13 +1,11 @@
 """Gymnasium vector environments: a batch of scenes as one native VectorEnv."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 
 import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-from hitmac.envs.tasks import Task
 from hitmac.envs.validation import Choice, as_options, convert
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
@@ -29,13 +27,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
     """
 
     def __init__(
-        self,
-        task: str | type[Task] | Task,
-        num_envs: int = 1,
-        scenario: Any = None,
-        *,
-        autoreset_mode: str | AutoresetMode = AutoresetMode.NEXT_STEP,
-        **options: Any,
+        self, task: Any, num_envs: int = 1, scenario: Any = None, *, autoreset_mode: Any = "NextStep", **options: Any
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
         mode = getattr(autoreset_mode, "value", autoreset_mode)
@@ -49,9 +41,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         self._ended = np.zeros(self.num_envs, np.bool_)
         self.closed = False
 
-    def reset(
-        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
         """Start new episodes, in all scenes or in those of ``options["reset_mask"]`` (B,) bool.
 
         The other options are those of the single environment, shared by all scenes or with the scene axis first.
@@ -64,9 +54,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         self._show()
         return self.task.observe(), batched(self.task.info())
 
-    def step(
-        self, actions: np.ndarray
-    ) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+    def step(self, actions: np.ndarray) -> tuple[dict, np.ndarray, np.ndarray, np.ndarray, dict]:
         """Advance every scene by one step."""
         if self.autoreset_mode is AutoresetMode.DISABLED and self._ended.any():
             scenes = np.flatnonzero(self._ended)
