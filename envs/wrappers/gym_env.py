@@ -20,11 +20,13 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
     after each move, extra moves included.
 
     Args:
-        task, scenario, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
+        task, scenario, max_episode_steps, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`;
+            without `max_episode_steps`, only the scenario ends an episode, and ``gymnasium.make``.
     """
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:
         made = self._set_task(task, scenario, **options)
+        self._most = self.max_episode_steps if "max_episode_steps" in options else made.longest_episode
         self.observation_space, self.action_space = made.observation_space, made.action_space
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:
@@ -38,7 +40,7 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
         """Advance by one step; an action of the wrong shape, type or range is an error before anything moves."""
         reward = self.task.step(np.asarray(action)[None])
         self._show()
-        truncated = bool(self.task.ended(self.task.longest_episode)[0])
+        truncated = bool(self.task.ended(self._most)[0])
         return self._observation(), float(reward[0]), False, truncated, self.task.infos()[0]
 
     def _observation(self) -> dict[str, np.ndarray]:
