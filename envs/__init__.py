@@ -5,7 +5,7 @@
 environments are imported from :mod:`hitmac.envs.wrappers.sb3_env`, since Stable-Baselines3 imports torch.
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import gymnasium
 
@@ -15,9 +15,6 @@ from hitmac.envs.observation import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario, presets
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, TASKS, Task
-
-if TYPE_CHECKING:
-    from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 
 __all__ = [
     "DECISIONS_PER_EPISODE",
@@ -48,7 +45,7 @@ def register_task(task: type[Task]) -> None:
         hitmac.register_environment(task.spec.name, task.spec.episode_steps)
 
 
-def parallel_env(task: str = "Coverage", **options: Any) -> "DirectionalSensorParallelEnv":
+def parallel_env(task: str = "Coverage", **options: Any) -> Any:
     """Make one scene as a PettingZoo ParallelEnv, every sensor an agent (requires the extra `pettingzoo`).
 
     The options are those of :class:`~hitmac.envs.wrappers.pettingzoo_env.DirectionalSensorParallelEnv`.

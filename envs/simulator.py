@@ -188,7 +188,10 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        action, chosen = np.require(action, np.int64, ["C", "W"]), self.chosen(mask)  # one compiled kernel for all
+        self.advance(np.require(action, np.int64, ["C", "W"]), self.chosen(mask))  # one compiled kernel for all
+
+    def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
+        """Advance the `chosen` scenes by one sub-step; the action is that of :meth:`step`, checked already."""
         if self.large:
             self.run(physics.move, action, chosen)
             self.sensor_threads.run(physics.look_near, self.rows, chosen)

@@ -197,7 +197,7 @@ class Task:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")
         if array.dtype.kind not in "iub":
             raise TypeError(f"action is {array.dtype} ({array.flat[0]!r} first); it must be whole numbers, {allowed}")
-        whole = array.astype(np.int64, copy=False)
+        whole = np.require(array, np.int64, ["C", "W"])  # one compiled kernel for all
         if whole.view(np.uint64).max() > highest:  # as unsigned, a negative number is huge
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")

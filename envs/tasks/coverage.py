@@ -101,7 +101,7 @@ class CoverageTask(Task):
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> np.ndarray:
         """Advance by one sub-step; see :meth:`Task.step`."""
-        self.simulator.step(self.checked(action), mask)
+        self.simulator.advance(self.checked(action), self.simulator.chosen(mask))
         return self.simulator.coverage - self.turn_cost * self.simulator.rotation
 
 
