@@ -21,7 +21,7 @@ def rllib(rounds: int = ROUNDS) -> None:
     from hitmac.agents.learned.checkpoint import build_policy
     from hitmac.agents.learned.policy import AttentionPolicy
     from hitmac.agents.training.config import CoverageRewardOptions
-    from hitmac.agents.training.rllib import ppo, runner
+    from hitmac.agents.training.rllib import ppo
     from hitmac.agents.training.rllib.cluster import connect
     from hitmac.agents.training.rllib.module import AttentionRLModule
     from hitmac.agents.training.train import build, policy_config
@@ -63,7 +63,7 @@ def rllib(rounds: int = ROUNDS) -> None:
     timed(DirectionalSensorVectorEnv, "step", "scenes", parts)
     timed(AttentionRLModule, "forward_exploration", "network in the rollout", parts)
     timed(AttentionPolicy, "forward", "network in the rollout", parts)
-    timed(runner.SceneEnvRunner, "sample", "rollout", parts)
+    timed(ppo.SceneEnvRunner, "sample", "rollout", parts)
     timed(SingleAgentEnvRunner, "sample", "rollout", parts)
     timed(ppo.AttentionPPOLearner, "_make_batch_if_necessary", "batch and advantages", parts)
     timed(ppo.AttentionPPOLearner, "_update", "gradient steps", parts)

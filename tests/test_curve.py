@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from hitmac import train
-from hitmac.agents.training.curve import reached, reached_in_words, save_points
+from hitmac.agents.training.report import reached, reached_in_words, save_points
 from hitmac.agents.training.resume import Progress
 
 POINTS = [(0, 0.0, 0.3, 0.7, 0.2), (100, 9.5, 0.78, 0.3, 0.7), (200, 20.0, 0.74, 0.3, 0.7), (300, 31.0, 0.81, 0.2, 0.8)]
@@ -15,7 +15,9 @@ PROGRESS = Progress(40.0, [(50, 5.0, 0.5, 0.5, 0.4)], POINTS)
 
 
 def test_the_first_point_that_reaches_a_coverage_counts():
-    assert reached(PROGRESS) == {0.749: (100, 9.5), 0.8: (300, 31.0), 0.83: None}
+    assert reached(PROGRESS) == {
+        "0.749": {"steps": 100, "seconds": 9.5}, "0.8": {"steps": 300, "seconds": 31.0}, "0.83": None
+    }  # fmt: skip
     words = "0.749 after 10 s (100 steps), 0.8 after 31 s (300 steps), 0.83 never."
     assert reached_in_words(PROGRESS).endswith(words)
     assert reached_in_words(Progress()) == ""

@@ -14,7 +14,7 @@ from hitmac.agents import load_agent
 from hitmac.agents.evaluate import figures
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto
 from hitmac.agents.evaluate.film import save_film, save_films
-from hitmac.agents.training.curve import save_curve
+from hitmac.agents.training.report import save_curve
 from hitmac.agents.training.resume import Progress
 from hitmac.envs import load_scenario
 

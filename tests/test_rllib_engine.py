@@ -25,7 +25,7 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
-from hitmac.agents.training.rllib import ppo, runner
+from hitmac.agents.training.rllib import ppo
 from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 
@@ -118,7 +118,7 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert "--num-learners is 1; it needs --engine rllib" in said("coverage-ppo", "--num-learners", 1)
     assert "--address is auto; it needs --engine rllib" in said("coverage-ppo", "--address", "auto")
     assert "--algorithm is imitation; RLlib trains by ppo here" in said("coverage", *RLLIB)
-    assert "--difference-rewards is True; for --engine rllib it must be False" in said("coordinator", *RLLIB)
+    assert "--difference-rewards is True; with --engine rllib it must be False" in said("coordinator", *RLLIB)
     assert "there are --num-envs 4 to share" in said("coverage-ppo", *RLLIB, "--num-envs", 4, "--num-env-runners", 5)
     assert "there are --batch-size 4 to share" in said("coverage-ppo", *RLLIB, "--batch-size", 4, "--num-learners", 5)
     assert "--ray is auto; a training with --engine rllib" in said(
@@ -127,14 +127,14 @@ def test_what_does_not_fit_is_refused_in_one_line(monkeypatch, tmp_path, capsys)
     assert "of several trainings" in said("coverage-ppo", *RLLIB, "--address", "auto", "--seeds", 2)
     assert "no Ray cluster answers there" in said("coverage-ppo", *RLLIB, "--address", "127.0.0.1:1")
     monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
-    with pytest.raises(ValueError, match=r"^--engine is rllib; it needs ray: pip install 'hitmac\[rllib\]'$"):
+    with pytest.raises(ValueError, match=r"^--engine is rllib; it needs Ray: pip install 'hitmac\[rllib\]'$"):
         check(CoverageRewardOptions(engine="rllib"))
     assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.slow
 def test_a_number_that_is_not_finite_ends_the_training(monkeypatch, tmp_path, capsys):
-    sample = runner.SceneEnvRunner.sample
+    sample = ppo.SceneEnvRunner.sample
     for value, words in ((np.nan, "the reward of scene 3 holds nan"), (1e30, "loss")):
         calls = [0]
 
@@ -145,7 +145,7 @@ def test_a_number_that_is_not_finite_ends_the_training(monkeypatch, tmp_path, ca
                 found.rewards.data[3 * 8 + 2] = found.extra_model_outputs["value_targets"].data[3 * 8 + 2] = value
             return [found]
 
-        monkeypatch.setattr(runner.SceneEnvRunner, "sample", spoilt)
+        monkeypatch.setattr(ppo.SceneEnvRunner, "sample", spoilt)
         folder = tmp_path / words.replace(" ", "-")
         with pytest.raises(SystemExit) as end:
             run(monkeypatch, "coverage-ppo", *RLLIB, *SMALL, "--total-steps", 400, "--run-dir", folder)

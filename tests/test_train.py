@@ -206,7 +206,7 @@ def test_a_resumed_training_is_bit_for_bit_the_uninterrupted_one(tmp_path):
 
 def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
     from hitmac.agents.registry import load_agent
-    from hitmac.agents.training.curve import CurveEvaluation
+    from hitmac.agents.training.report import CurveEvaluation
     from hitmac.agents.training.resume import Progress
 
     scenario = load_scenario("hit-mac")

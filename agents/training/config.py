@@ -402,9 +402,6 @@ PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
 A policy that learns from reward learns after whole rollouts only, and by A2C from whole rollouts at once.
 """
 
-SIZES = ("num_envs", "batch_size", "rollout_steps")
-"""Options whose defaults depend on the scene."""
-
 _SENSORS = 4  # of the scene that the defaults are for
 _MULTIPLE = 8  # of a number of scenes and of a batch
 _SHORTEST = 4  # steps of a rollout
@@ -541,56 +538,47 @@ def check(options: Job) -> None:
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):
                 check(level)
-    else:
-        found = [(name, what) for name, what in options.problems().items() if name not in invalid]
-        errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
-        with validation.collect(errors):
-            check_features(options.features)
-        with validation.collect(errors):
-            checked_device(options.device, flag("device"))
-        if not errors:
-            for name, what in _conflicts(options):
-                value = getattr(options, name)
-                shown = " ".join(value) if isinstance(value, tuple) else value
-                errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
-    validation.raise_together(errors)
+        return validation.raise_together(errors)
+    found = [(name, what) for name, what in options.problems().items() if name not in invalid]
+    errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
+    with validation.collect(errors):
+        check_features(options.features)
+    with validation.collect(errors):
+        checked_device(options.device, flag("device"))
+    for name, what in () if errors else _conflicts(options):
+        value = getattr(options, name)
+        shown = " ".join(value) if isinstance(value, tuple) else value
+        errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
+    return validation.raise_together(errors)
 
 
 def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
     """Yield the options that do not fit others, with the reason."""
-    nearness = [name for name in NEARNESS if getattr(options, name, None) is not None]
-    if options.engine != "rllib":
-        for name in ("num_env_runners", "num_learners", "address"):
-            if getattr(options, name):
-                yield name, "it needs --engine rllib"
-    else:
-        if missing := [name for name in ("ray", "tree") if importlib.util.find_spec(name) is None]:
-            yield "engine", f"it needs {missing[0]}: pip install 'hitmac[rllib]'"
-        if options.algorithm != "ppo":
-            yield "algorithm", "RLlib trains by ppo here: give --algorithm ppo, or take the job coverage-ppo"
-        elif options.credit != "team":
-            yield "difference_rewards", "for --engine rllib it must be False (--no-difference-rewards)"
-        if options.num_env_runners > options.num_envs:
-            yield "num_env_runners", f"there are --num-envs {options.num_envs} to share"
-        if options.num_learners > options.batch_size:
-            yield "num_learners", f"there are --batch-size {options.batch_size} to share"
-        if options.ray is not None:
-            yield "ray", "a training with --engine rllib has a cluster of its own, at --address"
-        if options.is_group and options.address is not None:
-            yield "address", "of several trainings (--seeds, --set) each has a cluster of its own"
-    if options.recurrent:
-        if options.algorithm != "imitation":
-            yield "algorithm", "a memory is learned by imitation"
-        if getattr(options, "per_sensor", False):
-            yield "memory", "it is for a policy of all sensors, without --per-sensor"
-        if options.features != RECURRENT_FEATURES:
-            yield "features", f"with --memory recurrent they must be left out, and are {' '.join(RECURRENT_FEATURES)}"
-        if options.weight_dim % 2:
-            yield "weight_dim", "with --memory recurrent it must be even"
-    if nearness and "nearest" not in nearness:
-        yield from ((name, "it needs --nearest") for name in nearness)
-    elif nearness:
-        if options.recurrent or tuple(options.features) == BELIEFS:
+    rllib, recurrent, batch = options.engine == "rllib", options.recurrent, options.batch_size
+    missing = rllib and None in map(importlib.util.find_spec, ("ray", "tree"))
+    wrong, runners, group = rllib and options.algorithm != "ppo", options.num_env_runners, options.is_group
+    shown = [name for name in NEARNESS if getattr(options, name, None) is not None]
+    remembered = recurrent and options.features != RECURRENT_FEATURES
+    rules: list[tuple[Any, str, str]] = [
+        (not rllib and runners, "num_env_runners", "it needs --engine rllib"),
+        (not rllib and options.num_learners, "num_learners", "it needs --engine rllib"),
+        (not rllib and options.address, "address", "it needs --engine rllib"),
+        (missing, "engine", "it needs Ray: pip install 'hitmac[rllib]'"),
+        (wrong, "algorithm", "RLlib trains by ppo here: give --algorithm ppo, or take the job coverage-ppo"),
+        (rllib and options.credit != "team", "difference_rewards", "with --engine rllib it must be False"),
+        (rllib and runners > options.num_envs, "num_env_runners", f"there are --num-envs {options.num_envs} to share"),
+        (rllib and options.num_learners > batch, "num_learners", f"there are --batch-size {batch} to share"),
+        (rllib and options.ray, "ray", "a training with --engine rllib has a cluster of its own, at --address"),
+        (rllib and group and options.address, "address", "of several trainings each has a cluster of its own"),
+        (recurrent and options.algorithm != "imitation", "algorithm", "a memory is learned by imitation"),
+        (recurrent and getattr(options, "per_sensor", False), "memory", "it is for all sensors, without --per-sensor"),
+        (remembered, "features", "with --memory recurrent they must be left out"),
+        (recurrent and options.weight_dim % 2, "weight_dim", "with --memory recurrent it must be even"),
+        *((shown and "nearest" not in shown, name, "it needs --nearest") for name in shown),
+    ]
+    yield from ((name, reason) for refused, name, reason in rules if refused)
+    if "nearest" in shown:
+        if recurrent or tuple(options.features) == BELIEFS:
             yield "nearest", "a policy with a memory or beliefs is shown all targets"
         try:
             check_lists(options.encoder_config)
@@ -611,8 +599,7 @@ def check_on(options: Options, scenario: Scenario) -> None:
         BeliefObserver(scenario)
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
-            f"--memory is recurrent, and the knowledge {scenario.knowledge}; to learn a memory it must be shared "
-            "(--knowledge shared)"
+            f"--memory is recurrent, and the knowledge {scenario.knowledge}; to learn a memory it must be shared"
         )
     if isinstance(options, CoordinatorOptions):
         executor = options.executor

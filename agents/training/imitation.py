@@ -39,19 +39,11 @@ class TurnLabels:
 
     The loss is that of :func:`imitation_loss`; sensors that act decide.
 
-    Args:
-        teacher: agent that values actions, such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes
-            the scenes by its own ``features``, and ``plan(pairs, mask, state, episode_start)`` returns the values
-            (B, k n, 3) of its decisions, one after the other, and the state for the next call; of an executor the
-            observation is that of rows (R, m, d), and the values are (R, 3). Its attribute ``decides`` names the
-            decisions; without one it turns. A teacher of large scenes has a method ``shown`` as
-            :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
-        env: environments of a task, whose rows the policy learns from.
-        temperature: tau, in the unit of the teacher's values; over 0.
-
-    Attributes:
-        shape: shape of the label of a row.
-        state: state of the teacher; None at first.
+    The teacher is an agent such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes the scenes by its
+    own ``features``, and ``plan(pairs, mask, state, episode_start)`` returns the values (B, k n, 3) of the decisions
+    that its attribute ``decides`` names, one after the other, and the state for the next call; of an executor the
+    observation is that of rows (R, m, d), and the values are (R, 3). A teacher of large scenes has a method ``shown``
+    as :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
     """
 
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
@@ -187,17 +179,13 @@ class Imitation(BaseAlgorithm):
     on the threads.
 
     Args:
-        policy: class of the policy.
-        env: environments of any task.
-        teacher: the teacher; it observes the same scenes, by its own features. It values turns; of a coordinator it is
-            a coordinator.
-        learning_rate: learning rate of Adam, or its schedule.
+        policy, env: class of the policy, and environments of any task.
+        teacher: see :class:`TurnLabels`; of a coordinator it is a coordinator.
+        learning_rate, max_grad_norm: learning rate of Adam, or its schedule; norm at which the gradient is clipped.
         n_steps: steps of each scene in a rollout.
         batch_size: scenes in a gradient step.
         n_epochs: draws from the buffer after each step, per scene of the batch.
         temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; over 0.
-        max_grad_norm: norm at which the gradient is clipped.
-        device: device of the network.
         **options: further arguments of Stable-Baselines3's learners: ``policy_kwargs``, ``seed``.
     """
 
@@ -233,11 +221,11 @@ class Imitation(BaseAlgorithm):
         space: Any = self.observation_space
         policy: Any = self.policy_class(space, self.action_space, self.lr_schedule, **self.policy_kwargs)
         self.policy = policy.to(self.device)
-        scenario, encoder = self.env.scenario, self.policy.features_extractor.encoder
         shapes = {name: one.shape for name, one in space.items()}
         rows_are_scenes = len(self.labels.shape) == len(shapes["mask"]) == 2
-        sizes_vary = max(scenario.min_sensors, scenario.min_targets) > 0
-        self.varies = sizes_vary and rows_are_scenes and not isinstance(encoder, FlatEncoder)
+        sizes_vary = max(self.env.scenario.min_sensors, self.env.scenario.min_targets) > 0
+        any_size = not isinstance(self.policy.features_extractor.encoder, FlatEncoder)
+        self.varies = sizes_vary and rows_are_scenes and any_size
         self.divide = by_size if self.varies else halves
         self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
@@ -254,19 +242,9 @@ class Imitation(BaseAlgorithm):
         types = {"pairs": np.float32, "mask": np.int8, "values": np.float32}
         return {name: np.zeros((size, *shape), types.get(name, np.int32)) for name, shape in shapes.items()}
 
-    def learn(
-        self,
-        total_timesteps: int,
-        callback: MaybeCallback = None,
-        log_interval: int = 1,
-        tb_log_name: str = "Imitation",
-        reset_num_timesteps: bool = True,
-        progress_bar: bool = False,
-    ) -> Self:
+    def learn(self, total_timesteps: int, callback: MaybeCallback = None, *args: Any, **options: Any) -> Self:
         """Learn for at least `total_timesteps` steps over all scenes, in whole rollouts; see Stable-Baselines3."""
-        total_timesteps, callback = self._setup_learn(
-            total_timesteps, callback, reset_num_timesteps, tb_log_name, progress_bar
-        )
+        total_timesteps, callback = self._setup_learn(total_timesteps, callback, *args, **options)
         callback.on_training_start(locals(), globals())
         with ThreadPoolExecutor(1) as teaching, ThreadPoolExecutor(1) as learning, one_thread_each():
             while self.num_timesteps < total_timesteps:
@@ -287,10 +265,9 @@ class Imitation(BaseAlgorithm):
         return self
 
     @property
-    def learned(self) -> AttentionPolicy:
+    def learned(self) -> Any:
         """Policy with the average of the weights."""
-        policy: Any = self.average.module
-        return policy
+        return self.average.module
 
     def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and store the present ones; return rewards and losses."""
@@ -399,18 +376,11 @@ class Imitation(BaseAlgorithm):
 
 
 class RecurrentImitation(Imitation):
-    """Imitation by a policy with a recurrent state, by truncated backpropagation through time.
+    """Imitation by a :class:`~hitmac.agents.learned.recurrent.RecurrentPolicy`, by truncated backpropagation in time.
 
     It learns as :class:`Imitation` does, from sequences in place of scenes: those of the last whole rollouts, each with
     the state that the policy had at its beginning. A gradient goes back to the beginning of the rollout; an episode
-    that ends in it resets the state.
-
-    Args:
-        policy: class of the policy, :class:`~hitmac.agents.learned.recurrent.RecurrentPolicy`.
-        env: environments of a task in which the policy turns all sensors.
-        batch_size: scenes in a gradient step, of whole sequences of n_steps.
-        n_epochs: draws from the buffer, per scene of a rollout.
-        **options: as of :class:`Imitation`.
+    that ends in it resets the state. A gradient step is on `batch_size` scenes, in whole sequences of `n_steps`.
     """
 
     policy: RecurrentPolicy

@@ -1,12 +1,18 @@
-"""Evaluation of trainings beside baselines, and the report: tables, figures, a film, warnings of what looks wrong."""
+"""Evaluation of trainings: the curve of the policy in training, and the report on it beside the baselines."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors, save_evaluation, save_pictures
+from hitmac.agents.evaluate.figures import colours_of, label_of, new_figure, plain_axis, write_figure
 from hitmac.agents.evaluate.film import save_film
 from hitmac.agents.evaluate.tables import released_reward, table
 from hitmac.agents.hierarchy import LevelPolicy
@@ -14,29 +20,42 @@ from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device
 from hitmac.agents.policy import Policy, digest
 from hitmac.agents.registry import Agent, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import CoordinatorOptions, Options
-from hitmac.agents.training.curve import reached_in_words, save_curve, save_points
-from hitmac.agents.training.resume import Progress
+from hitmac.agents.training.resume import POINT, Progress
+from hitmac.envs.files import write_text
 from hitmac.envs.scenario import Scenario
 
 BASELINES = ("random", "still", "nearest", "greedy", "planner")
 """Agents that every agent is compared with."""
 
+MODEST = ("random", "still", "nearest", "greedy", "scripted")
+"""Baselines that every policy should surpass."""
+
 TRAINED = "trained"
 """Name of the policy of the run in its evaluation."""
 
 SPINNING = 0.9
-"""Rotation from which on sensors are said to turn all the time."""
+"""Rotation from which on a warning reports sensors that turn all the time."""
 
 DECIDED = 0.01
-"""Share of the highest entropy below which a policy is said to explore no longer."""
+"""Share of the highest entropy below which a warning reports a policy that no longer explores."""
 
-MODEST = ("random", "still", "nearest", "greedy", "scripted")
-"""Baselines that every policy should surpass."""
+CURVE_SEED = 2**41
+"""First seed of the scenes of the curve, which are neither trained nor evaluated on."""
+
+EPISODES = 32
+_PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
+_CHEAPER = 8  # steps of an evaluation for a step of a training
+
+MILESTONES = (0.749, 0.8, 0.83)
+"""Coverages whose times are reported; the first is that of the released executor with all targets assigned."""
 
 
 def metric_of(options: Options) -> str:
     """Return the metric of a training's curve: executors are evaluated by their reward, agents by their coverage."""
     return "reward" if options.task.spec.role == "executor" else "coverage"
+
+
+# The curve.
 
 
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
@@ -50,6 +69,112 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
     return as_agent(policy, config, config.scenario, name=TRAINED, executor=executor)
 
 
+class CurveEvaluation:
+    """Evaluation of the deterministic policy from time to time: often at first, when it learns fast.
+
+    Point k of K is due after the share (k / K)^2 of the training. It waits until the training has taken, since the last
+    point, an eighth of the steps that the evaluation takes, since those cost far less, and no point depends on how fast
+    the machine is. K is ``curve_points``, 0 for none, `trained` the result of :func:`in_training`, and `fraction` the
+    share of the training, 0 to 1, after these steps and seconds.
+    """
+
+    def __init__(
+        self, options: Options, trained: Any, scenario: Scenario, progress: Progress, fraction: Callable[..., float]
+    ) -> None:
+        self._trained, self._scenario, self._progress, self._fraction = trained, scenario, progress, fraction
+        self._points, self._sub_steps = options.curve_points, options.sub_steps
+        pairs = scenario.num_sensors * scenario.num_targets
+        self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
+
+    def __call__(self, steps: int, *, final: bool = False) -> None:
+        """Add a point if one is due after these steps; the final one always is."""
+        last = self._progress.evaluations[-1] if self._progress.evaluations else None
+        if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(steps, last)):
+            return
+        options: dict[str, Any] = {"episodes": self._episodes, "max_episode_steps": self._sub_steps}
+        options |= {"seed": CURVE_SEED, "progress": False}
+        if isinstance(self._trained, LevelPolicy):
+            evaluation, reward = evaluate_executors({TRAINED: self._trained}, self._scenario, **options), "reward"
+        else:
+            agent = self._trained._replace(name=TRAINED)
+            evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
+        result = evaluation["agents"][TRAINED]
+        means = (result[metric]["mean"] for metric in ("coverage", "rotation", reward))
+        self._progress.evaluations.append((steps, self._progress.seconds, *means))
+
+    def _is_due(self, steps: int, last: tuple[float, ...]) -> bool:
+        passed = int(self._points * math.sqrt(self._fraction(int(last[0]), last[1])))
+        due = int(self._points * math.sqrt(self._fraction(steps, self._progress.seconds)))
+        return due > passed and steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
+
+
+def reached(progress: Progress) -> dict[str, dict[str, float] | None]:
+    """Return for every milestone the steps and seconds of training at which the deterministic policy first reached it.
+
+    None: no point of the curve reaches it.
+    """
+    points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]
+    return {f"{least:g}": next((when for coverage, when in points if coverage >= least), None) for least in MILESTONES}
+
+
+def reached_in_words(progress: Progress) -> str:
+    """Return the times of the milestones as a sentence; empty without points."""
+    if not progress.evaluations:
+        return ""
+    times = [
+        f"{least} after {at['seconds']:.0f} s ({at['steps']} steps)" if at else f"{least} never"
+        for least, at in reached(progress).items()
+    ]
+    return f"Coverage on the curve, seconds of training until it was first reached: {', '.join(times)}."
+
+
+def save_points(path: str | Path, progress: Progress) -> None:
+    """Write the points of both policies, exploring and deterministic, and the times of the milestones as JSON."""
+    curves = {"deterministic": progress.evaluations, "exploring": progress.curve}
+    content = {name: [dict(zip(POINT, point, strict=True)) for point in points] for name, points in curves.items()}
+    write_text(path, json.dumps(content | {"reached": reached(progress)}, indent=1) + "\n")
+
+
+def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
+    """Draw coverage or reward, and rotation below it, against steps and minutes of training.
+
+    Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
+    lines are the references, results of others by name, in the legend.
+    """
+    exploring, deterministic = (
+        np.array(points, np.float64).reshape(-1, len(POINT)) for points in (progress.curve, progress.evaluations)
+    )
+    figure = new_figure((11, 6.4))
+    colours = colours_of({TRAINED: {}, **references})
+    look: dict[str, Any] = {"color": colours[TRAINED], "solid_capstyle": "round"}
+    faint: dict[str, Any] = {"alpha": 0.5} if len(deterministic) else {}
+    axes = figure.subplots(2, 2, sharex="col", sharey="row", height_ratios=(3, 2))
+    for row, shown in zip(axes, (metric, "rotation"), strict=True):
+        y = POINT.index(shown)
+        levels = {name: result[shown]["mean"] for name, result in references.items() if shown in result}
+        for axis, x, scale in ((row[0], 0, 1e6), (row[1], 1, 60.0)):
+            dots = "o" if len(exploring) == 1 else ""
+            axis.plot(exploring[:, x] / scale, exploring[:, y], lw=0.8, marker=dots, **faint, **look)
+            axis.plot(deterministic[:, x] / scale, deterministic[:, y], lw=2, marker="o", ms=4, **look)
+            for name, level in levels.items():
+                if level is not None:
+                    label = f"{label_of(name, {})} {level:.3f}"
+                    axis.axhline(level, ls="--", lw=1.1, color=colours[name], zorder=1, label=label)
+            axis.set_xlim(left=0)
+            plain_axis(axis, "both")
+        row[0].set_ylabel(shown)
+        if levels:
+            row[1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5)
+    axes[1, 0].set_xlabel("million environment steps")
+    axes[1, 1].set_xlabel("minutes of training")
+    title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
+    write_figure(path, figure)
+
+
+# The report.
+
+
 def load_trained(options: Options, scenario: Scenario) -> Agent:
     """Return the agent that shows the policy of a run; to an executor, a scripted coordinator assigns the targets."""
     assert options.run_dir is not None
@@ -60,25 +185,24 @@ def load_trained(options: Options, scenario: Scenario) -> Agent:
 
 
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
-    """Evaluate the policies of runs beside the baselines.
-
-    Args:
-        trainings: the runs, each with its name; those of one name are trainings of one agent with several seeds.
-        scenario: the scene.
-    """
+    """Evaluate the policies of runs, by name, beside the baselines; those of one name are seeds of one agent."""
     options = trainings[0][1]
-    if options.task.spec.role == "executor":
-        executors: dict[str, Any] = {}
-        for name, job in trainings:
-            executors.setdefault(name, []).append(job.run_dir)
-        executors |= {name: name for name in EXECUTORS}
-        with checked_device(options.device):
-            return evaluate_executors(
-                executors, scenario, episodes=options.episodes, max_episode_steps=options.episode_steps
-            )
+    with checked_device(options.device):
+        if options.task.spec.role == "executor":
+            executors: dict[str, Any] = {}
+            for name, job in trainings:
+                executors.setdefault(name, []).append(job.run_dir)
+            executors |= {name: name for name in EXECUTORS}
+            steps = options.episode_steps
+            return evaluate_executors(executors, scenario, episodes=options.episodes, max_episode_steps=steps)
     agents: list[Agent] = []
     for name, job in trainings:
-        for agent in (load_trained(job, scenario)._replace(name=name), *_baselines(job, scenario)):
+        with checked_device(job.device):
+            compared = [load_trained(job, scenario)._replace(name=name)]
+            compared += [load_agent(one, scenario) for one in BASELINES]
+            if isinstance(job, CoordinatorOptions):  # the scripted ones, with the same executor
+                compared += [load_agent(one, scenario, executor=job.executor) for one in COORDINATORS]
+        for agent in compared:
             if agent.trained and name not in (TRAINED, agent.name):  # a rule with the training's executor
                 agent = agent._replace(name=f"{agent.name} {name}")
             same = [one for one in agents if one.name == agent.name]
@@ -86,15 +210,6 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
                 several = len(trainings) > 1 and agent.trained
                 agents.append(agent._replace(run=f"seed {job.seed}") if several else agent)
     return evaluate(agents, scenario, episodes=options.episodes, max_episode_steps=options.sub_steps)
-
-
-def _baselines(options: Options, scenario: Scenario) -> list[Agent]:
-    """Return the agents to compare with; for a coordinator also the scripted ones, with the same executor."""
-    agents = [load_agent(name, scenario) for name in BASELINES]
-    if isinstance(options, CoordinatorOptions):
-        with checked_device(options.device):
-            agents += [load_agent(name, scenario, executor=options.executor) for name in COORDINATORS]
-    return agents
 
 
 def report(
@@ -128,22 +243,14 @@ def save_tables(options: Options, scenario: Scenario, evaluation: Mapping[str, A
 def diagnostics(
     evaluation: Mapping[str, Any], metric: str, entropy: float | None, name: str = TRAINED
 ) -> Iterator[str]:
-    """Yield a line for each thing that looks wrong with a trained policy.
+    """Yield a warning for each thing that looks wrong with the policy of this name, beside the baselines.
 
-    Args:
-        evaluation: the evaluation of the policy beside the baselines.
-        metric: ``"coverage"`` or ``"reward"``.
-        entropy: of a policy that learned from reward, its mean entropy at the end as a share of the highest; or None.
-        name: name of the policy in the evaluation.
+    The entropy is the mean of a policy that learned from reward, at the end, as a share of the highest.
     """
     agents = evaluation["agents"]
     own, rotation = agents[name][metric]["mean"], agents[name]["rotation"]["mean"]
-    beaten_by = [
-        f"{other} ({agents[other][metric]['mean']:.3f})"
-        for other in MODEST
-        if other in agents and agents[other][metric]["mean"] >= own
-    ]
-    if beaten_by:
+    means = {other: agents[other][metric]["mean"] for other in MODEST if other in agents}
+    if beaten_by := [f"{other} ({mean:.3f})" for other, mean in means.items() if mean >= own]:
         yield f"Warning: {name} is no better than {', '.join(beaten_by)}: its {metric} is {own:.3f}."
     if rotation > SPINNING:
         yield f"Warning: {name} turns its sensors nearly always (rotation {rotation:.2f}); --turn-cost makes it dear."

@@ -62,14 +62,8 @@ def resolve(
 ) -> tuple[AnyJob, Scenario]:
     """Return the whole options of a new run, or of the run to resume, and its scenario; make nothing.
 
-    Args:
-        asked: options of the command line.
-        given: names of those that it gives; the others have the run's values, or defaults that depend on these. None:
-            all are given.
-        scenario: scenario of a new run; None: the one that the options name.
-
-    Raises:
-        ValueError, TypeError, FileNotFoundError: options that are not allowed.
+    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. Without names,
+    the options of a new run are complete, and a run to resume gets the limits.
     """
     options = asked
     if asked.resume:
@@ -108,8 +102,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
         raise_together(errors)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
-    if given is None:  # sizes, whose defaults may have been others, were not asked for; the executor has its own copy
-        given = {field.name for field in dataclasses.fields(asked)} - {*config.SIZES, "executor"}
+    given = {*LIMITS.intersection(vars(asked)), "tracks"} if given is None else given
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)
         if name == "tracks" and now and [Path(one).name for one in now] == [Path(one).name for one in scenario.tracks]:
@@ -152,9 +145,6 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
     """Make the directory of a run, or note in that of a resumed one how it continues; return the options to use in it.
 
     A coordinator's executor is copied into the directory, and is used from there: a run depends on nothing outside it.
-
-    Raises:
-        FileExistsError: the directory of a new run exists.
     """
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     executor = str(getattr(options, "executor", "scripted"))
@@ -291,11 +281,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 
 
 def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
-    """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`.
-
-    Raises:
-        ValueError: the file is damaged or belongs to another run; the message names file and reason.
-    """
+    """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`."""
     try:
         groups = read_state(path)
         moments, progress, model.num_timesteps = put_learned(groups, model.policy, path)

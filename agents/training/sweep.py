@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import json
 import math
 import os
 import re
@@ -26,6 +25,7 @@ from hitmac.agents.training.config import AnyJob, HitMacOptions, Job, check, fla
 from hitmac.agents.training.report import TRAINED, diagnostics, evaluate_trainings, metric_of, save_tables
 from hitmac.agents.training.resume import prepare, saved_progress, state_file
 from hitmac.agents.training.train import TrainingError, stop_on_signal
+from hitmac.envs.kernels.threads import cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
 
@@ -56,11 +56,7 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
 
 
 def variations(options: AnyJob) -> dict[str, AnyJob]:
-    """Return the options of every combination of the values of ``set``, by what varies.
-
-    Raises:
-        ValueError: an option that is not known or cannot be varied, or a value twice.
-    """
+    """Return the options of every combination of the values of ``set``, by what varies."""
     varied: dict[str, dict[str, Any]] = {}
     known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
     for given in options.set:
@@ -124,10 +120,7 @@ def check_group(options: Job) -> None:
 def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
     """Train with every seed and variation, then evaluate all together; return whether the user stopped a training.
 
-    Args:
-        options: of the group, whose directory exists.
-        scenario: the scene.
-        train_one: trains a run in this process, and returns whether the user stopped it.
+    `train_one` trains a run in this process, and returns the same.
     """
     assert options.run_dir is not None
     group, runs = trainings(options, options.run_dir), []
@@ -136,7 +129,7 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
             print(f"{one.run_dir}: done already")
         else:
             runs.append(prepare(one, None, scenario)[0])
-    processes, stopped = min(options.processes or available_cores(), len(runs)), False
+    processes, stopped = min(options.processes or cores(), len(runs)), False
     if options.ray is not None and runs:
         from hitmac.agents.training.rllib.cluster import train_on_ray
 
@@ -194,20 +187,12 @@ def is_finished(options: Job) -> bool:
     return steps >= (limited.total_steps or math.inf) or seconds >= 60 * (limited.minutes or math.inf)
 
 
-def available_cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
     """Train the runs whose directories exist, `processes` at a time; return whether the user stopped them.
 
-    The processes share the cores. A training that fails does not stop the others.
-
-    Raises:
-        TrainingError: trainings failed, after all others ended.
+    The processes share the cores. A training that fails raises TrainingError after all others ended.
     """
-    threads, waiting = max(1, available_cores() // processes), [(run.job, Path(str(run.run_dir))) for run in runs]
+    threads, waiting = max(1, cores() // processes), [(run.job, Path(str(run.run_dir))) for run in runs]
     running: dict[Path, subprocess.Popen[bytes]] = {}
     reasons: dict[str, str] = {}
     with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:
@@ -228,23 +213,13 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
                     bar.update()
                     if failed := status and not (stop.is_set() and status in _STOPPED):
                         reasons[str(folder)] = last_line(folder / LOG)
-                    bar.write(f"{folder}: {'failed' if failed else _result(folder)}")
+                    bar.write(f"{folder}: {'failed' if failed else 'stopped' if stop.is_set() else 'done'}")
         except BaseException:
             for process in running.values():
                 process.kill()
             raise
     raise_failures(reasons, len(runs))
     return stop.is_set()
-
-
-def _result(folder: Path) -> str:
-    """Return the result of a finished training in words."""
-    path = next((path for path in (folder / "coordinator", folder) if (path / "evaluation.json").is_file()), None)
-    if path is None:
-        return "stopped"
-    result = json.loads((path / "evaluation.json").read_text(encoding="utf-8"))["agents"][TRAINED]
-    metric = "coverage" if "coverage" in result else "reward"
-    return f"{metric} {result[metric]['mean']:.3f}"
 
 
 def raise_failures(reasons: dict[str, str], number: int) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +36,8 @@ from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.registry import load_executor, scripted_agent
 from hitmac.agents.tracking.features import BELIEFS, BeliefObserver, check_features
 from hitmac.agents.training.config import MAX_ENVS, CoordinatorOptions, Options, policy_folder
-from hitmac.agents.training.curve import CurveEvaluation
 from hitmac.agents.training.imitation import Imitation, RecurrentImitation
-from hitmac.agents.training.report import in_training
+from hitmac.agents.training.report import CurveEvaluation, in_training
 from hitmac.agents.training.resume import Progress, load_training, save_training, state_file
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -49,11 +48,11 @@ FIRST_TRAINING_SEED = 2**40
 """Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
 FIRST_TRAINING_SEED + s * MAX_ENVS and up."""
 
+MEANS = ("coverage", "rotation", "reward")
+"""Means over a rollout, for the curve."""
+
 CRITIC = "value_net."
 """Beginning of the names of a critic's tensors."""
-
-OVERDUE = 8.0
-"""Seconds after the time limit at which a rollout ends within itself; shorter ones are finished."""
 
 
 # Learner and environments.
@@ -129,6 +128,12 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
     )
 
 
+def warm_up(venv: DirectionalSensorVecEnv) -> None:
+    """Compile the kernels of the environments, before any clock starts."""
+    venv.reset()
+    venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
+
+
 def teacher_of(options: Options, scenario: Scenario) -> Any:
     """Return the planner as a teacher of turns, of turns towards goals, or of assignments, for the role of the task."""
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
@@ -160,11 +165,7 @@ def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
 
 
 def take_weights(policy: nn.Module, start: str) -> None:
-    """Copy the weights of the policy `start` into `policy`; a critic of another kind keeps its random weights.
-
-    Raises:
-        FileNotFoundError, ValueError: no policy, or one whose weights do not fit; `policy` is unchanged.
-    """
+    """Copy the weights of the policy `start` into `policy`; a critic of another kind keeps its random weights."""
     path = checkpoint.checkpoint_folder(policy_folder(start)) / "policy.safetensors"
     own, found = tensors_of(policy), checkpoint.read_tensors(path)
     critics = [{name: tensor.shape for name, tensor in one.items() if name.startswith(CRITIC)} for one in (own, found)]
@@ -199,21 +200,11 @@ class TrainingError(RuntimeError):
     """Training that cannot continue; what its last checkpoint holds is kept."""
 
 
-class NotFiniteError(TrainingError):
-    """NaN or infinity in a training."""
-
-
 def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
-    """Train until a limit or the user stops it, and leave a checkpoint in the run's directory.
+    """Train until a limit or the user stops it; return the engine, and whether the user stopped it.
 
     Checkpoints are saved, and the user stops it, between two updates only, so that a resumed run is the uninterrupted
-    one.
-
-    Returns:
-        The engine after the training, and whether the user stopped it.
-
-    Raises:
-        TrainingError: a number is not finite, a file cannot be written, or the engine fails.
+    one. TrainingError: a number is not finite, a file cannot be written, or the engine fails.
     """
     kind: Any = SB3Engine
     if options.engine == "rllib":
@@ -222,15 +213,13 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
         kind = RLlibEngine
     print("compiling, if it is the first time: a minute or more that does not count as training", flush=True)
     with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
-        venv = make_environments(options, scenario)
-        venv.reset()
-        venv.step(np.stack([venv.action_space.sample() for _ in range(venv.num_envs)]))
+        warm_up(make_environments(options, scenario))
         engine = kind(options, scenario, options.run_dir)
         try:
-            with stop_on_signal() as stop, finite_outputs(engine.policies):
+            with stop_on_signal() as stop:
                 _train(options, engine, stop)
-        except NotFiniteError as error:
-            raise NotFiniteError(f"step {engine.steps}: {error}") from None
+        except TrainingError as error:
+            raise TrainingError(f"step {engine.steps}: {error}") from None
         except OSError as error:
             raise TrainingError(str(error)) from None
         except (ValueError, TypeError) as error:  # no wrong option, so that it needs its traceback
@@ -241,6 +230,7 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
 
 
 def _train(options: Options, engine: Any, stop: threading.Event) -> None:
+    check_outputs(engine.policies)
     progress, clock = engine.progress, TrainingClock(options, engine)
     trained = in_training(options, engine.policies[0], engine.config)
     curve = CurveEvaluation(options, trained, engine.config.scenario, progress, clock.fraction_at)
@@ -249,7 +239,7 @@ def _train(options: Options, engine: Any, stop: threading.Event) -> None:
         while clock.fraction < 1.0 and not stop.is_set():
             clock.tick()
             curve(engine.steps)
-            clock.start()
+            clock.tick(paused=True)
             if stop.is_set():
                 break
             engine.update(clock)
@@ -274,27 +264,22 @@ class Stop(threading.Event):
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
     """Yield a request to stop that the first Ctrl-C or SIGTERM makes; a second one interrupts as usual."""
-    stop = Stop()
-    if threading.current_thread() is not threading.main_thread():  # which alone receives signals
-        yield stop
-        return
-
-    def restore() -> None:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+    stop, numbers = Stop(), (signal.SIGINT, signal.SIGTERM)
+    before = [signal.getsignal(number) for number in numbers]
 
     def on_signal(number: int, frame: object) -> None:
-        restore()
+        list(map(signal.signal, numbers, before))
         with suppress(OSError):  # not by print, which the signal may have interrupted
             os.write(1, b"\nstopping after this update: evaluating and saving (Ctrl-C again to abort)\n")
         stop.number = number
         stop.set()
 
-    before = {number: signal.signal(number, on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
+        for number in numbers:
+            signal.signal(number, on_signal)
         yield stop
     finally:
-        restore()
+        list(map(signal.signal, numbers, before))
 
 
 class TrainingClock:
@@ -303,7 +288,7 @@ class TrainingClock:
     def __init__(self, options: Options, engine: Any) -> None:
         self.progress, self._engine = engine.progress, engine
         self._steps, self._seconds = options.total_steps, None if options.minutes is None else 60 * options.minutes
-        self.start()
+        self._since = time.monotonic()
         self.bar = tqdm(
             total=100,
             file=sys.stdout,
@@ -321,21 +306,11 @@ class TrainingClock:
         by_time = seconds / self._seconds if self._seconds else 0.0
         return min(1.0, max(by_time, steps / self._steps if self._steps else 0.0))
 
-    def start(self) -> None:
-        """Start the clock again after a pause."""
-        self._since = time.monotonic()
-
-    def tick(self) -> None:
-        """Add the time since the last call to the training time."""
-        since = self._since
-        self.start()
-        self.progress.seconds += self._since - since
-
-    @property
-    def is_overdue(self) -> bool:
-        """True from :data:`OVERDUE` seconds after the time limit."""
-        now = self.progress.seconds + time.monotonic() - self._since
-        return self._seconds is not None and now > self._seconds + OVERDUE
+    def tick(self, *, paused: bool = False) -> None:
+        """Add the time since the last call to the training time, but for a pause."""
+        since, self._since = self._since, time.monotonic()
+        if not paused:
+            self.progress.seconds += self._since - since
 
     def add_point(self, coverage: float, rotation: float, reward: float) -> None:
         """Add the means over a rollout to the curve of the exploring policy, and show them beside the bar."""
@@ -347,42 +322,36 @@ class TrainingClock:
 
 
 def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None) -> None:
-    """Raise :class:`NotFiniteError` if one of the values (B, ...) is not finite, with the scene of its row."""
+    """Raise :class:`TrainingError` if one of the values (B, ...) is not finite, with the scene of its row."""
     finite = np.isfinite(values)
     if not finite.all():
         row, *place = (int(axis) for axis in np.argwhere(~finite)[0])
         at = f" at {place}" if place else ""
         scene = row if scenes is None else scenes[row]
-        raise NotFiniteError(f"{what} of scene {scene} holds {values[(row, *place)]}{at}")
+        raise TrainingError(f"{what} of scene {scene} holds {values[(row, *place)]}{at}")
 
 
-@contextmanager
-def finite_outputs(policies: Sequence[AttentionPolicy]) -> Iterator[None]:
-    """Raise :class:`NotFiniteError` where an output of a policy's heads is not finite."""
+def check_outputs(policies: Sequence[AttentionPolicy]) -> None:
+    """Make the heads of the policies raise :class:`TrainingError` where an output is not finite."""
 
     def check(head: nn.Module, inputs: object, output: Tensor) -> None:
         finite = output.isfinite()
         if not finite.all():
             place = tuple((~finite).nonzero()[0].tolist())
-            raise NotFiniteError(f"the policy's {type(head).__name__} gives {output[place].item()} at {list(place)}")
+            raise TrainingError(f"the policy's {type(head).__name__} gives {output[place].item()} at {list(place)}")
 
-    with ExitStack() as hooks:
-        for policy in policies:
-            for head in (policy.action_net, policy.value_net):
-                hooks.callback(head.register_forward_hook(check).remove)
-        yield
+    for policy in policies:
+        policy.action_net.register_forward_hook(check)
+        policy.value_net.register_forward_hook(check)
 
 
 def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
-    """Raise :class:`NotFiniteError` unless weights, losses among what is logged, and outputs are finite.
-
-    The outputs, which :func:`finite_outputs` checks, are those for an observation drawn from the observation space.
-    """
+    """Raise :class:`TrainingError` unless weights, logged losses, and outputs for a random observation are finite."""
     weights = [name for name, weight in policy.named_parameters() if not weight.isfinite().all()]
     losses = [name for name, loss in logged.items() if name.endswith("loss") and not np.isfinite(loss)]
     if weights or losses:
         what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(logged[losses[0]])},"
-        raise NotFiniteError(f"{what} is not finite after the update")
+        raise TrainingError(f"{what} is not finite after the update")
     policy.observation_space.seed(0)
     observation, _ = policy.obs_to_tensor(policy.observation_space.sample())
     with torch.no_grad():
@@ -391,11 +360,7 @@ def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
 
 
 class RolloutCallback(BaseCallback):
-    """Means of coverage, rotation and reward over a rollout; with a clock also checks, and points of the curve.
-
-    Attributes:
-        means: the three means by name, after a rollout.
-    """
+    """Means of coverage, rotation and reward over a rollout; with a clock also checks, and points of the curve."""
 
     def __init__(self, clock: TrainingClock | None = None) -> None:
         super().__init__()
@@ -413,11 +378,11 @@ class RolloutCallback(BaseCallback):
         # With credit for every sensor, their rewards are parts of the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
-        return self._clock is None or not self._clock.is_overdue
+        return True
 
     def _on_rollout_end(self) -> None:
         means = (self._sums[:3] / self._sums[3]).tolist()
-        self.means = dict(zip(("coverage", "rotation", "reward"), means, strict=True))
+        self.means = dict(zip(MEANS, means, strict=True))
         for name, value in self.means.items():
             self.logger.record(f"rollout/{name}", value)
         if self._clock is not None:
@@ -427,11 +392,8 @@ class RolloutCallback(BaseCallback):
 class SB3Engine:
     """Learner of Stable-Baselines3's kind in this process, with its scenes and its progress.
 
-    Attributes:
-        policies: the policy to save and evaluate, and the one that learns if it is another, as with an average of
-            weights.
-        config: metadata of the checkpoints.
-        progress: progress of the run.
+    Of `policies`, the first is to be saved and evaluated, and the last learns, which is another with an average of
+    weights.
     """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:

@@ -25,9 +25,8 @@ from hitmac.agents.training.config import Options
 from hitmac.agents.training.resume import Progress, state_file
 from hitmac.agents.training.rllib.cluster import LOCAL, connect
 from hitmac.agents.training.rllib.ppo import ppo_config
-from hitmac.agents.training.rllib.runner import MEANS
 from hitmac.agents.training.train import (
-    NotFiniteError,
+    MEANS,
     TrainingClock,
     TrainingError,
     check_update,
@@ -82,15 +81,10 @@ class RLlibEngine:
             self._learners.foreach_learner(lambda learner: learner.begin(weights, moments, seed))
             runners.sync_weights(from_worker_or_learner_group=self._learners, inference_only=True)
             self.algorithm.begin_scenes(self._first_config.training_seeds[0], used)
-            self._policy: AttentionPolicy = runners.local_env_runner.module.policy
+            self.policies: tuple[AttentionPolicy, ...] = (runners.local_env_runner.module.policy,)
         except BaseException:
             self.close()
             raise
-
-    @property
-    def policies(self) -> tuple[AttentionPolicy, ...]:
-        """The policy, with the weights of the last update."""
-        return (self._policy,)
 
     @property
     def config(self) -> PolicyConfig:
@@ -100,12 +94,12 @@ class RLlibEngine:
 
     def save(self) -> None:
         """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
-        save_policy(self._run_dir / "checkpoint", self._policy, self.config)
+        save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if not self.steps:
             return
         with _one_line():  # the moments of all learners are equal
             moments = self._learners.foreach_learner(lambda learner: learner.moments()).result_or_errors[0].get()
-        groups = resume.learned_state(self._policy, moments, self.progress, self.steps)
+        groups = resume.learned_state(self.policies[0], moments, self.progress, self.steps)
         groups["seeds"] = {"used": np.array([self.algorithm.seeds_used])}
         resume.write_state(state_file(self._run_dir), groups)
 
@@ -117,11 +111,7 @@ class RLlibEngine:
         ray.shutdown()
 
     def update(self, clock: TrainingClock) -> None:
-        """Collect a rollout and learn from it; without an answer, as all env runners are lost, nothing changes.
-
-        Raises:
-            TrainingError: RLlib failed, or no env runner has answered for :data:`PATIENCE` seconds.
-        """
+        """Collect a rollout and learn from it; without an answer, as all env runners are lost, nothing changes."""
         rate, entropy = self.options.rates(clock.fraction)
         with _one_line():
             self._learners.foreach_learner(lambda learner: learner.set_rates(rate, entropy))
@@ -139,8 +129,8 @@ class RLlibEngine:
         self.steps += steps
         learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
         logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
-        check_update(self._policy, logged)
-        self.entropy = logged["entropy"] / highest_entropy(self._policy.action_space)
+        check_update(self.policies[0], logged)
+        self.entropy = logged["entropy"] / highest_entropy(self.policies[0].action_space)
         means = {name: float(rollouts[name]) / steps for name in MEANS}
         for group, values in (("rollout", means), ("train", logged | {"learning_rate": rate})):
             for name, value in values.items():
@@ -170,8 +160,8 @@ def _one_line() -> Iterator[None]:
     """Turn an error of Ray, or of one of its processes, into one line."""
     try:
         yield
-    except NotFiniteError as error:
-        raise NotFiniteError(str(getattr(error, "cause", error))) from None
+    except TrainingError as error:
+        raise TrainingError(str(getattr(error, "cause", error))) from None
     except RayError as error:
         cause = error.cause if isinstance(error, RayTaskError) else error
         raise TrainingError(f"RLlib failed: {str(cause).strip().splitlines()[-1]}") from error

@@ -1,34 +1,147 @@
-"""PPO of RLlib on the scenes of a training, with the samples, advantages and rates of the default engine."""
+"""PPO of RLlib on the scenes of a training, with the samples, advantages and rates of the default engine.
+
+:class:`SceneEnvRunner` collects rollouts of a batch of scenes as the default engine does, :class:`TrainBatch` shuffles
+their rows, :class:`AttentionPPOLearner` learns from them, and :class:`ScenePPO` sets the seeds of the scenes.
+"""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import numba
 import numpy as np
+import ray
 import torch
 import tree
 from ray.rllib.algorithms.ppo import PPO, PPOConfig
 from ray.rllib.algorithms.ppo.torch.ppo_torch_learner import PPOTorchLearner
 from ray.rllib.connectors.connector_v2 import ConnectorV2
-from ray.rllib.core import DEFAULT_MODULE_ID
+from ray.rllib.core import COMPONENT_RL_MODULE, DEFAULT_MODULE_ID
 from ray.rllib.core.columns import Columns
 from ray.rllib.core.rl_module.rl_module import RLModuleSpec
+from ray.rllib.env import INPUT_ENV_SINGLE_SPACES, INPUT_ENV_SPACES
+from ray.rllib.env.env_runner import EnvRunner
 from ray.rllib.env.env_runner_group import EnvRunnerGroup
+from ray.rllib.env.single_agent_episode import SingleAgentEpisode
+from ray.rllib.env.utils.infinite_lookback_buffer import InfiniteLookbackBuffer
 from ray.rllib.evaluation.postprocessing import Postprocessing
+from ray.rllib.utils.metrics import NUM_ENV_STEPS_SAMPLED, NUM_ENV_STEPS_SAMPLED_LIFETIME, WEIGHTS_SEQ_NO
 from ray.rllib.utils.schedules.scheduler import Scheduler
 from torch import Tensor
 
 from hitmac.agents.learned.checkpoint import checked_device
-from hitmac.agents.learned.difference_rewards import acting_or_all
+from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, acting_or_all
 from hitmac.agents.learned.policy import AttentionPolicy
 from hitmac.agents.training.config import Options
 from hitmac.agents.training.resume import Arrays, moments_of, put_moments
 from hitmac.agents.training.rllib.module import AttentionRLModule
-from hitmac.agents.training.rllib.runner import ACTING, ROW, SceneEnvRunner
-from hitmac.agents.training.train import check_finite
+from hitmac.agents.training.train import RolloutCallback, build, check_finite, warm_up
 from hitmac.envs.scenario import Scenario
+
+ACTING, ROW = "acting", "row"
+"""Columns of every step of a row: whether a sensor of it acts, and its number among those of all env runners."""
+
+
+class SceneEnvRunner(EnvRunner):
+    """Env runner with a share of the scenes of a training, in one batch, and a learner that collects rollouts in them.
+
+    ``env_config`` holds ``options``, the job's, and ``scenario``. Before the first rollout, :meth:`begin` sets the seed
+    of the first scene.
+    """
+
+    def __init__(self, *, config: Any, **kwargs: Any) -> None:
+        super().__init__(config=config, **kwargs)
+        self.spaces = (self.config.observation_space, self.config.action_space)
+        spec: Any = self.config.get_rl_module_spec(spaces=self.get_spaces(), inference_only=True)
+        self.module = spec.build()
+        self._callback: Any = None
+        self._weights_seq_no = 0
+        if self.num_workers and not self.worker_index:
+            return  # the local one of several only keeps the policy
+        if self.worker_index:  # a process of its own, one of several on its machine
+            torch.set_num_threads(1)
+            numba.set_num_threads(1)
+        options, scenario = self.config.env_config["options"], self.config.env_config["scenario"]
+        scenes = np.array_split(np.arange(options.num_envs), max(self.num_workers, 1))[max(self.worker_index, 1) - 1]
+        options = dataclasses.replace(options, num_envs=len(scenes), device="cpu")
+        self.model: Any
+        self.model, self.envs, _ = build(options, scenario)
+        self.model.policy, self._first_row = self.module.policy, scenes[0] * (self.envs.num_envs // len(scenes))
+        warm_up(self.envs)
+
+    def begin(self, seed: int) -> None:
+        """Start new episodes in all scenes, scene i with the seed ``seed + i``; `seed` is also that of the actions."""
+        torch.manual_seed(seed)
+        self.envs.seed(seed)
+        _, self._callback = self.model._setup_learn(0, RolloutCallback())
+
+    def sample(self, **kwargs: Any) -> list[SingleAgentEpisode]:
+        """Return a rollout as one episode of RLlib: the steps of the first row, then those of the second, ..."""
+        if self._callback is None:  # started again, without scenes so far
+            return []
+        buffer = self.model.rollout_buffer
+        assert isinstance(buffer, ActingRolloutBuffer)
+        self.model.collect_rollouts(self.envs, self._callback, buffer, buffer.buffer_size)
+        size = buffer.buffer_size * buffer.n_envs
+        for name, mean in self._callback.means.items():
+            self.metrics.log_value(name, mean * size, reduce="sum")
+        self.num_env_steps_sampled_lifetime += size
+        self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, size, reduce="sum")
+        self.metrics.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, size, reduce="lifetime_sum")
+        rows = np.tile(np.arange(buffer.n_envs), (buffer.buffer_size, 1)) + self._first_row
+        columns = {
+            ACTING: buffer.acting,
+            ROW: rows,
+            Columns.ACTION_LOGP: buffer.log_probs,
+            Postprocessing.ADVANTAGES: buffer.advantages,
+            Postprocessing.VALUE_TARGETS: buffer.returns,
+        }
+        # An episode has one more observation than steps: the first again, which nothing reads.
+        flat = {name: buffer.swap_and_flatten(array) for name, array in buffer.observations.items()}
+        observations: Any = {name: np.concatenate((array, array[:1])) for name, array in flat.items()}
+        return [
+            SingleAgentEpisode(
+                observations=InfiniteLookbackBuffer(observations),
+                infos=InfiniteLookbackBuffer([{}] * (size + 1)),
+                actions=InfiniteLookbackBuffer(
+                    buffer.actions.swapaxes(0, 1).reshape(size, *(self.model.action_space.shape or ()))
+                ),
+                rewards=_numbers(buffer.rewards),
+                extra_model_outputs={name: _numbers(array) for name, array in columns.items()},
+                len_lookback_buffer=0,
+            )
+        ]
+
+    def get_metrics(self) -> Any:
+        """Return the metrics since the last call, for RLlib."""
+        return self.metrics.reduce()
+
+    def get_spaces(self) -> dict[str, Any]:
+        """Return the spaces of the policy, for RLlib."""
+        return dict.fromkeys((INPUT_ENV_SPACES, INPUT_ENV_SINGLE_SPACES, DEFAULT_MODULE_ID), self.spaces)
+
+    def get_state(self, components: Any = None, **kwargs: Any) -> dict[str, Any]:
+        """Return the weights of the policy and their number, for RLlib."""
+        return {COMPONENT_RL_MODULE: self.module.get_state(), WEIGHTS_SEQ_NO: self._weights_seq_no}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Take over the weights of RLlib's learner."""
+        if COMPONENT_RL_MODULE in state:
+            weights = state[COMPONENT_RL_MODULE]
+            weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
+            self.module.set_state(weights.get(DEFAULT_MODULE_ID, weights))
+            self._weights_seq_no = state.get(WEIGHTS_SEQ_NO, 0)
+
+    def assert_healthy(self) -> None:
+        """Do nothing: an env runner that was made is whole."""
+
+
+def _numbers(array: np.ndarray) -> InfiniteLookbackBuffer:
+    """Return numbers (T, B) of a rollout, one row of the environments after the other."""
+    return InfiniteLookbackBuffer(ActingRolloutBuffer.swap_and_flatten(array).ravel())
 
 
 class AttentionPPOLearner(PPOTorchLearner):
@@ -79,7 +192,7 @@ class TrainBatch(ConnectorV2):
     """Connector from rollouts to the rows to learn from, in random order: those in which a sensor acts."""
 
     def __call__(self, *, rl_module: Any, episodes: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the batch of the one module; raise NotFiniteError for a reward or a feature that is not finite."""
+        """Return the batch of the one module; raise TrainingError for a reward or a feature that is not finite."""
 
         def joined(part: Callable[[Any], Any]) -> Any:
             """Return a part of all rollouts, one after the other, or of each of its arrays by name."""
