@@ -57,13 +57,12 @@ def parse(
         (name, Annotated[types[name], tyro.conf.arg(help=texts[name])], dataclasses.field(default=value))
         for name, value in values.items()
     ]
-    helped = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
+    helped: Any = dataclasses.make_dataclass(options.__name__, fields, frozen=True)
     errors, config = io.StringIO(), (tyro.conf.FlagCreatePairsOff,)
-    parsed: Any
     try:
         with contextlib.redirect_stderr(errors):
             parsed = tyro.cli(
-                helped, prog=program, args=given, config=config, description=description or options.__doc__
+                helped, prog=program, description=description or options.__doc__, args=given, config=config
             )
     except SystemExit as end:
         if not end.code:

@@ -31,6 +31,8 @@ class LevelPolicy(NamedTuple):
     row_id: bool = True
     """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
     :class:`hitmac.envs.tasks.ExecutorTask`."""
+    training_seeds: tuple[tuple[int, int], ...] = ()
+    """First and last seeds of the training scenes; () for a policy that was not trained."""
 
     @classmethod
     def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:

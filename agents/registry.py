@@ -13,28 +13,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
+from hitmac.agents.baselines import planner, rules
 from hitmac.agents.baselines.exact import ExactAgent
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
-from hitmac.agents.baselines.planner import (
-    BeliefPlannerAgent,
-    FastBeliefPlannerAgent,
-    FastestBeliefPlannerAgent,
-    FastPlannerAgent,
-    PlannerAgent,
-)
-from hitmac.agents.baselines.rules import GreedyAgent, NearestAgent, RandomAgent, RulePolicy, StillAgent
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.learned.checkpoint import (
-    EXECUTOR,
-    PolicyConfig,
-    adapt_policy,
-    checked_device,
-    checkpoint_folder,
-    executor_folder,
-    load_policy,
-    trainings_in,
-    variations_in,
-)
+from hitmac.agents.learned import checkpoint
+from hitmac.agents.learned.checkpoint import PolicyConfig
 from hitmac.agents.policy import (
     NEARNESS,
     Memoryless,
@@ -51,17 +35,17 @@ from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.validation import did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
-SCRIPTED: dict[str, type[RulePolicy]] = {
-    "random": RandomAgent,
-    "still": StillAgent,
-    "nearest": NearestAgent,
-    "greedy": GreedyAgent,
+SCRIPTED: dict[str, type[rules.RulePolicy]] = {
+    "random": rules.RandomAgent,
+    "still": rules.StillAgent,
+    "nearest": rules.NearestAgent,
+    "greedy": rules.GreedyAgent,
     "exact": ExactAgent,
-    "planner": PlannerAgent,
-    "planner-fast": FastPlannerAgent,
-    "belief-planner": BeliefPlannerAgent,
-    "belief-planner-fast": FastBeliefPlannerAgent,
-    "belief-planner-fastest": FastestBeliefPlannerAgent,
+    "planner": planner.PlannerAgent,
+    "planner-fast": planner.FastPlannerAgent,
+    "belief-planner": planner.BeliefPlannerAgent,
+    "belief-planner-fast": planner.FastBeliefPlannerAgent,
+    "belief-planner-fastest": planner.FastestBeliefPlannerAgent,
 }
 """Agents that decide by rule, by name."""
 
@@ -71,72 +55,33 @@ _OPTIONS = re.compile(r"(?::[^:=]+=[^:=+]*)+$")
 _VALUES = re.compile(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+")
 
 
-class AgentName(NamedTuple):
-    """Name of an agent, taken apart; :func:`load_agent` lists the forms of a name."""
+def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
+    """Take the name of an agent apart, without ``memoryless:``; :func:`load_agent` lists the forms of a name.
 
-    kind: str
-    """``"scripted"``, ``"coordinator"`` (a scripted one), ``"run"``, ``"released"`` or ``"custom"``."""
-    source: str
-    """Scripted agent or coordinator, directory of a run, file of the released coordinator, or ``MODULE:CLASS``."""
-    executor: str = ""
-    """Executor of a coordinator; "": its own."""
-    options: Mapping[str, Any] = MappingProxyType({})
-    """Arguments of a scripted agent's constructor."""
-    nearness: Mapping[str, Any] = MappingProxyType({})
-    """Options of the observation, :data:`hitmac.agents.policy.NEARNESS`."""
-    memoryless: bool = False
-
-
-def parse_name(name: str | Path) -> AgentName:
-    """Take the name of an agent apart; a ``Path`` is always the directory of a run.
-
-    Raises ``ValueError`` for an unknown name (the message lists the known), and for an option that is unknown, has no
-    value or is given twice.
+    Returns:
+        The directory of a run, as a ``Path``, or what else decides; the executor that a coordinator is given, "" for
+        its own; and options of the observation, :data:`hitmac.agents.policy.NEARNESS`.
     """
-    text = str(name)
     if isinstance(name, Path):
-        return AgentName("run", text)
-    plain, nearness = text.removeprefix(_MEMORYLESS), {}
-    if not Path(text).is_dir():
-        parts = plain.split(":")
-        shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
-        nearness = checked_nearness(_options(text, shown, NEARNESS))
-        plain = ":".join(part for part in parts if part not in shown)
-    return _form(plain)._replace(nearness=nearness, memoryless=text.startswith(_MEMORYLESS))
-
-
-def _form(name: str) -> AgentName:
-    """Take a name apart that has no ``memoryless:`` and no options of the observation."""
-    first, *rest = name.split(":")
-    halves = [(":".join((first, *rest[:i])), ":".join(rest[i:])) for i in range(len(rest))]
-    if first in SCRIPTED and ("=" in name or not rest):
-        known = {  # of the constructor and of those of its bases
-            option: None
-            for kind in SCRIPTED[first].__mro__
-            for option, how in inspect.signature(kind.__init__).parameters.items()  # type: ignore[misc]
-            if how.default is not how.empty and option != "scenario"
-        }
-        return AgentName("scripted", first, options=_options(name, rest, known))
+        return name, "", {}
+    if Path(name).is_dir() and name not in SCRIPTED and name not in COORDINATORS:
+        return Path(name), "", {}
+    parts = name.removeprefix(_MEMORYLESS).split(":")
+    shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
+    nearness = checked_nearness(_options(name, shown, NEARNESS))
+    first, *rest = parts = [part for part in parts if part not in shown]
+    whole, after = ":".join(parts), ":".join(rest)
     if first in COORDINATORS:
-        return AgentName("coordinator", first, ":".join(rest))
-    if Path(name).is_dir():
-        return AgentName("run", name)
-    if name.startswith(PREFIX):
-        return AgentName("run", str(pretrained_folder(":".join(rest))))
-    if first == "released" and len(rest) == 2:
-        return AgentName("released", rest[0], rest[1])
-    runs = [two for two in halves if Path(two[0]).is_dir()]
-    if known_executor := [two for two in runs if two[1] in EXECUTORS or Path(two[1]).is_dir()]:
-        return AgentName("run", *known_executor[0])
-    if _IMPORT.fullmatch(name) and rest[0] not in EXECUTORS:
-        return AgentName("custom", name)
-    if runs and len(rest) == 1:  # an error will name the executor
-        return AgentName("run", *runs[0])
-    names = (*SCRIPTED, *COORDINATORS)
-    raise ValueError(
-        f"unknown agent {name!r}{did_you_mean(first, names)}: known are {', '.join(names)}, folders of checkpoints or "
-        f"runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
-    )
+        return first, after, nearness
+    if f"{first}:" == PREFIX:
+        return pretrained_folder(after), "", nearness
+    if first not in SCRIPTED:
+        halves = [(Path(":".join(parts[:i])), ":".join(parts[i:])) for i in range(1, len(parts) + 1)]
+        runs = [(folder, executor) for folder, executor in halves if folder.is_dir()]
+        known = [two for two in runs if not two[1] or two[1] in EXECUTORS or Path(two[1]).is_dir()]
+        if known or (len(rest) == 1 and runs and not _IMPORT.fullmatch(whole)):
+            return *(known or runs)[0], nearness
+    return whole, "", nearness
 
 
 def _options(name: str, given: Iterable[str], known: Iterable[str]) -> dict[str, Any]:
@@ -173,15 +118,9 @@ def each_training(name: str) -> list[str]:
     """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
     left, colon, right = name.partition(":")
     for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
-        if folder and (runs := trainings_in(folder)):
+        if folder and (runs := checkpoint.trainings_in(folder)):
             return [f"{before}{run}{after}" for run in runs]
     return [name]
-
-
-Seeds = tuple[tuple[int, int], ...]
-
-Executor = tuple[LevelPolicy, Seeds]
-"""Executor with the first and last seeds of its training scenes; () for an executor that was not trained."""
 
 
 class Agent(NamedTuple):
@@ -191,7 +130,7 @@ class Agent(NamedTuple):
     policy: Policy
     features: tuple[str, ...]
     """Observation features that the policy reads."""
-    training_seeds: Seeds = ()
+    training_seeds: tuple[tuple[int, int], ...] = ()
     """First and last seeds of the training scenes; () for an agent that was not trained."""
     run: str = ""
     """Name of the training, where several trainings of one agent share its name."""
@@ -202,7 +141,7 @@ class Agent(NamedTuple):
     nearest targets; none: it is shown all."""
 
 
-def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> RulePolicy:
+def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> rules.RulePolicy:
     """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
     if not is_among(name, SCRIPTED):
         raise ValueError(f"unknown agent {name!r}{did_you_mean(name, SCRIPTED)}: known are {', '.join(SCRIPTED)}")
@@ -250,36 +189,76 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
             return agent
         if isinstance(agent, type) or not callable(getattr(agent, "predict", None)):
             raise TypeError(f"agent is {agent!r}; it must be a name, a directory, an Agent or an object with predict()")
-        return Agent(type(agent).__name__, agent, declared(agent), trained=has_learned(agent))
-    name, text = parse_name(agent), str(agent)
-    if executor is not None and (name.kind not in ("coordinator", "run") or name.executor):
-        raise ValueError(f"executor is given with {text}, which takes none")
-    if name.kind == "scripted":
-        scripted = scripted_agent(name.source, scenario, **name.options)
-        made = Agent(text, scripted, scripted.features, nearness=scripted.shown(name.nearness))
-    elif name.kind == "custom":
-        policy = import_policy(name.source, scenario)
-        made = Agent(text, policy, declared(policy), trained=has_learned(policy), nearness=name.nearness)
-    elif name.kind == "released":
-        net = load_released(name.executor)
-        if not isinstance(net, ReleasedExecutor):
-            raise ValueError(f"{name.executor} is the released coordinator; give the released executor")
-        turns = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended")
-        made = _hierarchy(text, scenario, name.source, (turns, ()))
+        return _custom(type(agent).__name__, agent)
+    name = str(agent)
+    if isinstance(agent, str) and name.startswith(_MEMORYLESS):
+        whole = load_agent(name.removeprefix(_MEMORYLESS), scenario, executor=executor)
+        memoryless = Memoryless(whole.policy, whole.features)
+        return whole._replace(name=name, policy=memoryless, features=memoryless.features)
+    source, own, nearness = parse_name(agent)
+    coordinates = isinstance(source, Path) or source in COORDINATORS
+    if executor is not None and (own or not coordinates):
+        raise ValueError(f"executor is given with {name}, which takes none")
+    executor = own or None if executor is None else executor
+    level = None if executor is None else load_executor(executor, scenario)
+    first, *rest = str(source).split(":")
+    if isinstance(source, Path):
+        made = load_run(source, scenario, name=name, executor=level, **nearness)
+    elif coordinates:
+        rule = scripted_level(COORDINATORS[source], scenario)
+        idle = {"idle": rule.idle} if hasattr(rule, "idle") else {}
+        made = _hierarchy(name, scenario, LevelPolicy(rule, rule.features), level, **idle)
+    elif first in SCRIPTED:
+        known = {  # of the constructor and of those of its bases
+            option: None
+            for kind in SCRIPTED[first].__mro__
+            for option, how in inspect.signature(kind.__init__).parameters.items()  # type: ignore[misc]
+            if how.default is not how.empty and option != "scenario"
+        }
+        scripted = scripted_agent(first, scenario, **_options(source, rest, known))
+        made = Agent(name, scripted, scripted.features, nearness=scripted.shown(nearness))
+    elif first == "released" and len(rest) == 2:
+        made = _released(name, scenario, *rest)
+    elif _IMPORT.fullmatch(source) and rest[0] not in EXECUTORS:
+        made = _custom(name, import_policy(source, scenario))._replace(nearness=nearness)
     else:
-        chosen = name.executor or None if executor is None else executor
-        level = None if chosen is None else load_executor(chosen, scenario)
-        if name.kind == "run":
-            made = load_run(name.source, scenario, name=text, executor=level, **name.nearness)
-        else:
-            made = _hierarchy(text, scenario, name.source, level)
-    if name.nearness and not made.nearness:
-        given = ", ".join(name.nearness)
-        raise ValueError(f"{text} is given {given}; agents with a coordinator are shown all targets")
-    if name.memoryless:
-        memoryless = Memoryless(made.policy, made.features)
-        made = made._replace(policy=memoryless, features=memoryless.features)
+        names = (*SCRIPTED, *COORDINATORS)
+        raise ValueError(
+            f"unknown agent {name!r}{did_you_mean(first, names)}: known are {', '.join(names)}, folders of checkpoints "
+            f"or runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
+        )
+    if nearness and not made.nearness:
+        raise ValueError(f"{name} is given {', '.join(nearness)}; agents with a coordinator are shown all targets")
     return made
+
+
+def _custom(name: str, policy: Any) -> Agent:
+    """Make an agent of any object with ``predict``."""
+    return Agent(name, policy, declared(policy), trained=has_learned(policy))
+
+
+def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
+    """Load the released HiT-MAC from the files of its two networks; the coordinator may be a scripted one."""
+    net = load_released(executor)
+    if not isinstance(net, ReleasedExecutor):
+        raise ValueError(f"{executor} is the released coordinator; give the released executor")
+    level = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES, "attended")
+    if coordinator in COORDINATORS:
+        return load_agent(coordinator, scenario, executor=level)._replace(name=name)
+    assigns = load_released(coordinator)
+    if not isinstance(assigns, ReleasedCoordinator):
+        raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
+    return _hierarchy(name, scenario, LevelPolicy(ReleasedPolicy(assigns), PAPER_FEATURES), level)
+
+
+def _hierarchy(
+    name: str, scenario: Scenario, coordinator: LevelPolicy, executor: LevelPolicy | None, **options: Any
+) -> Agent:
+    """Make an agent of a coordinator and an executor; None: the scripted one."""
+    executor = executor or load_executor("scripted", scenario)
+    policy = HierarchicalAgent(scenario, coordinator, executor, **options)
+    seeds = (*coordinator.training_seeds, *executor.training_seeds)
+    return Agent(name, policy, policy.features, seeds, trained=has_learned(policy))
 
 
 def load_run(
@@ -287,7 +266,7 @@ def load_run(
     scenario: Scenario | str | Path,
     *,
     name: str = "",
-    executor: Executor | None = None,
+    executor: LevelPolicy | None = None,
     **nearness: Any,
 ) -> Agent:
     """Load the policy of a run or checkpoint, by default under the name of its directory.
@@ -296,26 +275,26 @@ def load_run(
     :func:`~hitmac.agents.load_policy`; also raises ``ValueError`` for a policy that is not a whole agent.
     """
     scenario = load_scenario(scenario)
-    policy, config = load_policy(path, scenario, **nearness)
-    own = checkpoint_folder(path) / EXECUTOR
+    policy, config = checkpoint.load_policy(path, scenario, **nearness)
+    own = checkpoint.checkpoint_folder(path) / checkpoint.EXECUTOR
     if executor is None and config.role == "coordinator" and own.is_dir():
         executor = load_executor(own, scenario)
     return as_agent(policy, config, scenario, name=name or str(path), executor=executor)
 
 
 def as_agent(
-    policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: Executor | None = None
+    policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: LevelPolicy | None = None
 ) -> Agent:
     """Make an agent of a trained policy, whose training may still be running; a coordinator gets an executor."""
-    seeds: Seeds = (config.training_seeds,)
+    seeds = (config.training_seeds,)
     if config.role == "coordinator":
-        level = LevelPolicy(policy, config.features)
-        return _hierarchy(name, scenario, level, executor, seeds, **config.options)
+        level = LevelPolicy(policy, config.features, training_seeds=seeds)
+        return _hierarchy(name, scenario, level, executor, **config.options)
     if executor is not None:
         raise ValueError(f"{name} was trained for {config.task}; only a coordinator takes an executor")
     if config.role == "executor":
         raise ValueError(f"{name} is an executor; name a coordinator too, as in assign-all:{name}")
-    agent, features = adapt_policy(policy, config, scenario)
+    agent, features = checkpoint.adapt_policy(policy, config, scenario)
     return Agent(name, agent, features, seeds, trained=True, nearness=config.nearness)
 
 
@@ -323,33 +302,12 @@ def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = N
     """Make a level of the hierarchy of a trained executor, for `scenario`; None: for that of its training."""
     if scenario is not None and config.scenario.decisions != scenario.decisions:
         policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
-    return LevelPolicy(policy, config.features, config.options["padding"], config.options["row_id"])
+    padding, row_id = config.options["padding"], config.options["row_id"]
+    return LevelPolicy(policy, config.features, padding, row_id, (config.training_seeds,))
 
 
-def _hierarchy(
-    name: str,
-    scenario: Scenario,
-    coordinator: LevelPolicy | str,
-    executor: Executor | None,
-    seeds: Seeds = (),
-    **options: Any,
-) -> Agent:
-    """Make an agent of a coordinator, also by the name or file of one, and an executor; None: the scripted one."""
-    if isinstance(coordinator, str) and coordinator in COORDINATORS:
-        rule = scripted_level(COORDINATORS[coordinator], scenario)
-        coordinator, options = LevelPolicy(rule, rule.features), {"idle": rule.idle} if hasattr(rule, "idle") else {}
-    elif isinstance(coordinator, str):
-        net = load_released(coordinator)
-        if not isinstance(net, ReleasedCoordinator):
-            raise ValueError(f"{coordinator} is the released executor; give the released coordinator")
-        coordinator = LevelPolicy(ReleasedPolicy(net), PAPER_FEATURES)
-    turns, executor_seeds = executor or load_executor("scripted", scenario)
-    policy = HierarchicalAgent(scenario, coordinator, turns, **options)
-    return Agent(name, policy, policy.features, (*seeds, *executor_seeds), trained=has_learned(policy))
-
-
-def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> Executor:
-    """Load the executor that `executor` names, or wrap a policy as one; also return the seeds of its training scenes.
+def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> LevelPolicy:
+    """Load the executor that `executor` names, or wrap a policy as one.
 
     Args:
         executor: a name out of :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
@@ -363,26 +321,22 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
         TypeError: `executor` is none of these.
     """
     scenario = load_scenario(scenario)
+    if is_among(executor, EXECUTORS):
+        rule = scripted_level(EXECUTORS[str(executor)], scenario)
+        return LevelPolicy(rule, rule.features)
     if isinstance(executor, str) and executor.startswith(PREFIX):
         executor = pretrained_folder(executor.removeprefix(PREFIX))
-    if isinstance(executor, Path) or (
-        isinstance(executor, str) and executor not in EXECUTORS and Path(executor).is_dir()
-    ):
-        policy, config = load_policy(executor_folder(executor), scenario)
+    if isinstance(executor, Path) or (isinstance(executor, str) and Path(executor).is_dir()):
+        policy, config = checkpoint.load_policy(checkpoint.executor_folder(executor), scenario)
         if config.role != "executor":
             raise ValueError(f"{executor} was trained for {config.task}; expected an executor")
-        return as_level(policy, config, scenario), (config.training_seeds,)
-    if not isinstance(executor, str):
-        return LevelPolicy.of(executor), ()
-    if executor not in EXECUTORS and not _IMPORT.fullmatch(executor):
+        return as_level(policy, config, scenario)
+    if isinstance(executor, str) and not _IMPORT.fullmatch(executor):
         raise ValueError(
             f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
             "and folders of checkpoints or runs, or MODULE:CLASS"
         )
-    if executor not in EXECUTORS:
-        return LevelPolicy.of(import_policy(executor, scenario)), ()
-    rule = scripted_level(EXECUTORS[executor], scenario)
-    return LevelPolicy(rule, rule.features), ()
+    return LevelPolicy.of(import_policy(executor, scenario) if isinstance(executor, str) else executor)
 
 
 def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
@@ -401,7 +355,7 @@ def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Ag
         for group, run in _members(several):
             if (key := (group or run, run)) in agents:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
-            with checked_device(device):
+            with checkpoint.checked_device(device):
                 agent = load_agent(run, scenario)
             agents[key] = agent._replace(name=group, run=run) if group else agent
     if not agents:
@@ -425,7 +379,7 @@ def _members(names: str) -> Iterator[tuple[str, str]]:
     if options and (values := _VALUES.search(names)):
         each = [names[: values.start()] + one + names[values.end() :] for one in values[0].split("/")]
     else:
-        each = [str(path) for path in variations_in(names)] or [names]
+        each = [str(path) for path in checkpoint.variations_in(names)] or [names]
     for name in each:
         yield from ((name if run != name else "", run) for run in each_training(name))
 

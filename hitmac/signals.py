@@ -11,27 +11,15 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 """Signals that end a program."""
 
 
-class Interrupted(KeyboardInterrupt):
-    """End of a program by the signal `number`."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__()
-        self.number = number
-
-
 @contextlib.contextmanager
 def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
-    """End the program on Ctrl-C, SIGTERM or SIGHUP with one line, and exit status 128 + the signal.
+    """End the program on Ctrl-C, SIGTERM or SIGHUP with one line, `program` and `hint`, and status 128 + the signal.
 
     A signal that is ignored, as under ``nohup``, stays ignored.
-
-    Args:
-        program: name of the program in the message.
-        hint: rest of the message.
     """
 
     def end(number: int, frame: object) -> None:
-        raise Interrupted(number)
+        raise KeyboardInterrupt(number)
 
     before = {number: signal.getsignal(number) for number in SIGNALS}
     for number, handler in before.items():
@@ -42,7 +30,7 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
     except KeyboardInterrupt as interrupt:
         with contextlib.suppress(OSError):  # the terminal may be gone
             print(f"\n{program}: aborted{hint}", file=sys.stderr)
-        sys.exit(128 + getattr(interrupt, "number", signal.SIGINT))
+        sys.exit(128 + (interrupt.args or (signal.SIGINT,))[0])
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

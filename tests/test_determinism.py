@@ -69,7 +69,7 @@ def test_a_film_takes_names(tmp_path):
 
 @pytest.mark.parametrize("name", EXECUTORS)
 def test_executors_are_evaluated_the_same_twice_and_in_any_batch(name):
-    level, _ = load_executor(name, "hit-mac-executor")
+    level = load_executor(name, "hit-mac-executor")
     options = {"max_episode_steps": 9, "progress": False}
     first, again = (evaluate_executors({name: level}, episodes=5, seed=6, **options) for _ in range(2))
     assert first == again

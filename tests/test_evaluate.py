@@ -89,7 +89,7 @@ def test_executors_by_name_path_and_object(tmp_path):
         "run": run,
         "path": str(run),
         "mine": Turner(),
-        "level": load_executor(run, HIT_MAC)[0],
+        "level": load_executor(run, HIT_MAC),
     }
     result = evaluate_executors(executors, "hit-mac-executor", **SHORT)["agents"]
     assert {name: one["trainings"] for name, one in result.items()} == {
@@ -122,9 +122,9 @@ def test_an_executor_of_the_coordinators_task_says_what_it_is_shown(executor, tm
             return np.ones(len(observation["mask"]), int), None
 
     if executor == "level":
-        found, _ = load_executor(saved(tmp_path / "run", task="Executor"), HIT_MAC)
+        found = load_executor(saved(tmp_path / "run", task="Executor"), HIT_MAC)
     else:
-        found = Turner() if executor == "object" else load_executor(executor, HIT_MAC)[0]
+        found = Turner() if executor == "object" else load_executor(executor, HIT_MAC)
     task = CoordinatorTask("hit-mac", 3, 0, executor=found)
     assert task.executor_observer.features == found.features
     assert task.padding == found.padding

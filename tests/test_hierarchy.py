@@ -455,8 +455,8 @@ def test_agents_that_do_not_fit_are_refused(tmp_path):
     ]:
         with pytest.raises((ValueError, FileNotFoundError), match=says):
             load_agent(name, HIT_MAC)
-    level, seeds = load_executor(str(tmp_path / "e"), HIT_MAC)
-    assert (level.padding, seeds) == ("masked", ((2**40, 2**40 + 9),))
+    level = load_executor(str(tmp_path / "e"), HIT_MAC)
+    assert (level.padding, level.training_seeds) == ("masked", ((2**40, 2**40 + 9),))
 
 
 def test_the_decision_reward_counts_what_is_assigned():
@@ -487,7 +487,7 @@ def test_the_decision_reward_counts_what_is_assigned():
 
 def test_executors_are_evaluated_on_their_own_task():
     result = evaluate_executors(
-        {"still": load_executor("still", HIT_MAC)[0]}, episodes=4, seed=3, max_episode_steps=12, progress=False
+        {"still": load_executor("still", HIT_MAC)}, episodes=4, seed=3, max_episode_steps=12, progress=False
     )["agents"]["still"]
     task = ExecutorTask(num_envs=4, seed=3, goals_every=1)
     reward = np.mean([task.step(np.zeros((4, 4), np.int64)) for _ in range(12)], 0)

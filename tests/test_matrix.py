@@ -41,7 +41,7 @@ def train(options: Options, scenario, folder):
 def use(job, folder, scenario):
     """The checkpoint plays on the scene."""
     if job == "executor":
-        level, _ = load_executor(folder, scenario)
+        level = load_executor(folder, scenario)
         results = evaluate_executors({"trained": level}, scenario, episodes=2, max_episode_steps=4, progress=False)
         assert 0 <= results["agents"]["trained"]["rotation"]["mean"] <= 1
         agent = load_agent("assign-in-range", scenario, executor=folder)
@@ -96,8 +96,8 @@ def test_every_agent_without_learning_on_every_preset(preset, executors):
                for name, folder in executors.items() if name != "scripted"]  # fmt: skip
     results = evaluate(agents, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
     assert set(results) == {agent.name for agent in agents}
-    levels = {name: load_executor(name, scenario)[0] for name in EXECUTORS}
-    levels |= {name: load_executor(path, scenario)[0] for name, path in executors.items() if name != "scripted"}
+    levels = {name: load_executor(name, scenario) for name in EXECUTORS}
+    levels |= {name: load_executor(path, scenario) for name, path in executors.items() if name != "scripted"}
     of_executors = evaluate_executors(levels, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
     assert of_executors["still"]["rotation"]["mean"] == 0
     assert all(-1.1 <= result["reward"]["mean"] <= 1 for result in of_executors.values())

@@ -121,7 +121,7 @@ def test_both_levels_and_an_executor_alone(runs, capsys):
     assert re.search(r"\([\d,]+ steps in \d.\d minutes and [\d,]+ steps in \d.\d minutes, on `hit-mac`", card)
     whole = load_agent("pretrained:two", "hit-mac-2x3")
     assert len(whole.training_seeds) == 2
-    assert load_executor("pretrained:two", "hit-mac")[1] == whole.training_seeds[1:]
+    assert load_executor("pretrained:two", "hit-mac").training_seeds == whole.training_seeds[1:]
     assert load_agent("assign-all:pretrained:two", "hit-mac").trained
     with pytest.raises(SystemExit):
         main(["one", "both/executor", "--note", "x"])

@@ -72,14 +72,14 @@ def test_a_path_is_a_path_whatever_its_name(name, tmp_path, monkeypatch):
     assert (run.name, run.training_seeds) == ("trained", agent.training_seeds)
     os.chdir("executors")
     for path in (Path(name), f"./{name}"):
-        assert load_executor(path, HIT_MAC)[1] == agent.training_seeds
+        assert load_executor(path, HIT_MAC).training_seeds == agent.training_seeds
         filmed = load_agent("assign-in-range", HIT_MAC, executor=path)
         assert (filmed.name, filmed.trained, filmed.training_seeds) == ("assign-in-range", True, agent.training_seeds)
-    assert load_executor(Path(name), HIT_MAC)[1] == agent.training_seeds
+    assert load_executor(Path(name), HIT_MAC).training_seeds == agent.training_seeds
     os.chdir("../coordinators")
     whole = load_agent(Path(name), HIT_MAC)
     assert len(whole.training_seeds) == 2
-    assert load_executor(Path(name), HIT_MAC)[0].padding == "masked"
+    assert load_executor(Path(name), HIT_MAC).padding == "masked"
     for other in ("scripted", f"../executors/{name}", f"{tmp_path}/executors/{name}"):
         assert len(load_agent(f"./{name}:{other}", HIT_MAC).training_seeds) == (1 if other == "scripted" else 2)
         assert load_agent(f"assign-all:{other}", HIT_MAC).trained == (other != "scripted")
@@ -103,7 +103,7 @@ def test_scenarios_by_name_everywhere():
     shown = CoverageTask("hit-mac-2x3", 1, 0, features=DEFAULT_FEATURES).observe()
     assert scripted_agent("still", "hit-mac-2x3").predict(shown)[0].shape == (1, 2)
     assert load_agent("planner", "hit-mac").features
-    assert load_executor("scripted", "hit-mac")[0].padding == "masked"
+    assert load_executor("scripted", "hit-mac").padding == "masked"
     with pytest.raises(ValueError, match="unknown scenario 'moon'"):
         load_agent("planner", "moon")
 
@@ -114,9 +114,9 @@ def test_an_object_with_predict_is_an_agent():
     assert load_agent(agent, "hit-mac") is agent
     plain = type("Plain", (), {"predict": Left.predict})()
     assert load_agent(plain, "hit-mac").features == DEFAULT_FEATURES
-    level, seeds = load_executor(plain, "hit-mac")
-    assert (level.features, level.padding, seeds) == (PAPER_FEATURES, "attended", ())
-    assert load_executor(level, "hit-mac") == (level, ())
+    level = load_executor(plain, "hit-mac")
+    assert (level.features, level.padding, level.training_seeds) == (PAPER_FEATURES, "attended", ())
+    assert load_executor(level, "hit-mac") == level
     with pytest.raises(TypeError, match=r"agent is 3; it must be a name, a directory, an Agent or an object"):
         load_agent(3, "hit-mac")
     with pytest.raises(TypeError, match="a level of a hierarchy is 3; it must be"):

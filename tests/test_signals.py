@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from hitmac.signals import SIGNALS, Interrupted, end_on_signal
+from hitmac.signals import SIGNALS, end_on_signal
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -41,7 +41,7 @@ def test_handlers_are_restored_and_ignored_signals_stay_so(number, capsys):
             signal.raise_signal(number)
         signal.signal(number, signal.SIG_DFL)
         with pytest.raises(SystemExit) as end, end_on_signal("x", "; saved"):
-            raise Interrupted(number)
+            raise KeyboardInterrupt(number)
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, before)

@@ -211,8 +211,8 @@ def evaluate_executors(
     for name, several in executors.items():
         levels = [load_executor(one, scenario) for one in (several if isinstance(several, list) else [several])]
         groups[name] = [
-            Agent(name, level, level.features, trained_on, trained=has_learned(level.policy))
-            for level, trained_on in levels
+            Agent(name, level, level.features, level.training_seeds, trained=has_learned(level.policy))
+            for level in levels
         ]
     _check("executors", groups, seeds)
     play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps, goals_every=goals_every)

@@ -115,8 +115,8 @@ def _own_scenario(agent: Any) -> str | Path:
     """Return the folder of the training that an agent's name holds; ``"hit-mac"`` for an agent without one."""
     if not isinstance(agent, str | Path):
         return "hit-mac"
-    name = parse_name(agent)
-    return next((place for place in (name.source, name.executor) if place and Path(place).is_dir()), "hit-mac")
+    source, executor, _ = parse_name(agent)
+    return next((place for place in (source, executor) if place and Path(place).is_dir()), "hit-mac")
 
 
 def _digest(path: Path) -> str:

@@ -16,11 +16,8 @@ from hitmac.envs.scenario import Scenario
 class BeliefPolicy:
     """Policy of a scene's observations, by a policy on beliefs; these are its state.
 
-    With the knowledge ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs only.
-
-    Args:
-        policy: policy on the features of :class:`~hitmac.agents.tracking.features.BeliefFeatures`, of turns.
-        scenario: the scenario to play.
+    The features of beliefs are those of :class:`~hitmac.agents.tracking.features.BeliefFeatures`. With the knowledge
+    ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs only.
     """
 
     features: ClassVar[tuple[str, ...]] = Beliefs.features
@@ -43,14 +40,11 @@ class BeliefPolicy:
 class OwnKnowledge:
     """Recurrent policy for the knowledge ``"neighbours"`` and ``"own"``: every sensor runs it on its own knowledge.
 
-    Each sensor has its own description of the whole scene: the targets that it sees now, or whose positions it receives
-    at once, as all sensors would see them; the positions and headings of sensors are known to all. It decides on its
-    own turn only, so that no action depends on another sensor's knowledge. In a description other sensors see what is
-    in their views, also behind obstacles, and lenses keep their fields of view.
-
-    Args:
-        policy: policy on :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES` of shared knowledge.
-        scenario: the scenario to play.
+    Each sensor has its own description of the whole scene, in
+    :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES`: the targets that it sees now, or whose positions it
+    receives at once, as all sensors would see them; the positions and headings of sensors are known to all. It decides
+    on its own turn only, so that no action depends on another sensor's knowledge. In a description other sensors see
+    what is in their views, also behind obstacles, and lenses keep their fields of view.
     """
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:

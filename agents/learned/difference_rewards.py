@@ -50,10 +50,8 @@ def acting_or_all(acting: Any) -> Any:
 class ActingRolloutBuffer(DictRolloutBuffer):
     """Stable-Baselines3's rollout buffer with samples only of rows in which a sensor acts.
 
-    Args:
-        *args, **kwargs: see ``DictRolloutBuffer``.
-        acting: gives for every row (B,) now whether a sensor of it acts, see
-            :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting`; None: all do.
+    `acting` gives for every row (B,) now whether a sensor of it acts, as
+    :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting` does; None: all do.
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:
@@ -117,12 +115,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
 
 
 class SensorRolloutBuffer(ActingRolloutBuffer):
-    """Rollout buffer with rewards, values, likelihoods and advantages for every sensor that acts.
-
-    Args:
-        *args, **kwargs: see ``DictRolloutBuffer``; the observation's ``mask`` is (n, m).
-        acting: gives for every sensor (B, n) whether it acts.
-    """
+    """Rollout buffer with rewards, values, likelihoods and advantages for every sensor (B, n) that acts."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:

@@ -101,10 +101,6 @@ def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
     return n, m, feature_dim
 
 
-CREDITS = ("team", "difference_rewards")
-"""Forms of credit assignment: one reward and value for the team, or one for every sensor."""
-
-
 def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
     """Return a hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
     first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
@@ -123,14 +119,8 @@ def beside_global(features: Features) -> Tensor:
 class TurnHead(nn.ModuleList):
     """Logits of every sensor's actions, by one perceptron on its feature and the global one.
 
-    A sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with likelihood 1 and
-    entropy 0 whatever the parameters, so that it takes no part in the learning.
-
-    Args:
-        weight_dim: f, width of the features.
-        num_actions: k, how many actions a sensor chooses from.
-        decisions: j, how often each sensor chooses (twice where lenses zoom).
-        masked: whether a sensor without any pair is treated so.
+    If `masked`, a sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with
+    likelihood 1 and entropy 0 whatever the parameters, so that it takes no part in the learning.
     """
 
     def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool = True) -> None:
@@ -188,13 +178,7 @@ class SensorValues(nn.ModuleList):
 
 
 class PairsCritic(nn.Module):
-    """Value of the scene by :class:`hitmac.perception.AMCCritic` on every pair's feature, or each sensor's share of it.
-
-    Args:
-        weight_dim: f, width of the features.
-        per_sensor: the values are the sums of each sensor's contributions.
-        kind: ``"amc"``: each pair counts by what it adds to the pairs before it; ``"no_prefix"``: by itself.
-    """
+    """Value of the scene by :class:`hitmac.perception.AMCCritic` on all pairs' features, or each sensor's share."""
 
     def __init__(self, weight_dim: int, per_sensor: bool, *, kind: str) -> None:
         super().__init__()
@@ -230,6 +214,10 @@ class SensorCategorical(CategoricalDistribution):
     def mode(self) -> Tensor:
         """Return the most likely actions (B, c)."""
         return self.distribution.base_dist.logits.argmax(-1)
+
+
+CREDITS = ("team", "difference_rewards")
+"""Forms of credit assignment: one reward and value for the team, or one for every sensor."""
 
 
 class AttentionPolicy(ActorCriticPolicy):

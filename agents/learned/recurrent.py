@@ -42,15 +42,9 @@ SEEN, OF_SENSOR, _SIN, _COS = map(RECURRENT_FEATURES.index, ("seen_now", "sensor
 class RecurrentExtractor(AttentionExtractor):
     """Encoder on the features of every pair and on a recurrent memory of it.
 
-    The features of a pair that is not seen now are set to zero, except those of the sensor. The observation's mask is
-    not read: a pair is valid where the sensor works.
-
-    Args:
-        observation_space: Dict with ``pairs`` (n, m, d) of :data:`RECURRENT_FEATURES`, and ``mask`` (n, m).
-        encoder_config: the encoder's options; the memory is as wide as the encoder, which must be even.
-
-    Raises:
-        ValueError: the observation space is another, or an odd width.
+    The features (n, m, d) are :data:`RECURRENT_FEATURES`; those of a pair that is not seen now are set to zero, except
+    those of the sensor. The observation's mask is not read: a pair is valid where the sensor works. The memory is as
+    wide as the encoder, which must be even.
     """
 
     def __init__(self, observation_space: spaces.Space, encoder_config: EncoderConfig | None = None) -> None:
@@ -108,10 +102,7 @@ class RecurrentPolicy(AttentionPolicy):
     def unroll(
         self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits (T * B, j, n, k), whether the sensors act (T * B, n), and the state (B, n, m, f) after T steps.
-
-        The arguments are those of :meth:`RecurrentExtractor.unroll`.
-        """
+        """Return logits (T * B, j, n, k), acting sensors (T * B, n) and the state, as `RecurrentExtractor.unroll`."""
         features, mask, state = self.features_extractor.unroll(pairs, state, starts)
         logits = self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
         acting = logits.new_ones(logits.shape[0], logits.shape[2], dtype=torch.bool) if mask is None else mask.any(-1)

@@ -106,7 +106,7 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
     of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
-            executor, _ = load_executor(options.executor, scenario)
+            executor = load_executor(options.executor, scenario)
         of_task |= {
             "executor": "scripted" if options.executor == "scripted" else executor.policy,  # that one is compiled
             "executor_features": executor.features,

@@ -91,7 +91,7 @@ def save_film_of(task: type[Task], path: Path) -> None:
 
 def _film_executor(path: Path, agent: str, scenario: str) -> None:
     """Film an episode in which an executor turns the sensors towards the goals that the environment gives them."""
-    level, _ = load_executor(agent, scenario)
+    level = load_executor(agent, scenario)
     task = ExecutorTask(
         scenario, 1, SEED, features=level.features, padding=level.padding, row_id=level.row_id
     )  # fmt: skip
