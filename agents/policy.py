@@ -72,9 +72,8 @@ def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
 class PerSensor:
     """Policy of scenes that shares a policy of one sensor among all sensors.
 
-    Args:
-        policy: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns (B * n,) or
-            (B * n, k), a number for each of the k decisions of a sensor.
+    That policy observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns (B * n,), or (B * n, k) with a
+    number for each of the k decisions of a sensor.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -101,13 +100,7 @@ def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[
 
 
 class PaddedActions:
-    """Policy for a scenario with other decisions, see :func:`padded_actions`.
-
-    Args:
-        policy: policy that returns the decisions `own` (B, k n), or as an executor (R,) or (R, k).
-        own: names of the decisions that it takes.
-        decisions: names of the decisions of the scenario, :attr:`hitmac.envs.Scenario.decisions`.
-    """
+    """Policy for a scenario with other decisions, see :func:`padded_actions`, by one that takes the decisions `own`."""
 
     def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
         self.policy, self.own, self.decisions = policy, tuple(own), tuple(decisions)
@@ -121,11 +114,9 @@ class PaddedActions:
 
 
 class Memoryless:
-    """Baseline for partial knowledge: a policy that observes only the targets that some sensor sees now.
+    """Baseline for partial knowledge: a policy for which all targets that no sensor sees now are masked.
 
-    Args:
-        policy: the policy, for which all other targets are masked.
-        features: the observation features that it reads; those of this policy are the same, then ``seen_now``.
+    Its observation `features` are those of the policy, and at the end ``seen_now``.
     """
 
     def __init__(self, policy: Policy, features: Sequence[str]) -> None:
@@ -146,11 +137,7 @@ class Memoryless:
 
 
 class ReleasedPolicy:
-    """Policy of a network of the published HiT-MAC program, which takes the best actions, as that program does.
-
-    Args:
-        net: its coordinator, which decides on (B, n * m) assignments of 0 and 1, or its executor, on (B,) turns.
-    """
+    """Best actions of a network of the published HiT-MAC program: assignments (B, n * m) of 0 and 1, or turns (B,)."""
 
     def __init__(self, net: ReleasedCoordinator | ReleasedExecutor) -> None:
         self.net = net.eval().to(torch.get_default_device())

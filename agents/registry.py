@@ -64,7 +64,7 @@ def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
     """
     if isinstance(name, Path):
         return name, "", {}
-    if Path(name).is_dir() and name not in SCRIPTED and name not in COORDINATORS:
+    if Path(name).is_dir() and not {name.partition(":")[0]} & {*SCRIPTED, *COORDINATORS}:
         return Path(name), "", {}
     parts = name.removeprefix(_MEMORYLESS).split(":")
     shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]

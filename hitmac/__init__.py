@@ -16,9 +16,8 @@ from typing import Any
 
 import gymnasium
 
-_FOLDER = Path(__file__).parent
-if not (_FOLDER / "envs").is_dir():  # a checkout on a file system without symbolic links, as on Windows
-    __path__.append(str(_FOLDER.parent))
+if not Path(__file__).with_name("envs").is_dir():  # a checkout on a file system without symbolic links, as on Windows
+    __path__.append(str(Path(__file__).parents[1]))
 
 try:
     __version__ = version("hitmac")
@@ -29,12 +28,7 @@ __all__ = ["__version__", "agents", "envs", "observe", "perception", "register_e
 
 
 def register_environment(task: str, episode_steps: int) -> None:
-    """Register ``dsn/<task>-v0`` with gymnasium, single and vectorized.
-
-    Args:
-        task: name of a task in :data:`hitmac.envs.TASKS`.
-        episode_steps: default length of an episode, steps.
-    """
+    """Register the task ``dsn/<task>-v0`` with gymnasium, single and vectorized, for episodes of so many steps."""
     gymnasium.register(
         id=f"dsn/{task}-v0",
         entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",
