@@ -62,13 +62,15 @@ class Attending(NamedTuple):
     """Names of its layers in the encoder, and so in its tensors."""
     takes_lists: bool = True
     """It attends over neighbour lists too."""
+    by_target: bool = False
+    """Pairs of the same target attend to each other."""
 
 
 ATTEND_OVER: dict[str, Attending] = {
     "agents": Attending(over_agents, ("attention", "between_agents")),
     "targets": Attending(over_targets),
     "pairs": Attending(over_pairs, takes_lists=False),
-    "axes": Attending(over_axes, ("attention", "between_agents")),
+    "axes": Attending(over_axes, ("attention", "between_agents"), by_target=True),
 }
 """All ways of attending."""
 
@@ -282,7 +284,7 @@ class AgentTargetEncoder(nn.Module):
                     f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
                     f"of a scene; with targets it must be one of {known}"
                 )
-            scenes = SparsePairs(scenes, pairs, targets, neighbours)
+            scenes = SparsePairs(scenes, pairs, targets, neighbours, way.by_target)
         tokens = scenes.embed(self.embed, pairs)  # (..., n, m, f)
         features, weights = way.attend([getattr(self, name) for name in way.layers], scenes, tokens)
         for block in self.later_blocks:

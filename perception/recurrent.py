@@ -139,17 +139,11 @@ class PairMemory(nn.Module):
     def forward(
         self, pairs: Tensor, heading: Tensor, state: Tensor | None = None, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Go through T steps.
+        """Go through T steps of pairs (T, ..., n, m, d) and heading (T, ..., n, 2), its cosine and sine.
 
-        Args:
-            pairs: (T, ..., n, m, d).
-            heading: (T, ..., n, 2), cosine and sine of the headings.
-            state: (..., n, m, f), the state that the last call returned; None: zero.
-            starts: (T, ...) bool, the scenes whose state is zero before a step; None: none.
-
-        Returns:
-            The states (T, ..., n, m, f) after each step, in the frames of the agents, and the last one in that of the
-            world, for the next call.
+        `state` (..., n, m, f) is the one that the last call returned, None: zero; `starts` (T, ...) bool marks the
+        scenes whose state is zero before a step, None: none. Return the states (T, ..., n, m, f) after each step, in
+        the frames of the agents, and the last one in that of the world, for the next call.
         """
         steps, *scenes, n, m, _ = pairs.shape
         inputs = self.of_input(self.embed(pairs).relu())  # (T, ..., n, m, 3 f)

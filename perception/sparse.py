@@ -87,29 +87,39 @@ class SparsePairs(AllPairs):
     """Pairs of each agent and the targets of its list, out of the same places as all pairs.
 
     All scenes are one set of T tokens, one for each valid pair. If the weights are needed too, and in compiled and
-    exported programs, every place is a token, valid or not, which keeps the shapes of the lists. For `targets` and
-    `neighbours` see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
+    exported programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` groups the
+    pairs of each target too. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
-    def __init__(self, dense: AllPairs, pairs: Tensor, targets: Tensor | None, neighbours: Tensor | None) -> None:
+    def __init__(
+        self, dense: AllPairs, pairs: Tensor, targets: Tensor | None, neighbours: Tensor | None, by_target: bool
+    ) -> None:
         shape, device = pairs.shape[:-1], pairs.device
+        *scenes, n, k = shape
         valid = torch.ones(shape, dtype=torch.bool, device=device) if dense.mask is None else dense.mask
         if targets is not None:
             check_index("targets", targets, tuple(shape))
             valid = valid & (targets >= 0)
         if neighbours is not None:
-            check_index("neighbours", neighbours, (*shape[:-1], "any"))
+            check_index("neighbours", neighbours, (*scenes, n, "any"))
         super().__init__(valid, dense.pooling, dense.need_weights)
-        self.targets, self.neighbours = targets, neighbours
-        self.columns: Groups | None = None  # the pairs of each target, of one scene after the other
-        rows = valid.reshape(self.present.numel(), shape[-1])
+        self.neighbours = neighbours
+        rows = valid.reshape(self.present.numel(), k)
         self.every_place = dense.need_weights or is_recorded()
         if self.every_place:
             self.places = torch.arange(rows.numel(), device=device)
             self.rows = Groups([Bucket(self.places.reshape(rows.shape), rows)], self.places)
         else:
             self.places, self.rows = group_rows(rows)
-        self.agent = torch.div(self.places, max(shape[-1], 1), rounding_mode="floor")  # (T,)
+        self.agent = torch.div(self.places, max(k, 1), rounding_mode="floor")  # (T,)
+        if by_target and targets is not None:  # the pairs of each target, of one scene after the other
+            self.num_targets = as_size(targets.max() + 1) if is_recorded() or targets.numel() else 1
+            keys = targets.reshape(-1).to(torch.int64).index_select(0, self.places)
+            keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * self.num_targets
+            number = max(math.prod(scenes) * self.num_targets, 1)
+            if self.every_place:
+                keys = torch.where(valid.flatten(), keys, number)
+            self.columns = group_tokens(keys, number, self.agent, max(rows.shape[0], 1), one_bucket=self.every_place)
 
     def embed(self, layer: nn.Module, pairs: Tensor) -> Tensor:
         """Apply a layer to each of the pairs (..., n, k, d); return its tokens (T, f)."""
@@ -153,18 +163,10 @@ class SparsePairs(AllPairs):
 
     def within_targets(self, layer: nn.Module, tokens: Tensor) -> tuple[Tensor, Tensor | None]:
         """Apply a layer to the pairs of each target."""
-        scenes, n = self.present.shape[:-1], self.present.shape[-1]
-        if self.columns is None:
-            assert self.targets is not None
-            self.num_targets = as_size(self.targets.max() + 1) if is_recorded() or self.targets.numel() else 1
-            keys = self.targets.reshape(-1).to(torch.int64).index_select(0, self.places)
-            keys = keys + torch.div(self.agent, max(n, 1), rounding_mode="floor") * self.num_targets
-            number, agents = max(math.prod(scenes) * self.num_targets, 1), max(self.present.numel(), 1)
-            if self.every_place:
-                keys = torch.where(self.mask.flatten(), keys, number)
-            self.columns = group_tokens(keys, number, self.agent, agents, one_bucket=self.every_place)
         z, weights = _within(layer, tokens, self.columns, self.need_weights)
-        return z, None if weights is None else weights.reshape(*scenes, self.num_targets, *weights.shape[1:])
+        if weights is not None:
+            weights = weights.reshape(*self.present.shape[:-1], self.num_targets, *weights.shape[1:])
+        return z, weights
 
     def between_agents(self, layer: nn.Module, per_agent: Tensor) -> Attended:
         """Apply a layer to the agents (..., n, f) near each, or to all."""

@@ -48,10 +48,6 @@ class PositionalEncoding(nn.Module):
         check_widths(embed_dim=embed_dim)
         check_share("dropout", dropout)
         self.embed_dim = embed_dim
-        # Frequency and phase of every column, with cos(x) = sin(x + pi / 2).
-        self._waves = [
-            (10000.0 ** -((column - column % 2) / embed_dim), column % 2 * math.pi / 2) for column in range(embed_dim)
-        ]
         self.dropout = nn.Dropout(dropout)
 
     def encoding(
@@ -62,9 +58,10 @@ class PositionalEncoding(nn.Module):
         # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
         device = torch.get_default_device() if device is None else torch.device(device)
         maker = torch.device("cpu") if device.type == "mps" else device  # MPS has no double precision
-        frequencies, phases = torch.tensor(self._waves, dtype=torch.float64, device=maker).unbind(-1)
         places = torch.arange(length, dtype=torch.float64, device=maker).unsqueeze(-1)
-        waves = torch.sin(places * frequencies + phases)
+        column = torch.arange(self.embed_dim, dtype=torch.float64, device=maker)
+        frequency, phase = 10000.0 ** -((column - column % 2) / self.embed_dim), column % 2 * math.pi / 2
+        waves = torch.sin(places * frequency + phase)  # cos(x) = sin(x + pi / 2)
         return waves.to(torch.get_default_dtype() if dtype is None else dtype).to(device)
 
     def forward(self, x: Tensor) -> Tensor:
