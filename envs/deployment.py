@@ -87,9 +87,7 @@ def observe(
     return shown
 
 
-def check_nearness(
-    nearest: int | None, radius: float | None, neighbours: int | None
-) -> tuple[int | None, float | None, int | None]:
+def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | None, float | None, int | None]:
     """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
     whole: tuple[Any, ...] = (int, np.integer)
     for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
@@ -108,10 +106,7 @@ class Memory:
 
     Args:
         knowledge: as of a scenario. ``"full"``: a target without a position is absent. Any other: it is where it was
-            last seen; all sensors share the memory.
-
-    Raises:
-        ValueError: another knowledge.
+            last seen; all sensors share the memory. Another knowledge is a ``ValueError``.
     """
 
     def __init__(self, knowledge: str = "full") -> None:

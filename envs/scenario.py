@@ -409,9 +409,7 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
             directory or ``config.yaml`` of a training run, or a checkpoint's directory, stands for the scenario of the
             training.
 
-    Raises:
-        ValueError: an unknown name (the message lists the known), or a file that is not a scenario.
-        FileNotFoundError: the YAML file does not exist.
+    Raises ``ValueError`` for an unknown name or a file that is not a scenario, ``FileNotFoundError`` for no file.
     """
     if isinstance(scenario, Scenario):
         return scenario

@@ -30,16 +30,13 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         task, num_envs, scenario, max_episode_steps, render_mode, options: see
             :class:`~hitmac.envs.wrappers.shell.Shell`; `get_images` returns pictures of all scenes.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
-        per_sensor: make one row for every sensor; None: only in a task of executors.
+        per_sensor: make one row for every sensor; None: only in a task of executors. Not in one that assigns targets.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
             per-sensor credit, :mod:`hitmac.agents.learned.difference_rewards`. The returns in the infos are those of
             the task's reward.
         stagger: end the first episode of scene b early, by the share b / B of its length, so that the scenes of a
             training batch do not all end at once.
-
-    Raises:
-        ValueError: an option out of its range, or `per_sensor` with a task that decides for all sensors at once.
     """
 
     def __init__(
