@@ -111,7 +111,8 @@ class Task:
         if not callable(self.features):
             self.observer = Observer(self.scenario, self.features, **near)
         elif given := {name: value for name, value in near.items() if value is not None}:
-            raise ValueError(f"{', '.join(given)} must be None where features is a function")
+            words = " and ".join(f"{name} is {value}" for name, value in given.items())
+            raise ValueError(f"{words}; it must be None where features is a function")
         else:
             self.observer = self.features(self.scenario)
         self.observation_space = self.observer.space
