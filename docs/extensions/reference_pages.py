@@ -50,6 +50,7 @@ MODULES: dict[str, Groups] = {
     },
     "hitmac.envs": {
         "hitmac.envs.tasks": ("Task", "TaskSpec", "make_task"),
+        "hitmac.envs.wrappers.shell": ("Shell",),
         "hitmac.envs.wrappers.gym_env": ("DirectionalSensorEnv",),
         "hitmac.envs.wrappers.vector_env": ("DirectionalSensorVectorEnv",),
         "hitmac.envs.wrappers.sb3_env": ("DirectionalSensorVecEnv",),

@@ -154,7 +154,7 @@ class Task:
     def infos(self) -> list[dict[str, Any]]:
         """Return the info of every scene, numbers as Python's."""
         info = {key: value if value.ndim > 1 else value.tolist() for key, value in self.info().items()}
-        return [dict(zip(info, scene, strict=True)) for scene in zip(*info.values(), strict=True)]
+        return [{key: values[b] for key, values in info.items()} for b in range(self.num_envs)]
 
     @property
     def time(self) -> np.ndarray:
