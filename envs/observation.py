@@ -9,7 +9,7 @@ from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, most_speed
-from hitmac.envs.kernels.nearest import Index, NearestObservation, index_scenes, make_cells, observe_near
+from hitmac.envs.kernels.nearest import Index, NearestObservation, index_scenes, make_cells, make_places, observe_near
 from hitmac.envs.kernels.observe import observe
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
@@ -116,26 +116,19 @@ class Observer:
         mask = np.empty((scenes, n, self._slots), np.int8)
         if not self.nearest:
             mask.fill(1)
-            simulator.threads.run(observe, simulator.observed, scales, self._codes, self._of_sensor, pairs, mask)
+            simulator.run(observe, scales, self._codes, self._of_sensor, pairs, mask, rows=simulator.observed)
             return {"pairs": pairs, "mask": mask}
         grid, full = simulator.rows.grid, simulator.known is None
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0
         listed = n if self._listed else 0
-        starts = scenes, self._cells.columns * self._cells.rows + 2
         index = Index(
             cells=self._cells,
-            start=np.empty(starts, np.int32),
-            target=np.empty((scenes, ordered), np.int32),
-            target_x=np.empty((scenes, ordered)),
-            target_y=np.empty((scenes, ordered)),
+            targets=make_places(self._cells, scenes, ordered),
+            sensors=make_places(self._cells, scenes, listed),
             seeing=np.empty((scenes, counted), np.int32),
             seen=np.empty((scenes, n, 0), np.int32) if grid is None else grid.seen,
             num_seen=np.ones((scenes, n), np.int32) if grid is None else grid.num_seen,
-            sensor_start=np.empty(starts, np.int32),
-            sensor=np.empty((scenes, listed), np.int32),
-            sensor_x=np.empty((scenes, listed)),
-            sensor_y=np.empty((scenes, listed)),
             reach=np.empty((scenes, listed)),
             longest=np.empty(scenes),
         )
@@ -143,7 +136,8 @@ class Observer:
         shown = NearestObservation(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
         limit = math.inf if self.radius is None else self.radius * self.radius
         state = simulator.observed
-        simulator.threads.run(index_scenes, state._replace(knowledge=None), simulator.scenario.missed_detections, index)
+        missed = simulator.scenario.missed_detections
+        simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None))
         simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
         return {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
 

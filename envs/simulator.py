@@ -10,7 +10,7 @@ import numpy as np
 
 from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, with_tracks
 from hitmac.envs.kernels import physics
-from hitmac.envs.kernels.state import Tracks, known_scenes_first, scenes_first
+from hitmac.envs.kernels.state import KernelState, Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import divide
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -199,9 +199,13 @@ class Simulator:
         else:
             self.run(physics.sub_step, action, chosen)
 
-    def run(self, kernel: Callable, *arguments: Any) -> None:
+    def run(self, kernel: Callable, *arguments: Any, rows: KernelState | None = None) -> None:
         """Call ``kernel(rows, *arguments, share)`` for all scenes; see :mod:`hitmac.envs.kernels.threads`."""
-        self.threads.run(kernel, self.rows, *arguments)
+        rows = self.rows if rows is None else rows
+        if self.num_threads == 1:
+            kernel(rows, *arguments, None)
+        else:
+            self.threads.run(kernel, rows, *arguments)
 
     def place(self, *, mask: np.ndarray | None = None, **places: np.ndarray) -> None:
         """Set positions and headings of sensors and targets; all others stay unchanged.

@@ -8,15 +8,7 @@ import numpy as np
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.recordings import may_leave
 from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.streams import (
-    message_key,
-    noise_key,
-    notice,
-    pair_number,
-    position_error,
-    uniform,
-    velocity_error,
-)
+from hitmac.envs.kernels.streams import message_key, notice, pair_number, position_error, uniform, velocity_error
 from hitmac.envs.kernels.threads import allocating, compiled, inlined
 
 _ZERO, _ONE = np.uint64(0), np.uint64(1)
@@ -55,11 +47,8 @@ def place_of(state, knowledge, i, j, b):
     if knowledge is None:
         return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
     row = row_of(knowledge.known, i)
-    return (
-        is_known(knowledge, row, j, b),
-        knowledge.known[row, j, at.KNOWN_X, b],
-        knowledge.known[row, j, at.KNOWN_Y, b],
-    )
+    known = knowledge.known[row, j]
+    return is_known(knowledge, row, j, b), known[at.KNOWN_X, b], known[at.KNOWN_Y, b]
 
 
 @allocating
@@ -81,26 +70,13 @@ def _measure(state, p, i, j, first, last):
             state.scratch[k, b] = state.target[j, X + k, b]  # X, Y, at.VELOCITY_X, at.VELOCITY_Y
     for b in range(first, last):
         if state.scratch_mask[b]:
-            x, y = position_error(p.position_noise, noise_key(state, b), pair)
+            x, y = position_error(state, b, p.position_noise, pair)
             state.scratch[X, b] += x
             state.scratch[Y, b] += y
             if state.scene[at.TIME_BEFORE, b] >= 0:
                 x, y = velocity_error(state, b, p.position_noise, 1.0 / p.time_step, pair)
                 state.scratch[at.VELOCITY_X, b] += x
                 state.scratch[at.VELOCITY_Y, b] += y
-
-
-@inlined
-def _grow_older(state, p, knowledge, row, j, first, last):
-    """Let a sub-step pass. A target that leaves while it is seen is known to have left."""
-    age = knowledge.known[row, j, at.AGE]
-    if may_leave(state, p):
-        for b in range(first, last):
-            knowledge.left[row, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
-    for b in range(first, last):
-        age[b] += 1.0
-    for b in range(first, last):
-        knowledge.seeing[row, j, b] = 0
 
 
 @inlined
@@ -111,7 +87,14 @@ def _look(state, p, knowledge, first, last):
         for i in range(state.sensor.shape[0]):
             r = row_of(known, i)
             if i < known.shape[0]:
-                _grow_older(state, p, knowledge, r, j, first, last)
+                age = known[r, j, at.AGE]
+                if may_leave(state, p):
+                    for b in range(first, last):  # a target that leaves while it is seen is known to have left
+                        knowledge.left[r, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
+                for b in range(first, last):
+                    age[b] += 1.0
+                for b in range(first, last):
+                    knowledge.seeing[r, j, b] = 0
             notice(state, p.missed_detections, i, j, first, last)
             for b in range(first, last):
                 knowledge.noticed[i, j, b] = new[b]
@@ -184,42 +167,6 @@ def _relay(knowledge, hops, first, last):
 
 
 @inlined
-def _report(knowledge, first, last):
-    """Write into bit i of `seers[j]` whether sensor i notices target j."""
-    for j in range(knowledge.seers.shape[0]):
-        for w in range(knowledge.seers.shape[1]):
-            for b in range(first, last):
-                knowledge.seers[j, w, b] = _ZERO
-        for i in range(knowledge.noticed.shape[0]):
-            for b in range(first, last):
-                knowledge.seers[j, i // 64, b] |= np.uint64(knowledge.noticed[i, j, b]) << np.uint64(i % 64)
-
-
-@inlined
-def _delay(state, knowledge, first, last):
-    """Store the reports of this sub-step, and write into `seers` those that arrive in it."""
-    seers, reported, slots = knowledge.seers, knowledge.reported, knowledge.reported.shape[0]
-    for b in range(first, last):
-        slot = state.scene[at.TIME, b] % slots
-        for j in range(seers.shape[0]):
-            for w in range(seers.shape[1]):
-                seers[j, w, b], reported[slot, j, w, b] = reported[slot, j, w, b], seers[j, w, b]
-
-
-@inlined
-def _keep_reports(state, knowledge, first, last):
-    """Store the positions and velocities of this sub-step's reports, in place of those that have arrived."""
-    slots = knowledge.report.shape[0]
-    for b in range(first, last):
-        slot = state.scene[at.TIME, b] % slots
-        for i in range(knowledge.noticed.shape[0]):
-            for j in range(knowledge.noticed.shape[1]):
-                if knowledge.noticed[i, j, b]:
-                    for c in range(4):
-                        knowledge.report[slot, i, j, c, b] = knowledge.known[i, j, c, b]
-
-
-@inlined
 def _hear(state, knowledge, k, j, first, last):
     """Let sensor k know of target j what has been reported to it, where that is news."""
     known, report, slots = knowledge.known, knowledge.report, knowledge.reported.shape[0]
@@ -241,18 +188,40 @@ def _hear(state, knowledge, k, j, first, last):
 
 @compiled
 def _exchange(state, p, knowledge, first, last):
-    """Let the sensors report what they notice, and learn from the reports that arrive."""
+    """Let the sensors report what they notice, and learn from the reports that arrive, S sub-steps later."""
+    noticed, seers, reported, slots = (
+        knowledge.noticed,
+        knowledge.seers,
+        knowledge.reported,
+        knowledge.reported.shape[0],
+    )
     _connect(state, p, knowledge, first, last)
     if p.hops > 1:
         _relay(knowledge, p.hops, first, last)
-    _report(knowledge, first, last)
-    if knowledge.reported.shape[0] > 0:
-        _delay(state, knowledge, first, last)
+    for j in range(seers.shape[0]):
+        for w in range(seers.shape[1]):
+            for b in range(first, last):
+                seers[j, w, b] = _ZERO
+        for i in range(noticed.shape[0]):
+            for b in range(first, last):
+                seers[j, i // 64, b] |= np.uint64(noticed[i, j, b]) << np.uint64(i % 64)
+    if slots > 0:
+        for b in range(first, last):
+            slot = state.scene[at.TIME, b] % slots
+            for j in range(seers.shape[0]):
+                for w in range(seers.shape[1]):
+                    seers[j, w, b], reported[slot, j, w, b] = reported[slot, j, w, b], seers[j, w, b]
     for k in range(knowledge.known.shape[0]):
         for j in range(knowledge.known.shape[1]):
             _hear(state, knowledge, k, j, first, last)
-    if knowledge.reported.shape[0] > 0:
-        _keep_reports(state, knowledge, first, last)
+    if slots > 0:  # the reports of this sub-step take the place of those that have arrived
+        for b in range(first, last):
+            slot = state.scene[at.TIME, b] % slots
+            for i in range(noticed.shape[0]):
+                for j in range(noticed.shape[1]):
+                    if noticed[i, j, b]:
+                        for c in range(4):
+                            knowledge.report[slot, i, j, c, b] = knowledge.known[i, j, c, b]
 
 
 @compiled

@@ -8,12 +8,15 @@ import numpy as np
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.state import Cells, Grid, X, Y
-from hitmac.envs.kernels.streams import noise_key, pair_number, position_error, seen_and_noticed, velocity_error
+from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y
+from hitmac.envs.kernels.streams import pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 PER_CELL = 2.0
 """Things in a cell, on average."""
+
+BINS = 64
+"""Bins of the squared distances of candidates."""
 
 SEEN_LISTED = 32
 """Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
@@ -57,15 +60,8 @@ def box_of(cells, low_x, high_x, low_y, high_y):
 def sort_into_cells(cells, things, there, b, start, order, x, y):
     """Sort the things that are there in scene b by cell, those of a cell by number.
 
-    Args:
-        cells: the division of the arena.
-        things: (count, rows, B), beginning with the rows x and y.
-        there: (count, B) bool, or None for all.
-        b: the scene.
-        start: (C + 2,) int32, written.
-        order: (count,), written: numbers of the things.
-        x: (count,), written: their positions.
-        y: (count,), written.
+    `things` (count, rows, B) begin with the rows x and y; `there` (count, B) is None for all. Start (C + 2,), numbers,
+    x and y are those of :class:`~hitmac.envs.kernels.state.Places`, written.
     """
     for c in range(start.shape[0]):
         start[c] = 0
@@ -82,6 +78,19 @@ def sort_into_cells(cells, things, there, b, start, order, x, y):
             order[place] = j
             x[place] = things[j, X, b]
             y[place] = things[j, Y, b]
+
+
+@inlined
+def sort_places(cells, things, there, b, places):
+    """Sort the things that are there in scene b into its `places`."""
+    sort_into_cells(cells, things, there, b, places.start[b], places.number[b], places.x[b], places.y[b])
+
+
+def make_places(cells: Cells, scenes: int, count: int) -> Places:
+    """Return places of `count` things in each of some scenes, to be sorted."""
+    number = np.zeros((scenes, count), np.int32)
+    start = np.zeros((scenes, cells.columns * cells.rows + 2), np.int32)
+    return Places(start, number, np.empty(number.shape), np.empty(number.shape))
 
 
 @inlined
@@ -118,45 +127,17 @@ def make_grid(scenario: Any, walls: np.ndarray, discs: int, b: int) -> Grid:
     """Return the empty index of b large scenes with walls (w, 4), which it holds already, and a number of discs."""
     n, m = scenario.num_sensors, scenario.num_targets
     cells = make_cells(scenario, max(n, m))
-    starts = b, cells.columns * cells.rows + 2
     wall_start, wall = sort_walls(cells, walls)
     return Grid(
         cells=cells,
-        start=np.zeros(starts, np.int32),
-        target=np.zeros((b, m), np.int32),
-        target_x=np.zeros((b, m)),
-        target_y=np.zeros((b, m)),
-        disc_start=np.zeros(starts, np.int32),
-        disc=np.zeros((b, discs), np.int32),
-        disc_x=np.zeros((b, discs)),
-        disc_y=np.zeros((b, discs)),
+        targets=make_places(cells, b, m),
+        discs=make_places(cells, b, discs),
         wall_start=wall_start,
         wall=wall,
         seen=np.zeros((b, n, SEEN_LISTED), np.int32),
         num_seen=np.zeros((b, n), np.int32),
         seer=np.full((b, m), -1, np.int32),
     )
-
-
-@inlined
-def keep_nearest(distance, index, count, squared, j):
-    """Add thing j at a squared distance to a list of the nearest, of two at the same distance the lower number first.
-
-    Returns:
-        Length of the list. One that is full loses its farthest thing.
-    """
-    s = count
-    if count == distance.shape[0]:
-        s = count - 1
-        if squared > distance[s] or (squared == distance[s] and j > index[s]):
-            return count
-    while s > 0 and (squared < distance[s - 1] or (squared == distance[s - 1] and j < index[s - 1])):
-        distance[s] = distance[s - 1]
-        index[s] = index[s - 1]
-        s -= 1
-    distance[s] = squared
-    index[s] = j
-    return min(count + 1, distance.shape[0])
 
 
 @inlined
@@ -175,59 +156,93 @@ def _gap(cells, left, right, low, high, at_x, at_y):
 
 
 @compiled
-def search(cells, start, order, x, y, reach, own, at_x, at_y, limit, skip, distance, index, count):
-    """Search for the things that are nearest to a place, ring by ring around the place's cell.
+def search(cells, things, reach, b, at_x, at_y, limit, own, skip, k, buffers, already):
+    """Collect candidates for the k nearest to (at_x, at_y), from a box of cells that grows until it holds them.
 
-    The search ends when all that is outside the rings is farther than the list's last thing, or beyond the limit.
-
-    Args:
-        cells: the division of the arena.
-        start: (C + 2,) first thing of each cell.
-        order: (count,) numbers of the things by cell.
-        x: (count,) their positions.
-        y: (count,)
-        reach: (count,) reach of each thing, or None.
-        own: reach of the searching thing: only things within the sum of both are near.
-        at_x: the place.
-        at_y: the place.
-        limit: largest squared distance.
-        skip: number of a thing to leave out.
-        distance: (k,) squared distances of the k nearest, ascending, written.
-        index: (k,) their numbers, written.
-        count: number of things that are listed already.
-
-    Returns:
-        Number of things listed.
+    Candidates are things of scene b within the squared distance `limit`; if things have a reach (B, count), within the
+    sum of it and `own`. Thing `skip` is left out. `already` candidates are collected; returns how many there are then.
     """
+    square, candidate = buffers.square, buffers.candidate
+    start, number, x, y = things.start[b], things.number[b], things.x[b], things.y[b]
     column, row = column_of(cells, at_x), row_of_cells(cells, at_y)
-    ring, k = 0, distance.shape[0]
+    # A circle of this many cells holds k things on average, or all within the limit.
+    area = min(k * cells.columns * cells.rows / (math.pi * max(start[-1], 1)), limit * cells.per_x * cells.per_y)
+    ring = int(math.sqrt(area) + 0.5)
     while True:
-        left, right, low, high = column - ring, column + ring, row - ring, row + ring
-        for r in range(max(low, 0), min(high, cells.rows - 1) + 1):
-            # The whole row above and below, else the two ends.
-            ends = ring > 0 and low < r < high
-            for end in range(2 if ends else 1):
-                first = max(right if end == 1 else left, 0)
-                last = min(left if ends and end == 0 else right, cells.columns - 1)
-                if first <= last:
-                    before = r * cells.columns
-                    for s in range(start[before + first], start[before + last + 1]):
-                        dx = x[s] - at_x
-                        dy = y[s] - at_y
-                        squared = dx * dx + dy * dy
-                        if squared <= _limit(reach, own, limit, s) and order[s] != skip:
-                            count = keep_nearest(distance, index, count, squared, order[s])
+        left, right = max(column - ring, 0), min(column + ring, cells.columns - 1)
+        low, high = max(row - ring, 0), min(row + ring, cells.rows - 1)
+        count = already
+        for r in range(low, high + 1):
+            for s in range(start[r * cells.columns + left], start[r * cells.columns + right + 1]):
+                dx = x[s] - at_x
+                dy = y[s] - at_y
+                squared = dx * dx + dy * dy
+                square[count] = squared
+                candidate[count] = number[s]
+                count += (squared <= _limit(reach, own, limit, b, s)) & (number[s] != skip)
         gap = _gap(cells, left, right, low, high, at_x, at_y)
-        if gap == math.inf or (gap > 0.0 and (gap * gap > limit or (count == k and distance[k - 1] < gap * gap))):
+        within = 0
+        for s in range(count):
+            within += square[s] < gap * gap
+        if gap == math.inf or (gap > 0.0 and (gap * gap > limit or within >= k)):
             return count
-        ring += 1
+        ring += 1 + ring // 4
 
 
 @inlined
-def _limit(reach, own, limit, s):
+def _limit(reach, own, limit, b, s):
     if reach is None:
         return limit
-    return (reach[s] + own) * (reach[s] + own)
+    return (reach[b, s] + own) * (reach[b, s] + own)
+
+
+@inlined
+def _bin(squared, scale):
+    return max(min(int(squared * scale), BINS - 1), 0)
+
+
+@compiled
+def choose_nearest(k, buffers, count):
+    """List the k nearest of `count` candidates, of two at the same distance the one of the lower number.
+
+    Candidates are counted by bins of the squared distance. Those of the first bins are among the nearest, and only
+    those of the bin that holds the k-th are compared. Returns the number of things listed, in no order.
+    """
+    square, candidate, listed, bins = buffers.square, buffers.candidate, buffers.listed, buffers.bins
+    if count <= k:
+        for s in range(count):
+            listed[s] = candidate[s]
+        return count
+    farthest = 0.0
+    for s in range(count):
+        farthest = max(farthest, square[s])
+    scale = (BINS - 1) / farthest if farthest > 0.0 else 0.0
+    for c in range(BINS):
+        bins[c] = 0
+    for s in range(count):
+        bins[_bin(square[s], scale)] += 1
+    last, before = 0, 0
+    while before + bins[last] <= k:
+        before += bins[last]
+        last += 1
+    taken, few = 0, 0
+    for s in range(count):
+        c = _bin(square[s], scale)
+        if c < last:
+            listed[taken] = candidate[s]
+            taken += 1
+        elif c == last:
+            square[few], candidate[few] = square[s], candidate[s]
+            few += 1
+    while taken < k:
+        best = 0
+        for s in range(1, few):
+            if square[s] < square[best] or (square[s] == square[best] and candidate[s] < candidate[best]):
+                best = s
+        listed[taken] = candidate[best]
+        taken, few = taken + 1, few - 1
+        square[best], candidate[best] = square[few], candidate[few]
+    return k
 
 
 @compiled
@@ -251,17 +266,11 @@ class Index(NamedTuple):
     """Targets and sensors by place, for one observation; see :class:`hitmac.envs.kernels.state.Grid`."""
 
     cells: Cells
-    start: np.ndarray  # (B, C + 2) int32
-    target: np.ndarray  # (B, m) int32
-    target_x: np.ndarray  # (B, m)
-    target_y: np.ndarray  # (B, m)
+    targets: Places
+    sensors: Places  # the working ones, or none
     seeing: np.ndarray  # (B, m) int32: sensors that notice the target; or (B, 0)
     seen: np.ndarray  # (B, n, S) int32: targets that each sensor sees; or (B, n, 0)
     num_seen: np.ndarray  # (B, n) int32: their number; over S: they are not listed
-    sensor_start: np.ndarray  # (B, C + 2) int32
-    sensor: np.ndarray  # (B, n) int32: the working sensors; or (B, 0)
-    sensor_x: np.ndarray  # (B, n)
-    sensor_y: np.ndarray  # (B, n)
     reach: np.ndarray  # (B, n) their ranges
     longest: np.ndarray  # (B,) longest range
 
@@ -269,8 +278,10 @@ class Index(NamedTuple):
 class Buffers(NamedTuple):
     """Arrays of one thread for a row of k slots, overwritten for every sensor."""
 
-    distance: np.ndarray  # squared distances and numbers of the nearest
-    listed: np.ndarray  # int32
+    square: np.ndarray  # squared distances and numbers of candidates
+    candidate: np.ndarray  # int32
+    bins: np.ndarray  # (BINS,) int32
+    listed: np.ndarray  # int32: the nearest candidates
     sensor: np.ndarray  # (17, k) rows of the sensor
     row: np.ndarray  # (10, k) what it observes
     number: np.ndarray  # (k,) int64: targets
@@ -301,40 +312,24 @@ def _count_noticing(state, index, missed_detections, b):
                 seeing[j] += seen_and_noticed(state, missed_detections, i, j, b)
 
 
-@compiled
-def _sort_sensors(state, index, b):
-    """Sort the working sensors of scene b into cells."""
-    sort_into_cells(
-        index.cells, state.sensor, state.working, b, index.sensor_start[b], index.sensor[b], index.sensor_x[b],
-        index.sensor_y[b],
-    )  # fmt: skip
-    index.longest[b] = 0.0
-    for s in range(index.sensor_start[b, index.sensor_start.shape[1] - 1]):
-        index.reach[b, s] = math.sqrt(state.sensor[index.sensor[b, s], at.RANGE_SQUARED, b])
-        index.longest[b] = max(index.longest[b], index.reach[b, s])
-
-
 @kernel
 def index_scenes(state, missed_detections, index, share):
     """Sort targets and sensors by place, and count the sensors that see each target.
 
-    Args:
-        state: the state; with partial knowledge the targets are left out, which each sensor then looks up itself.
-        missed_detections: probability that a sensor misses a target.
-        index: the results.
-        share: part of this thread.
+    With partial knowledge the targets are left out, which each sensor then looks up itself.
     """
-    for low, high in blocks(index.start.shape[0], share):
+    for low, high in blocks(index.longest.shape[0], share):
         for b in range(low, high):
-            if index.target.shape[1] > 0:
-                sort_into_cells(
-                    index.cells, state.target, state.present, b, index.start[b], index.target[b], index.target_x[b],
-                    index.target_y[b],
-                )  # fmt: skip
+            if index.targets.number.shape[1] > 0:
+                sort_places(index.cells, state.target, state.present, b, index.targets)
             if index.seeing.shape[1] > 0:
                 _count_noticing(state, index, missed_detections, b)
-            if index.sensor.shape[1] > 0:
-                _sort_sensors(state, index, b)
+            if index.sensors.number.shape[1] > 0:
+                sort_places(index.cells, state.sensor, state.working, b, index.sensors)
+                index.longest[b] = 0.0
+                for s in range(index.sensors.start[b, -1]):
+                    index.reach[b, s] = math.sqrt(state.sensor[index.sensors.number[b, s], at.RANGE_SQUARED, b])
+                    index.longest[b] = max(index.longest[b], index.reach[b, s])
 
 
 @compiled
@@ -354,19 +349,17 @@ def _choose(state, knowledge, index, b, i, limit, buffers, targets):
         for j in range(k):
             targets[j] = j if _is_shown(state, knowledge, b, i, j, limit)[0] else -1
         return
-    distance, nearest, count = buffers.distance[:k], buffers.listed[:k], 0
+    count = 0
     if state.working[i, b]:
         if knowledge is None:
-            count = search(
-                index.cells, index.start[b], index.target[b], index.target_x[b], index.target_y[b], None, 0.0,
-                state.sensor[i, X, b], state.sensor[i, Y, b], limit, -1, distance, nearest, 0,
-            )  # fmt: skip
+            x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
+            count = search(index.cells, index.targets, None, b, x, y, limit, 0.0, -1, k, buffers, 0)
         else:
             for j in range(m):
-                shown, squared = _is_shown(state, knowledge, b, i, j, limit)
-                if shown:
-                    count = keep_nearest(distance, nearest, count, squared, j)
-    _write_sorted(nearest, count, targets)
+                shown, buffers.square[count] = _is_shown(state, knowledge, b, i, j, limit)
+                buffers.candidate[count] = j
+                count += shown
+    _write_sorted(buffers.listed, choose_nearest(k, buffers, count), targets)
 
 
 @compiled
@@ -374,13 +367,10 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
     """Write the neighbours of sensor i, ascending, -1 for none."""
     own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
-    distance, nearest = buffers.distance[:most], buffers.listed[:most]
-    distance[0], nearest[0] = -1.0, i  # itself before all others
-    count = search(
-        index.cells, index.sensor_start[b], index.sensor[b], index.sensor_x[b], index.sensor_y[b], index.reach[b], own,
-        state.sensor[i, X, b], state.sensor[i, Y, b], limit, i, distance, nearest, 1,
-    )  # fmt: skip
-    _write_sorted(nearest, count, neighbours)
+    buffers.square[0], buffers.candidate[0] = -1.0, i  # itself before all others
+    x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
+    count = search(index.cells, index.sensors, index.reach, b, x, y, limit, own, i, most, buffers, 1)
+    _write_sorted(buffers.listed, choose_nearest(most, buffers, count), neighbours)
 
 
 @inlined
@@ -417,7 +407,7 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
             row[_AGE, s] = 0.0
             if scales.position_noise > 0.0:
                 pair = pair_number(state, i, j)
-                error_x, error_y = position_error(scales.position_noise, noise_key(state, b), pair)
+                error_x, error_y = position_error(state, b, scales.position_noise, pair)
                 row[_DX, s] += error_x
                 row[_DY, s] += error_y
                 if scales.noisy_velocity and state.scene[at.TIME_BEFORE, b] >= 0:
@@ -481,8 +471,9 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
     """
     own = scales_of(scales)
     n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
+    things = max(n, state.target.shape[0]) + 1
     buffers = Buffers(
-        np.empty(max(k, most)), np.empty(max(k, most), np.int32),
+        np.empty(things), np.empty(things, np.int32), np.empty(BINS, np.int32), np.empty(max(k, most), np.int32),
         np.empty((state.sensor.shape[1], k)), np.empty((10, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):

@@ -7,66 +7,36 @@ from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write
 from hitmac.envs.kernels.knowledge import is_known, row_of
 from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.state import X
-from hitmac.envs.kernels.streams import noise_key, notice, pair_number, position_error, velocity_error
+from hitmac.envs.kernels.streams import notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
-
-
-@compiled
-def _offset(state, scales, i, j, first, last):
-    """Write the observed offset from sensor i to target j into rows 0 and 1 of `scratch`."""
-    for axis in range(2):
-        for b in range(first, last):
-            state.scratch[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
-    if scales.position_noise > 0.0:
-        pair = pair_number(state, i, j)
-        for b in range(first, last):
-            error_x, error_y = position_error(scales.position_noise, noise_key(state, b), pair)
-            state.scratch[0, b] += error_x
-            state.scratch[1, b] += error_y
-
-
-@compiled
-def _velocity(state, scales, i, j, first, last):
-    """Write the velocity of target j, as sensor i observes it, into rows 6 and 7 of `scratch`.
-
-    ``(position - position before the last move) / time_step``, with the errors of both positions; 0 before any move.
-    """
-    pair = pair_number(state, i, j)
-    for b in range(first, last):
-        state.scratch[6, b] = state.target[j, at.VELOCITY_X, b]
-        state.scratch[7, b] = state.target[j, at.VELOCITY_Y, b]
-        if state.scene[at.TIME_BEFORE, b] >= 0:
-            error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
-            state.scratch[6, b] += error_x
-            state.scratch[7, b] += error_y
-
-
-@compiled
-def _noticing(state, knowledge, scales, j, first, last):
-    """Write the number of sensors that see target j and do not miss it into row 5 of `scratch`, if all is known."""
-    if knowledge is None:
-        for b in range(first, last):
-            state.scratch[5, b] = 0.0
-        for i in range(state.sensor.shape[0]):
-            notice(state, scales.missed_detections, i, j, first, last)
-            for b in range(first, last):
-                state.scratch[5, b] += state.scratch_mask[b]
 
 
 @inlined
 def _view_of(state, knowledge, scales, i, j, first, last):
-    """Write the offset of target j from sensor i into rows 0 and 1 of `scratch`.
+    """Write the offset of target j from sensor i into rows 0 and 1 of `scratch`, as the sensor observes it.
 
-    Returns:
-        Arrays (B,) of the pair: velocity x and y, whether the sensor notices the target, the number of sensors that do,
-        the age of what is known.
+    Returns arrays (B,): velocity x and y, whether the sensor notices the target, the number of sensors that do, and the
+    age of what is known.
     """
     if knowledge is None:
         notice(state, scales.missed_detections, i, j, first, last)
-        _offset(state, scales, i, j, first, last)
+        pair = pair_number(state, i, j)
+        for axis in range(2):
+            for b in range(first, last):
+                state.scratch[axis, b] = state.target[j, X + axis, b] - state.sensor[i, X + axis, b]
+        if scales.position_noise > 0.0:
+            for b in range(first, last):
+                error_x, error_y = position_error(state, b, scales.position_noise, pair)
+                state.scratch[0, b] += error_x
+                state.scratch[1, b] += error_y
         velocity_x, velocity_y = state.target[j, at.VELOCITY_X], state.target[j, at.VELOCITY_Y]
         if scales.noisy_velocity:
-            _velocity(state, scales, i, j, first, last)
+            for b in range(first, last):
+                state.scratch[6, b], state.scratch[7, b] = velocity_x[b], velocity_y[b]
+                if state.scene[at.TIME_BEFORE, b] >= 0:
+                    error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
+                    state.scratch[6, b] += error_x
+                    state.scratch[7, b] += error_y
             velocity_x, velocity_y = state.scratch[6], state.scratch[7]
         return velocity_x, velocity_y, state.scratch_mask, state.scratch[5], state.scratch[8]
     r = row_of(knowledge.known, i)
@@ -76,13 +46,8 @@ def _view_of(state, knowledge, scales, i, j, first, last):
             state.scratch[axis, b] = known[at.KNOWN_X + axis, b] - state.sensor[i, X + axis, b]
     for b in range(first, last):
         state.scratch[5, b] = knowledge.seeing[r, j, b]
-    return (
-        known[at.KNOWN_VELOCITY_X],
-        known[at.KNOWN_VELOCITY_Y],
-        knowledge.noticed[i, j],
-        state.scratch[5],
-        known[at.AGE],
-    )
+    velocity_x, velocity_y = known[at.KNOWN_VELOCITY_X], known[at.KNOWN_VELOCITY_Y]
+    return velocity_x, velocity_y, knowledge.noticed[i, j], state.scratch[5], known[at.AGE]
 
 
 @compiled
@@ -108,7 +73,13 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
     for b in range(first, last):
         state.scratch[8, b] = 0.0  # the age, if all is known
     for j in range(m):
-        _noticing(state, state.knowledge, scales, j, first, last)
+        if state.knowledge is None:
+            for b in range(first, last):
+                state.scratch[5, b] = 0.0
+            for i in range(n):
+                notice(state, scales.missed_detections, i, j, first, last)
+                for b in range(first, last):
+                    state.scratch[5, b] += state.scratch_mask[b]
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, state.knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)

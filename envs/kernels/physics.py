@@ -13,7 +13,7 @@ from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits
 from hitmac.envs.kernels.recordings import leave_out_followers
-from hitmac.envs.kernels.sight import count_covered, look_from, resume, see, sort_scene
+from hitmac.envs.kernels.sight import count_covered, look_around, see, sort_scene
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.walks import move_targets
 
@@ -46,12 +46,6 @@ def runs(chosen, share):
 
 
 @inlined
-def _cosine_and_sine(sensor, sign, i, b):
-    """Return the cosine and the sine of ``sign[b]`` (-1, 0 or 1) times the angle by which sensor i turns."""
-    return (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
-
-
-@inlined
 def _turn(state, poses, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
 
@@ -73,10 +67,10 @@ def _turn(state, poses, action, first, last):
         for b in range(first, last):
             sensor[i, at.HEADING, b] += sign[b] * sensor[i, at.TURN, b]
         for b in range(first, last):
-            c, s = _cosine_and_sine(sensor, sign, i, b)
+            c, s = (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
             turned_x[b] = c * x[b] - s * y[b]
         for b in range(first, last):
-            c, s = _cosine_and_sine(sensor, sign, i, b)
+            c, s = (sensor[i, at.COS_TURN, b] if sign[b] != 0.0 else 1.0), sign[b] * sensor[i, at.SIN_TURN, b]
             y[b] = s * x[b] + c * y[b]
         for b in range(first, last):
             x[b] = turned_x[b]
@@ -133,19 +127,13 @@ def _move_all(state, p, action, first, last):
 
 
 @inlined
-def _end(state, p, first, last):
-    """Let the time pass, and the sensors learn what they have seen."""
-    for b in range(first, last):
-        state.scene[at.TIME, b] += 1
-    learn(state, p, state.knowledge, first, last)
-
-
-@inlined
 def advance(state, p, action, first, last):
     """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
     _move_all(state, p, action, first, last)
     see(state, state.grid, first, last)
-    _end(state, p, first, last)
+    for b in range(first, last):
+        state.scene[at.TIME, b] += 1
+    learn(state, p, state.knowledge, first, last)
 
 
 @kernel
@@ -186,7 +174,10 @@ def move(state, action, chosen, share):
 def look_near(state, chosen, share):
     """Let the sensors of the chosen large scenes see; a thread's share are sensors, scene by scene."""
     for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        look_from(state, state.grid, chosen, low, high)
+        for item in range(low, high):
+            b, i = divmod(item, state.sensor.shape[0])
+            if chosen[b]:
+                look_around(state, state.grid, b, i)
 
 
 @kernel
@@ -195,7 +186,8 @@ def end(state, chosen, share):
     for first, last in runs(chosen, share):
         for b in range(first, last):
             count_covered(state, state.grid, b)
-        _end(state, state.parameters[0], first, last)
+            state.scene[at.TIME, b] += 1
+        learn(state, state.parameters[0], state.knowledge, first, last)
 
 
 @kernel
@@ -203,7 +195,9 @@ def index(state, chosen, share):
     """Index the chosen large scenes by place, after their state was set."""
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            resume(state, state.grid, b)
+            sort_scene(state, state.grid, b)
+            state.grid.num_seen[b, :] = state.grid.seen.shape[2] + 1  # what is seen is not listed
+            count_covered(state, state.grid, b)
 
 
 @kernel

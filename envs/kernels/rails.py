@@ -126,12 +126,7 @@ def limits_of(scenario: Any) -> np.ndarray:
 
 
 def within(heading: Any, limit: np.ndarray) -> Any:
-    """Return a heading, or the one of the same direction, that is nearest to the middle of its limits, degrees.
-
-    Args:
-        heading: (..., n).
-        limit: (n, 2).
-    """
+    """Return headings (..., n) by whole turns nearest to the middle of their limits (n, 2), degrees."""
     limited = np.isfinite(limit[:, 0])
     middle = np.where(limited[:, None], limit, 0.0).sum(-1) / 2.0
     return np.where(limited, heading - 360.0 * np.round((heading - middle) / 360.0), heading)
@@ -143,13 +138,7 @@ def outside(heading: Any, limit: np.ndarray) -> Any:
 
 
 def turns_to_limits(heading: Any, limit: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """Return the most turns (..., n, 2) to the right and to the left within the limits; inf for a sensor without them.
-
-    Args:
-        heading: (..., n) degrees.
-        limit: (n, 2) degrees.
-        turn: (n,) angles of a turn, degrees.
-    """
+    """Return the most turns (..., n, 2) by `turn` (n,) right and left within the limits; inf for a sensor without."""
     ways = np.stack((within(heading, limit) - limit[:, 0], limit[:, 1] - within(heading, limit)), -1)
     return np.floor((ways + _ROUNDING) / turn[:, None])
 

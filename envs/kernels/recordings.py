@@ -58,11 +58,7 @@ def follow_recording(state, p, recordings, b):
 
 @inlined
 def follow_tracks(state, p, tracks, b):
-    """Move every target of scene b to its next position of the tracks; after the last one, keep it there.
-
-    Returns:
-        Whether the scene follows tracks.
-    """
+    """Move every target of scene b to its next position of the tracks; return False if the scene follows none."""
     if tracks is None or tracks.track_length[b] == 0:
         return False
     move = tracks.track_moves[b]

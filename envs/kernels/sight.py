@@ -7,7 +7,7 @@ sensor looks at the cells within its range.
 import math
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.nearest import box_of, sort_into_cells
+from hitmac.envs.kernels.nearest import box_of, sort_places
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import compiled, inlined
 
@@ -42,28 +42,9 @@ def wall_blocks(x, y, to_x, to_y, wall):
 
 
 @compiled
-def _look_past_obstacles(state, i, j, first, last):
-    """Mark target j as not visible to sensor i where a disc or a wall blocks the view."""
-    sensor, target, disc = state.sensor, state.target, state.disc
-    for k in range(disc.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not disc_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
-                disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b],
-            )  # fmt: skip
-    for k in range(state.walls.shape[0]):
-        for b in range(first, last):
-            state.visible[i, j, b] &= not wall_blocks(
-                sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
-            )
-
-
-@compiled
 def _see_all(state, first, last):
-    """Compute the same as :func:`see` by a look of every sensor at every target."""
-    sensor, target = state.sensor, state.target
-    obstacles = state.disc.shape[0] + state.walls.shape[0] > 0
-    num_present = state.scratch[0]
+    """Let every sensor look at every target; see :func:`see`."""
+    sensor, target, disc, num_present = state.sensor, state.target, state.disc, state.scratch[0]
     for b in range(first, last):
         state.scene[at.NUM_COVERED, b] = 0
     for b in range(first, last):
@@ -84,8 +65,17 @@ def _see_all(state, first, last):
                 )
             for b in range(first, last):
                 state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
-            if obstacles:
-                _look_past_obstacles(state, i, j, first, last)
+            for k in range(disc.shape[0]):
+                for b in range(first, last):
+                    state.visible[i, j, b] &= not disc_blocks(
+                        sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
+                        disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b],
+                    )  # fmt: skip
+            for k in range(state.walls.shape[0]):
+                for b in range(first, last):
+                    state.visible[i, j, b] &= not wall_blocks(
+                        sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
+                    )
             for b in range(first, last):
                 state.covered[j, b] |= state.visible[i, j, b]
         for b in range(first, last):
@@ -99,98 +89,66 @@ def _see_all(state, first, last):
 @compiled
 def sort_scene(state, grid, b):
     """Sort the targets and the discs of scene b into cells."""
-    sort_into_cells(
-        grid.cells, state.target, state.present, b, grid.start[b], grid.target[b], grid.target_x[b], grid.target_y[b]
-    )
+    sort_places(grid.cells, state.target, state.present, b, grid.targets)
     if state.disc.shape[0] > 0:
-        sort_into_cells(
-            grid.cells, state.disc, None, b, grid.disc_start[b], grid.disc[b], grid.disc_x[b], grid.disc_y[b]
-        )
+        sort_places(grid.cells, state.disc, None, b, grid.discs)
 
 
 @compiled
-def _past_discs(state, grid, b, widest, x, y, to_x, to_y):
-    """Return True if no disc, of a radius of at most `widest`, blocks the view from (x, y) to (to_x, to_y)."""
-    first_column, last_column, first_row, last_row = box_of(
-        grid.cells, min(x, to_x) - widest, max(x, to_x) + widest, min(y, to_y) - widest, max(y, to_y) + widest
-    )
-    for row in range(first_row, last_row + 1):
-        before = row * grid.cells.columns
-        for s in range(grid.disc_start[b, before + first_column], grid.disc_start[b, before + last_column + 1]):
-            k = grid.disc[b, s]
+def _is_clear(state, grid, b, widest, x, y, to_x, to_y):
+    """Return True if no disc, of a radius up to `widest`, and no wall blocks the view from (x, y) to (to_x, to_y)."""
+    low_x, high_x, low_y, high_y = min(x, to_x), max(x, to_x), min(y, to_y), max(y, to_y)
+    columns = grid.cells.columns
+    left, right, low, high = box_of(grid.cells, low_x - widest, high_x + widest, low_y - widest, high_y + widest)
+    for row in range(low, high + 1):
+        for s in range(grid.discs.start[b, row * columns + left], grid.discs.start[b, row * columns + right + 1]):
+            k = grid.discs.number[b, s]
             if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
                 return False
-    return True
-
-
-@compiled
-def _past_walls(state, grid, x, y, to_x, to_y):
-    """Return True if no wall blocks the view from (x, y) to (to_x, to_y)."""
-    first_column, last_column, first_row, last_row = box_of(
-        grid.cells, min(x, to_x), max(x, to_x), min(y, to_y), max(y, to_y)
-    )
-    for row in range(first_row, last_row + 1):
-        before = row * grid.cells.columns
-        for s in range(grid.wall_start[before + first_column], grid.wall_start[before + last_column + 1]):
+    left, right, low, high = box_of(grid.cells, low_x, high_x, low_y, high_y)
+    for row in range(low, high + 1):
+        for s in range(grid.wall_start[row * columns + left], grid.wall_start[row * columns + right + 1]):
             if wall_blocks(x, y, to_x, to_y, state.walls[grid.wall[s]]):
                 return False
     return True
 
 
 @compiled
-def _forget_seen(state, grid, b, i):
-    """Clear what sensor i of scene b saw."""
+def look_around(state, grid, b, i):
+    """Let sensor i of scene b see, after :func:`sort_scene`."""
     if grid.num_seen[b, i] > grid.seen.shape[2]:
         for j in range(state.visible.shape[1]):
             state.visible[i, j, b] = False
     else:
         for s in range(grid.num_seen[b, i]):
             state.visible[i, grid.seen[b, i, s], b] = False
-
-
-@compiled
-def look_around(state, grid, b, i):
-    """Let sensor i of scene b see, after :func:`sort_scene`."""
-    _forget_seen(state, grid, b, i)
     count = 0
     if state.working[i, b]:
         x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
         direction_x, direction_y = state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
         range_squared, cos_half_view = state.sensor[i, at.RANGE_SQUARED, b], state.sensor[i, at.COS_HALF_VIEW, b]
-        reach = math.sqrt(range_squared)
-        first_column, last_column, first_row, last_row = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
-        widest = 0.0
+        reach, widest = math.sqrt(range_squared), 0.0
         for k in range(state.disc.shape[0]):
             widest = max(widest, state.disc[k, at.RADIUS, b])
-        for row in range(first_row, last_row + 1):
-            before = row * grid.cells.columns
-            for s in range(grid.start[b, before + first_column], grid.start[b, before + last_column + 1]):
-                to_x, to_y = grid.target_x[b, s], grid.target_y[b, s]
+        left, right, low, high = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
+        open_view, start = state.disc.shape[0] + state.walls.shape[0] == 0, grid.targets.start[b]
+        for row in range(low, high + 1):
+            for s in range(start[row * grid.cells.columns + left], start[row * grid.cells.columns + right + 1]):
+                to_x, to_y = grid.targets.x[b, s], grid.targets.y[b, s]
                 dx = to_x - x
                 dy = to_y - y
                 # A target at the position of the sensor counts as lying along +x, since atan2(0, 0) = 0.
                 dx = 1.0 if (dx == 0.0) & (dy == 0.0) else dx
                 squared = dx * dx + dy * dy
-                if squared <= range_squared and direction_x * dx + direction_y * dy > cos_half_view * math.sqrt(
-                    squared
-                ):
-                    clear = state.disc.shape[0] == 0 or _past_discs(state, grid, b, widest, x, y, to_x, to_y)
-                    if clear and (state.walls.shape[0] == 0 or _past_walls(state, grid, x, y, to_x, to_y)):
-                        j = grid.target[b, s]
-                        state.visible[i, j, b] = True
-                        if count < grid.seen.shape[2]:
-                            grid.seen[b, i, count] = j
-                        count += 1
+                ahead = direction_x * dx + direction_y * dy
+                in_view = squared <= range_squared and ahead > cos_half_view * math.sqrt(squared)
+                if in_view and (open_view or _is_clear(state, grid, b, widest, x, y, to_x, to_y)):
+                    j = grid.targets.number[b, s]
+                    state.visible[i, j, b] = True
+                    if count < grid.seen.shape[2]:
+                        grid.seen[b, i, count] = j
+                    count += 1
     grid.num_seen[b, i] = count
-
-
-@compiled
-def look_from(state, grid, chosen, low, high):
-    """Let the sensors `low` to `high` - 1, counted scene by scene, of the chosen scenes see."""
-    n = state.sensor.shape[0]
-    for item in range(low, high):
-        if chosen[item // n]:
-            look_around(state, grid, item // n, item % n)
 
 
 @compiled
@@ -214,15 +172,6 @@ def count_covered(state, grid, b):
         present += state.present[j, b]
     state.scene[at.NUM_COVERED, b] = covered
     state.coverage[b] = covered / present if present > 0 else 1.0
-
-
-@compiled
-def resume(state, grid, b):
-    """Index scene b, whose state was set: what is seen is marked as not listed."""
-    sort_scene(state, grid, b)
-    for i in range(grid.num_seen.shape[1]):
-        grid.num_seen[b, i] = grid.seen.shape[2] + 1
-    count_covered(state, grid, b)
 
 
 @compiled

@@ -33,22 +33,24 @@ class Cells(NamedTuple):
     half_height: float
 
 
+class Places(NamedTuple):
+    """Things in the order of their cells: those of cell c from ``start[b, c]`` to ``start[b, c + 1] - 1``."""
+
+    start: np.ndarray  # (B, C + 2) int32
+    number: np.ndarray  # (B, count) int32, ascending in a cell
+    x: np.ndarray  # (B, count)
+    y: np.ndarray  # (B, count)
+
+
 class Grid(NamedTuple):
     """Index of a large scene by place, so that a sensor looks only at what is near.
 
-    The things of cell c are those from ``start[b, c]`` to ``start[b, c + 1] - 1``, by ascending number. What every
-    sensor sees is listed, up to S targets; where there are more, only their number is.
+    What every sensor sees is listed, up to S targets; where there are more, only their number is.
     """
 
     cells: Cells
-    start: np.ndarray  # (B, C + 2) int32
-    target: np.ndarray  # (B, m) int32: the present targets in the order of their cells, and their positions
-    target_x: np.ndarray  # (B, m)
-    target_y: np.ndarray  # (B, m)
-    disc_start: np.ndarray  # (B, C + 2) int32; discs lie in the cell of their middle
-    disc: np.ndarray  # (B, k) int32
-    disc_x: np.ndarray  # (B, k)
-    disc_y: np.ndarray  # (B, k)
+    targets: Places  # the present ones
+    discs: Places  # by their middle
     wall_start: np.ndarray  # (C + 1,) int32; walls lie in every cell that their bounding box touches
     wall: np.ndarray  # (w',) int32
     seen: np.ndarray  # (B, n, S) int32
@@ -221,98 +223,45 @@ class Known(NamedTuple):
     report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
 
 
+_KINDS = {
+    float: (
+        "half_width half_height narrowest widest zoom_step rail_step failure_rate recovery_rate spacing wander "
+        "time_step min_speed max_speed speed_noise goal_radius stuck_distance leave_rate return_rate position_noise "
+        "missed_detections communication_range message_loss_rate"
+    ),
+    int: ("min_sensors min_targets placement grid walk goal_patience extra_move_every episode_steps fixed_discs hops"),
+    bool: "whole_numbers start_facing_target",
+}
 PARAMETERS = np.dtype(
-    [
-        ("half_width", float),
-        ("half_height", float),
-        ("whole_numbers", bool),
-        ("min_sensors", int),
-        ("min_targets", int),
-        ("narrowest", float),
-        ("widest", float),
-        ("zoom_step", float),  # degrees; 0: no lens zooms
-        ("rail_step", float),
-        ("failure_rate", float),
-        ("recovery_rate", float),
-        ("placement", int),  # index in the table
-        ("grid", int),
-        ("spacing", float),
-        ("start_facing_target", bool),
-        ("target_area", float, 4),
-        ("walk", int),  # index in the table
-        ("wander", float),  # radians
-        ("time_step", float),
-        ("min_speed", float),
-        ("max_speed", float),
-        ("speed_noise", float),
-        ("goal_radius", float),
-        ("stuck_distance", float),
-        ("goal_patience", int),
-        ("extra_move_every", int),
-        ("episode_steps", int),
-        ("leave_rate", float),
-        ("return_rate", float),
-        ("fixed_discs", int),
-        ("disc_radius", float, 2),
-        ("position_noise", float),
-        ("missed_detections", float),
-        ("communication_range", float),
-        ("hops", int),  # 0: no messages
-        ("message_loss_rate", float),
-    ],
+    [(name, kind) for kind, names in _KINDS.items() for name in names.split()]
+    + [("target_area", float, 4), ("disc_radius", float, 2)],
     align=True,
 )
-"""Record of the scenario's parameters that the kernels need and :class:`KernelState` does not hold."""
+"""Record of the scenario's parameters that the kernels need and :class:`KernelState` does not hold.
+
+Placement and walk are the indices in their tables, `wander` is in radians; a `zoom_step` of 0: no lens zooms; 0 `hops`:
+no messages.
+"""
 
 
 def scenes_first(rows: KernelState, num_envs: int) -> State:
     """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
     scene, sensor, target = rows.scene, rows.sensor, rows.target
-    named = State(
-        key=rows.stream[KEY],
-        draws=rows.stream[DRAWS],
-        draws_before=rows.stream[DRAWS_BEFORE],
-        time=scene[TIME],
-        time_before=scene[TIME_BEFORE],
-        num_sensors=scene[NUM_SENSORS],
-        num_targets=scene[NUM_TARGETS],
-        sensor_position=sensor[:, X : Y + 1],
-        heading=sensor[:, HEADING],
-        field_of_view=sensor[:, FIELD_OF_VIEW],
-        along=sensor[:, ALONG],
-        working=rows.working,
-        target_position=target[:, X : Y + 1],
-        velocity=target[:, VELOCITY_X : VELOCITY_Y + 1],
-        goal=target[:, GOAL_X : GOAL_Y + 1],
-        places=target[:, LAST_X : OLDER_Y + 1],
-        course=target[:, COURSE],
-        speed=target[:, SPEED],
-        moves=target[:, MOVES],
-        present=rows.present,
-        disc=rows.disc,
-        direction=sensor[:, DIRECTION_X : DIRECTION_Y + 1],
-        range_squared=sensor[:, RANGE_SQUARED],
-        cos_half_view=sensor[:, COS_HALF_VIEW],
-        rail_direction=sensor[:, RAIL_X : RAIL_Y + 1],
-        visible=rows.visible,
-        covered=rows.covered,
-        num_covered=scene[NUM_COVERED],
-        coverage=rows.coverage,
-        turned=scene[TURNED],
-    )
+    named = (
+        *rows.stream, scene[TIME], scene[TIME_BEFORE], scene[NUM_SENSORS], scene[NUM_TARGETS],
+        sensor[:, X : Y + 1], sensor[:, HEADING], sensor[:, FIELD_OF_VIEW], sensor[:, ALONG], rows.working,
+        target[:, X : Y + 1], target[:, VELOCITY_X : VELOCITY_Y + 1], target[:, GOAL_X : GOAL_Y + 1],
+        target[:, LAST_X : OLDER_Y + 1], target[:, COURSE], target[:, SPEED], target[:, MOVES], rows.present, rows.disc,
+        sensor[:, DIRECTION_X : DIRECTION_Y + 1], sensor[:, RANGE_SQUARED], sensor[:, COS_HALF_VIEW],
+        sensor[:, RAIL_X : RAIL_Y + 1], rows.visible, rows.covered, scene[NUM_COVERED], rows.coverage, scene[TURNED],
+    )  # fmt: skip
     return State(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))
 
 
 def known_scenes_first(rows: Knowledge, num_envs: int) -> Known:
     """Return views of the same memory, every quantity by name and with the scenes along the first axis."""
-    named = Known(
-        known_position=rows.known[:, :, KNOWN_X : KNOWN_Y + 1],
-        known_velocity=rows.known[:, :, KNOWN_VELOCITY_X : KNOWN_VELOCITY_Y + 1],
-        known_age=rows.known[:, :, AGE],
-        known_seeing=rows.seeing,
-        known_left=rows.left,
-        noticed=rows.noticed,
-        reported=rows.reported,
-        report=rows.report,
-    )
+    named = (
+        rows.known[:, :, KNOWN_X : KNOWN_Y + 1], rows.known[:, :, KNOWN_VELOCITY_X : KNOWN_VELOCITY_Y + 1],
+        rows.known[:, :, AGE], rows.seeing, rows.left, rows.noticed, rows.reported, rows.report,
+    )  # fmt: skip
     return Known(*(np.moveaxis(array, -1, 0)[:num_envs] for array in named))

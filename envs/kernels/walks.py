@@ -107,24 +107,18 @@ def _to_goals(state, p, streets, grid, first, last):
 
 
 @inlined
-def _first_seer(state, grid, b, j):
-    """Return the first sensor of scene b that sees target j; -1 without one."""
-    if grid is not None:
-        return np.int64(grid.seer[b, j])
-    for i in range(state.sensor.shape[0]):
-        if state.visible[i, j, b]:
-            return i
-    return -1
-
-
-@inlined
 def _way_out(state, grid, b, j):
     """Return the direction, radians, in which target j of scene b leaves the first view that it is in; NaN without one.
 
     The direction is perpendicular to the line of sight, to the side of the view's axis on which the target is.
     """
-    i = _first_seer(state, grid, b, j)
-    if i < 0:
+    i, n = 0, state.sensor.shape[0]
+    if grid is not None:
+        i = np.int64(grid.seer[b, j])
+    else:
+        while i < n and not state.visible[i, j, b]:
+            i += 1
+    if i < 0 or i == n:
         return math.nan
     dx = state.target[j, X, b] - state.sensor[i, X, b]
     dy = state.target[j, Y, b] - state.sensor[i, Y, b]
@@ -195,7 +189,7 @@ def _evade(state, p, streets, grid, first, last):
     target, stream = state.target, state.stream
     for b in range(first, last):
         for j in range(target.shape[0]):
-            course = _swerved(target, stream, p, b, j)
+            course = _swerved(target, stream, p, b, j)  # a draw in any case
             way_out = _way_out(state, grid, b, j)
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
 

@@ -192,7 +192,7 @@ class Task:
     def checked(self, action: Any) -> np.ndarray:
         """Return the batch's action as int64; raise an error that names the problem if it is not valid."""
         highest, allowed = (2, "0 (stay), 1 (left) or 2 (right)") if self.turning else (1, "0 or 1")
-        array = as_array("action", action)
+        array = action if isinstance(action, np.ndarray) else as_array("action", action)
         shape = (self.num_envs, *self.action_space.shape)
         if array.shape != shape:
             raise ValueError(f"action has shape {array.shape}; it must have shape {shape}")

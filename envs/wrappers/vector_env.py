@@ -64,7 +64,8 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         if resetting.any():
             self.task.reset(mask=resetting)
             reward[resetting] = 0.0
-        self._show()
+        if self.render_mode == "human":
+            self._show()
         truncated = self.task.ended(self.max_episode_steps)
         observation, info = self.task.observe(), batched(self.task.info())
         self._ended = truncated
