@@ -114,7 +114,7 @@ def _way_out(state, grid, b, j):
     """
     i, n = 0, state.sensor.shape[0]
     if grid is not None:
-        i = np.int64(grid.seer[b, j])
+        i = int(grid.seer[b, j])
     else:
         while i < n and not state.visible[i, j, b]:
             i += 1
