@@ -74,17 +74,12 @@ class AttentionWatch:
         self._calls[level] = arguments, options
 
     def shares(self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None = None) -> dict[str, np.ndarray]:
-        """Return the attention in the last decision, by level.
+        """Return the attention in the last decision, by level, of the shape of the observation's mask.
 
-        An entry (i, j) is the share of sensor i's attention that goes to target j: the mean over heads, and over the
-        pairs of the sensor that attend, in the last block. A row sums to 1, or is 0 for a sensor without targets.
-
-        Args:
-            observation: the observation (B, n, m) that the policy has acted on, or of the nearest targets (B, n, k).
-            state: the state that it has returned; needed of a hierarchy.
-
-        Returns:
-            Arrays of the shape of the observation's mask by level; NaN in the scenes in which a level has not decided.
+        An entry (i, j) is the share of sensor i's attention that goes to target j, of an observation of the nearest
+        targets to the j-th of them: the mean over heads, and over the pairs of the sensor that attend, in the last
+        block. A row sums to 1, or is 0 for a sensor without targets. NaN marks scenes in which a level has not decided.
+        The observation is that which the policy has acted on; of a hierarchy, also give the state that it returned.
         """
         scenes, n, m = observation["mask"].shape
         calls, self._calls = self._calls, {}
@@ -94,12 +89,13 @@ class AttentionWatch:
                 _, weights = self._encoders[level](*arguments, **options | {"need_weights": True})
             pairs = arguments[0] if arguments else options["pairs"]
             shares = to_targets(weights, pairs.shape[-3]).cpu().numpy()
-            rows = np.ones(scenes, np.bool_)
-            if level == "coordinator":
-                rows = HierarchyState(*(state or ())).age == 1  # it has just decided
-            found[level][rows] = _of_sensors(shares, int(rows.sum()), n, m)
-            if level == "executor":
-                assigned = HierarchyState(*(state or ())).assigned & (observation["mask"] != 0)
+            rows = HierarchyState(*state).age == 1 if state and level == "coordinator" else np.ones(scenes, np.bool_)
+            decided = int(rows.sum())
+            if shares.shape[-1] == m and shares.size in (decided * n * m, decided * n * n * m):  # not something else
+                shares = shares.reshape(decided, n, -1, m)  # of each sensor: its row, or the scene as known to it
+                found[level][rows] = shares[:, np.arange(n), np.arange(n) % shares.shape[2]]
+            if state and level == "executor":
+                assigned = HierarchyState(*state).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
         self._calls.clear()  # the same encoders have been called again
         return found
@@ -146,20 +142,6 @@ def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.nd
     return every[..., :num_targets]
 
 
-def _of_sensors(shares: np.ndarray, scenes: int, n: int, m: int) -> np.ndarray | float:
-    """Return the shares (B, n, m) of the sensors, out of those of the rows that the network has seen (R, k, m).
-
-    NaN stands for those of a policy of your own that encodes something else.
-    """
-    if shares.shape == (scenes, n, m):
-        return shares
-    if shares.shape not in ((scenes * n, 1, m), (scenes * n, n, m)):
-        return np.nan
-    # A row is a single sensor, or the scene as known to one sensor.
-    own = np.zeros(n, np.int64) if shares.shape[1] == 1 else np.arange(n)
-    return shares.reshape(scenes, n, *shares.shape[1:])[:, np.arange(n), own]
-
-
 def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndarray:
     """Return an executor's shares (B, n, m) of the assigned targets, whose rows may be packed to the front."""
     if packed:
@@ -172,6 +154,7 @@ def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndar
 
 PROGRAM = "hitmac attention"
 _SIZE = 600  # longer side of the scene, pixels
+Moment = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -195,33 +178,29 @@ class Options:
     """File of the picture; a name that ends in .gif: a film."""
 
 
-def moments(
-    agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int
-) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]:
+def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> Iterator[Moment]:
     """Play an episode; yield weights (n, m), sensors (n, 2), targets (m, 2) and picture of every decision.
 
     The level is one of :attr:`AttentionWatch.levels`, "" the first. Until it decides again it attends to what it
     attended to in its last decision. The longer side of the pictures has `size` pixels.
     """
     episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
-    simulator = episode.task.simulator
-    state, steps = simulator.state, episode.steps(sub_steps)
+    simulator, steps = episode.task.simulator, episode.steps(sub_steps)
+    weights = np.zeros((scenario.num_sensors, scenario.num_targets), np.float32)
     with AttentionWatch(agent.policy) as watch:
         if not watch.levels:
             raise ValueError(f"agent is {agent.name!r}, which attends to nothing; expected a policy with an encoder")
-        level = level or watch.levels[0]
-        if level not in watch.levels:
+        if level not in ("", *watch.levels):
             raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
-        weights = np.zeros(state.visible.shape[1:], np.float32)
         for step in range(1, sub_steps + 1):
             drawn = picture.draw(simulator, 0, f"{agent.name}   sub-step {step}")
-            sensors, targets = state.sensor_position[0].copy(), state.target_position[0].copy()
+            places = simulator.state.sensor_position[0].copy(), simulator.state.target_position[0].copy()
             next(steps)
-            now = watch.shares(episode.observation, episode.state)[level]
+            now = watch.shares(episode.observation, episode.state)[level or watch.levels[0]]
             if "targets" in episode.observation:
                 now = of_lists(now, episode.observation["targets"], scenario.num_targets)
             weights = np.where(np.isnan(now[0]), weights, now[0])
-            yield weights, sensors, targets, drawn
+            yield weights, *places, drawn
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -63,10 +63,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         agents = named_agents(",".join(options.agents), scenario, options.device)
         names = [agent.name for agent in agents]  # several trainings of one agent have the names of their runs
         agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
-        save_replay(
-            options.to, agents, scenario, seed=options.seed, sub_steps=options.sub_steps,
-            speed=options.sub_steps_per_second,
-        )  # fmt: skip
+        length, speed = options.sub_steps, options.sub_steps_per_second
+        save_replay(options.to, agents, scenario, seed=options.seed, sub_steps=length, speed=speed)
     print(f"{options.to}: {', '.join(agent.name for agent in agents)}; {options.to.stat().st_size / 1000:.0f} kB")
     # Without a display a browser of the terminal would take the terminal over.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))

@@ -226,7 +226,7 @@ def test_targets_are_to_be_seen_as_the_simulator_says():
         task.step(np.random.default_rng(t).integers(0, 3, (20, 3)))  # the walk does not depend on it
         state = task.simulator.state
         np.testing.assert_array_equal(~np.isnan(record.bearing[:, t]), state.visible)
-        np.testing.assert_array_equal(record.present[:, t], state.present.sum(-1))
+        np.testing.assert_array_equal(record.present[:, t], state.present)
         np.testing.assert_array_equal(record.working[:, t], state.working)
         for e, i, j in np.argwhere(state.visible):
             dx, dy = state.target_position[e, j] - state.sensor_position[e, i]
@@ -264,7 +264,7 @@ def test_no_agent_beats_the_free_bound_and_the_foreseen_turns_are_worth_what_the
         reward += task.step(turns[:, t])
         assert ((turns[:, t] == 0) | task.simulator.state.working).all()  # none that cannot be made
         covered += task.simulator.coverage / sub_steps
-    nobody = (record.present == 0).sum(-1)  # then the coverage is 1, for which no turn is worth anything
+    nobody = (~record.present.any(-1)).sum(-1)  # then the coverage is 1, for which no turn is worth anything
     np.testing.assert_allclose(value + nobody, reward, atol=1e-5)
     found = compute_bound("clairvoyant", scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
     np.testing.assert_allclose(found.rotation, task_rotation(scenario, seeds, turns), atol=1e-12)
@@ -368,7 +368,8 @@ def test_of_two_ways_the_one_that_needs_fewer_turns_later_is_taken():
     scenario = Scenario(num_sensors=1, num_targets=2, field_of_view=250, turn_angle=60)
     bearing = np.full((1, 4, 1, 2), np.nan)
     bearing[0, 0, 0, 0], bearing[0, 3, 0, 1] = 180, -126
-    record = references._Record(bearing, np.full((1, 4), 2.0), np.ones((1, 4, 1), bool), np.zeros((1, 1)), np.ones(1))
+    always = np.ones((1, 4, 2), bool)
+    record = references._Record(bearing, None, always, always[..., :1], None, np.zeros((1, 1)), np.ones(1))
     turns, value = references._foreseen_turns(scenario, [0], record, 1, 0.0)
     assert turns[0, :, 0].tolist() == [2, 0, 0, 0]
     assert value[0] == pytest.approx(1.0, abs=1e-5)

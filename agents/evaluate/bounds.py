@@ -24,7 +24,6 @@ from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inli
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 
-_MOST_ROUNDS = 1000  # of an ascent; each improves, and few are made
 _MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
 _EPISODES_AT_ONCE = 16
 _TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
@@ -68,7 +67,7 @@ def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> 
     their targets.
     """
     record, view = _record(scenario, seeds, sub_steps), _views(scenario)
-    covered = np.zeros(record.present.shape, np.int64)
+    covered = np.zeros(record.present.shape[:2], np.int64)
     if scenario.num_targets <= _MOST_IN_A_TABLE:
         Threads(len(covered), cores(), block=1).run(cover_freely, record.bearing, view, covered)
     else:
@@ -86,18 +85,11 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
     """
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
-    simulator = Simulator(scenario, len(seeds), seeds)
-    start = simulator.state.along.copy(), simulator.state.heading.copy()
-    position = np.empty((len(seeds), sub_steps, scenario.num_targets, 2))
-    present = np.empty(position.shape[:-1], np.bool_)
-    still = np.zeros((len(seeds), len(scenario.decisions) * scenario.num_sensors), np.int64)
-    for t in range(sub_steps):
-        simulator.step(still)
-        position[:, t], present[:, t] = simulator.state.target_position, simulator.state.present
-    covered, threads = np.zeros(present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
-    rails = make_rails(scenario.rails)
-    threads.run(count_within_reach, rails, *start, sensors, scenario.rail_step, position, present, covered)
-    return _share(covered, present.sum(-1)), np.full(len(seeds), np.nan)
+    record, rails = _record(scenario, seeds, sub_steps), make_rails(scenario.rails)
+    covered, threads = np.zeros(record.present.shape[:2], np.int64), Threads(len(seeds), cores(), block=1)
+    given = rails, record.along, record.heading, sensors, scenario.rail_step, record.position, record.present
+    threads.run(count_within_reach, *given, covered)
+    return _share(covered, record.present), np.full(len(seeds), np.nan)
 
 
 def clairvoyant_estimate(
@@ -136,32 +128,36 @@ class _Record(NamedTuple):
     """Events of E episodes of T sub-steps that do not depend on the actions."""
 
     bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
-    present: np.ndarray  # (E, T) number of present targets
+    position: np.ndarray  # (E, T, m, 2) of the targets
+    present: np.ndarray  # (E, T, m) bool
     working: np.ndarray  # (E, T, n) bool
+    along: np.ndarray  # (E, n) initial places on the rails
     heading: np.ndarray  # (E, n) degrees, initial headings
     num_sensors: np.ndarray  # (E,)
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
-    """Run the episodes with sensors that never turn; return their record."""
+    """Run the episodes with sensors that neither turn nor move; return their record."""
     simulator = Simulator(scenario, len(seeds), seeds)
-    state, still = simulator.state, np.zeros((len(seeds), scenario.num_sensors), np.int64)
-    shape = len(seeds), sub_steps, scenario.num_sensors
-    bearing, present, working = np.empty((*shape, scenario.num_targets)), np.empty(shape[:2]), np.empty(shape, bool)
-    heading = state.heading.copy()
+    state, n, m = simulator.state, scenario.num_sensors, scenario.num_targets
+    start = state.along.copy(), state.heading.copy(), state.num_sensors
+    still = np.zeros((len(seeds), len(scenario.decisions) * n), np.int64)
     state.cos_half_view[:] = -2.0  # below every cosine: all views are all round, so only obstacles and range decide
+    shapes = ((n, m), float), ((m, 2), float), ((m,), bool), ((n,), bool)
+    bearing, position, present, working = (np.empty((len(seeds), sub_steps, *of), kind) for of, kind in shapes)
     for t in range(sub_steps):
         simulator.step(still)
         offset = state.target_position[:, None] - state.sensor_position[:, :, None]  # (E, n, m, 2)
         bearing[:, t] = np.degrees(np.arctan2(offset[..., 1], offset[..., 0]))
         bearing[:, t][~state.visible] = np.nan
-        present[:, t], working[:, t] = state.present.sum(-1), state.working
-    return _Record(bearing, present, working, heading, state.num_sensors)
+        position[:, t], present[:, t], working[:, t] = state.target_position, state.present, state.working
+    return _Record(bearing, position, present, working, *start)
 
 
 def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return the coverage (E, T), 1 where no target is present."""
-    return np.where(present > 0, covered / np.maximum(present, 1), 1.0)
+    """Return the coverage (E, T), 1 where no target is present (E, T, m)."""
+    number = present.sum(-1)
+    return np.where(number > 0, covered / np.maximum(number, 1), 1.0)
 
 
 def _views(scenario: Scenario) -> np.ndarray:
@@ -192,7 +188,8 @@ def _foreseen_turns(
     threads = Threads(restarts, cores(), block=1)
     for e in range(episodes):
         see_from_everywhere(record.bearing[e], record.heading[e], turn, count, half_view, sees)
-        worth = (record.present[e] > 0) / np.maximum(record.present[e], 1)
+        number = record.present[e].sum(-1)
+        worth = (number > 0) / np.maximum(number, 1)
         generator = np.random.default_rng([0, seeds[e]])
         order = generator.permuted(np.tile(np.arange(n), (restarts, 1)), axis=-1)
         tried = generator.integers(0, 3, (restarts, n, -(-sub_steps // _PACE)))
@@ -243,17 +240,14 @@ def _windows(bearing, view, windows):
 
 @kernel
 def cover_freely(bearing, view, covered, share):
-    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees.
-
-    The search goes from sensor to sensor and keeps all possible unions of sets.
-    """
+    """Write the largest number (E, T) of covered targets, for `bearing` (E, T, n, m) and views (n,), degrees."""
     m = bearing.shape[3]
     for low, high in blocks(bearing.shape[0], share):
         windows, unions = np.empty(m, np.uint64), np.zeros((2, 1 << m), np.uint64)
         for e in range(low, high):
             met, now = np.zeros(1 << m, np.int64), 0  # last search step in which a union was found, and this one
             for t in range(bearing.shape[1]):
-                unions[0, 0], count = 0, 1
+                unions[0, 0], count = 0, 1  # all possible unions of sets of the sensors so far
                 for i in range(bearing.shape[2]):
                     found = _windows(bearing[e, t, i], view[i], windows)
                     now += 1
@@ -273,11 +267,9 @@ def cover_freely(bearing, view, covered, share):
 
 @inlined
 def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
-    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`.
-
-    The places within its reach are whole numbers of steps from its start and, where it can stop there, from both ends.
-    """
+    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`."""
     length, closed = rails.length[r], rails.closed[r]
+    # The places within reach are whole numbers of steps from the start and, where it can stop there, from both ends.
     for origin in range(1 if closed else 3):
         start = along if origin == 0 else (origin - 1) * length
         steps = sub_steps - math.ceil(abs(start - along) / step)
@@ -330,10 +322,7 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
 
 @allocating
 def _follow(sees, count, ends, turns, seen):
-    """Write the targets that a sensor sees at each time, (T, words), when it makes the turns (T,).
-
-    At its ends (2,), headings to the right and to the left or -1, the sensor stays.
-    """
+    """Write the targets (T, words) that a sensor sees when it makes the turns (T,); at its ends (2,) it stays."""
     k = 0
     for t in range(turns.shape[0]):
         if turns[t] == LEFT and k != ends[1]:
@@ -345,10 +334,8 @@ def _follow(sees, count, ends, turns, seen):
 
 @allocating
 def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
-    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns.
-
-    `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
-    """
+    """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns."""
+    # `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
     value[:] = 0.0
     for t in range(sees.shape[0] - 1, -1, -1):
         for k in range(count):
@@ -385,9 +372,8 @@ def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
             for i in range(n):
                 _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
             value[r] = -np.inf
-            better, rounds = True, 0
-            while better and rounds < _MOST_ROUNDS:
-                rounds += 1
+            better = True
+            while better:
                 for i in order[r]:
                     others[:] = 0
                     for other in range(n):

@@ -19,11 +19,11 @@ from hitmac.agents.evaluate.statistics import probability_of_improvement, summar
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
+from hitmac.envs import tasks
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
-from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_sensors
 
 SCENES_AT_ONCE = 256
@@ -35,27 +35,15 @@ Groups = Mapping[str, Sequence[Agent]]
 
 
 class Episodes:
-    """Batch of B episodes that an agent plays together, with its best actions.
+    """Batch of B episodes, with these seeds, that an agent plays together, with its best actions.
 
-    Args:
-        agent: the agent.
-        scenario: the scenario, as :func:`fitted` returns it.
-        seeds: seeds of the episodes, (B,).
-        num_threads: threads of the simulator.
-
-    Attributes:
-        task: the scenes; `task.simulator` has state, coverage and rotation after the last sub-step.
-        observation: the observation that the agent has acted on last; {} before the first sub-step.
-        state: the state of the policy.
-        sub_step: number of sub-steps played.
-        seconds: time of all decisions.
+    The scenario is that of :func:`fitted`. After the last sub-step, `task.simulator` has state, coverage and rotation,
+    `observation` is what the agent has acted on, `state` that of the policy, and `seconds` the time of all decisions.
     """
 
     def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
-        self.agent = agent
-        self.task = CoverageTask(
-            scenario, len(seeds), list(seeds), features=agent.features, num_threads=num_threads, **agent.nearness
-        )
+        options: dict[str, Any] = {"features": agent.features, "num_threads": num_threads, **agent.nearness}
+        self.agent, self.task = agent, tasks.CoverageTask(scenario, len(seeds), list(seeds), **options)
         self.observation: dict[str, np.ndarray] = {}
         self.state = started(agent.policy, seeds)
         self.sub_step, self.seconds = 0, 0.0
@@ -85,7 +73,7 @@ def evaluate(
     *,
     episodes: int = 200,
     seed: int = 0,
-    max_episode_steps: int = SUB_STEPS,
+    max_episode_steps: int = tasks.SUB_STEPS,
     bounds: bool = False,
     num_threads: int | None = None,
     progress: bool = True,
@@ -159,8 +147,7 @@ def evaluate(
     for name, result in results.items():
         result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
     for name in bounds_of(scenario) if bounds else ():
-        with _bar(episodes, " episodes", progress) as bar:
-            bar.set_description(f"bound: {name}", refresh=False)
+        with _bar(f"bound: {name}", episodes, " episodes", progress) as bar:
             coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, bar.update)
         part, lengths = _parts(sub_steps)
         results[name] = _result({"coverage": coverage.mean(-1)[None], "rotation": rotation[None]}) | {
@@ -177,8 +164,7 @@ def evaluate_executors(
     *,
     episodes: int = 200,
     seed: int = 0,
-    max_episode_steps: int = DECISIONS_PER_EPISODE,
-    goals_every: int = 1,
+    max_episode_steps: int = tasks.DECISIONS_PER_EPISODE,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
@@ -186,22 +172,9 @@ def evaluate_executors(
     The metrics of an episode are ``reward``, HiT-MAC's executor reward, mean over sensors and steps; ``rotation``, the
     share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
 
-    Args:
-        executors: executors by name, each as accepted by :func:`hitmac.agents.load_executor`; a list under a name is
-            several trainings of one executor.
-        scenario: see :func:`evaluate`, as for all other arguments.
-        episodes: number of episodes.
-        seed: first seed.
-        max_episode_steps: steps of an episode.
-        goals_every: steps between two choices of goals.
-        progress: show a progress bar.
-
-    Returns:
-        The results in the form of :func:`evaluate`, with these metrics.
-
-    Raises:
-        ValueError: no executor, no episode, or seeds of a training.
-        TypeError: an object that is no executor.
+    The executors are given by name, each as accepted by :func:`hitmac.agents.load_executor`; a list under a name is
+    several trainings of one executor. Goals are chosen at every step. The other arguments, the form of the results
+    and the errors are those of :func:`evaluate`.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     if scenario.tracks:
@@ -215,7 +188,7 @@ def evaluate_executors(
             for level in levels
         ]
     _check("executors", groups, seeds)
-    play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps, goals_every=goals_every)
+    play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps)
     played = _played(groups, seeds, max_episode_steps, progress, play_batch)
     results = {name: _result(values, groups[name]) for name, values in played}
     return _evaluation(scenario, seeds, max_episode_steps, results)
@@ -240,7 +213,7 @@ def _played(
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Play the episodes; yield the name of each group and its values by name, (S, E, ...)."""
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, len(seeds), SCENES_AT_ONCE)]
-    with _bar(sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
+    with _bar("", sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
         for name, group in groups.items():
             bar.set_description(f"evaluating {name}", refresh=False)
             runs = [[play_batch(agent, batch, bar) for batch in batches] for agent in group]
@@ -285,16 +258,12 @@ def play(
 
 
 @one_thread_each()
-def _play_executor(
-    agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, steps: int, goals_every: int
-) -> dict[str, np.ndarray]:
+def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, steps: int) -> dict[str, np.ndarray]:
     """Play E episodes of an executor; return the metrics (E,)."""
     level = agent.policy
     assert isinstance(level, LevelPolicy)
-    task = ExecutorTask(
-        scenario, len(seeds), list(seeds), features=level.features, goals_every=goals_every,
-        padding=level.padding, row_id=level.row_id,
-    )  # fmt: skip
+    options: dict[str, Any] = {"features": level.features, "padding": level.padding, "row_id": level.row_id}
+    task = tasks.ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
     sums = np.zeros((3, len(seeds)))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
@@ -354,16 +323,10 @@ def _result(values: Mapping[str, np.ndarray], group: Sequence[Agent] = ()) -> di
 
 
 def _evaluation(scenario: Scenario, seeds: range, sub_steps: int, results: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "scenario": scenario.name,
-        "sub_steps": sub_steps,
-        "episodes": len(seeds),
-        "seeds": [seeds[0], seeds[-1]],
-        "provenance": provenance(),
-        "agents": results,
-    }
+    about = {"scenario": scenario.name, "sub_steps": sub_steps, "episodes": len(seeds), "seeds": [seeds[0], seeds[-1]]}
+    return about | {"provenance": provenance(), "agents": results}
 
 
-def _bar(total: int, unit: str, progress: bool) -> tqdm:
+def _bar(about: str, total: int, unit: str, progress: bool) -> tqdm:
     interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
-    return tqdm(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+    return tqdm(desc=about, total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)

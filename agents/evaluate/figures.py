@@ -114,18 +114,15 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     figure = new_figure((10, 1.3 + 0.36 * len(agents)), f"{title(evaluation)}; whiskers: {_intervals(agents)}")
     for metric, axis in zip(panels, figure.subplots(1, len(panels), sharey=True, squeeze=False)[0], strict=True):
         for row, name in enumerate(ranked):
-            value = values[metric][name]
-            if value is None:
-                axis.annotate("\u2013", (0, row), (4, 0), textcoords="offset points", va="center", color=_GREY)
-                continue
+            mean, low, high = values[metric][name] or (np.nan, 0, 0)
             look = {"color": colours[name]}
             if agents[name].get("bound"):
                 look = {"color": "#e4e4e4", "hatch": "////", "edgecolor": "#a8a8a8"}
-            mean, low, high = value
-            axis.barh(row, mean, height=0.66, lw=0, **look)
-            axis.plot((low, high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
-            place = (max(mean, high, 0), row), (5, 0)
-            axis.annotate(f"{mean:.3f}", *place, textcoords="offset points", va="center", fontsize=8.5, color=_INK)
+            if values[metric][name]:
+                axis.barh(row, mean, height=0.66, lw=0, **look)
+                axis.plot((low, high), (row, row), color=_INK, lw=1.1, marker="|", ms=5)
+            text, place = "\u2013" if np.isnan(mean) else f"{mean:.3f}", (np.nanmax((mean, high, 0)), row)
+            axis.annotate(text, place, (5, 0), textcoords="offset points", va="center", fontsize=8.5, color=_INK)
         left, right = axis.get_xlim()
         axis.set_xlim(left, right + 0.34 * (right - left))  # room for the numbers
         axis.set_ylim(-0.6, len(ranked) - 0.4)

@@ -26,18 +26,9 @@ def save_film(
 ) -> None:
     """Film one episode as GIF or MP4, with a frame every `every` sub-steps and assignments as lines.
 
-    Args:
-        path: file of the film; its name must end in .gif or .mp4.
-        agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
-        seed: seed of the episode.
-        sub_steps: length of the episode, sub-steps; default 1010, at most what the scenario allows.
-        every: sub-steps between two frames; default 5.
-        size: height and width, pixels; default 400.
-
-    Raises:
-        ValueError: `path` ends neither in .gif nor in .mp4.
-        ModuleNotFoundError: an MP4 film needs imageio-ffmpeg.
+    `path` ends in .gif or .mp4; `agent` and `scenario` are those of :func:`hitmac.agents.load_agent`. The episode has
+    this seed and `sub_steps` sub-steps, at most what the scenario allows; a side of the film has `size` pixels. Raises
+    ValueError for another ending, and ModuleNotFoundError for an MP4 film without imageio-ffmpeg.
     """
     check_film("path", path)
     scenario = load_scenario(scenario)

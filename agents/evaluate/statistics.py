@@ -70,22 +70,14 @@ def probability_of_improvement(
 ) -> tuple[float, float, float] | tuple[float, None, None] | tuple[None, None, None]:
     """Estimate the probability that a run of X beats a run of Y, the mean over episodes of P(X > Y) + P(X = Y) / 2.
 
-    P is over all pairs of a run of X and a run of Y that both have a value. The interval, within 0 to 1, is that of
-    Wilson ("Probable inference", JASA 1927) for the number of trials that would have the same variance. The variance is
-    estimated as in :func:`summary`, from the runs of X, the runs of Y and the episodes.
+    P is over all pairs of a run of X (S, E) and a run of Y (T, E) that both have a value. The result is the probability
+    and the ends of its 95 % interval; all three are None if no episode has a pair, the ends if only one episode has.
 
-    In the simulations of :func:`summary` the interval contains the truth in 93 % of cases or more, where runs differ at
-    most half as much as one run's scores in the part that the episode does not explain. Where runs differ more, it can
-    be much too short (57 % at worst) if few runs win almost every comparison: they are no evidence of rarer runs that
-    lose. If one agent is better in all comparisons, the interval is over episodes only.
-
-    Args:
-        x: (S, E).
-        y: (T, E), on the same episodes.
-
-    Returns:
-        The probability and the ends of its 95 % interval, low and high. All three are None if no episode has a pair,
-        and the ends are None if only one episode has.
+    The interval is that of Wilson ("Probable inference", JASA 1927) for the number of trials that would have the same
+    variance, estimated as in :func:`summary` from the runs of X, the runs of Y and the episodes. In the simulations of
+    :func:`summary` it contains the truth in 93 % of cases or more, where runs differ at most half as much as one run's
+    scores in the part that the episode does not explain. Where runs differ more, it can be much too short (57 % at
+    worst) if few runs win almost every comparison. If one agent is better in all, it is over episodes only.
     """
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
@@ -106,15 +98,14 @@ def probability_of_improvement(
     return p, low if p > 0 else 0.0, high if p < 1 else 1.0
 
 
-def _half_widths(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def _half_widths(scores: np.ndarray) -> list[np.ndarray]:
     """Return half the widths (...) of the intervals of mean and interquartile mean of scores (..., S, E), no NaN."""
     number = math.prod(scores.shape[-2:])
     drop = number // 4
     ordered = np.sort(scores.reshape(*scores.shape[:-2], number), -1)
     ends = ordered[..., drop, None, None], ordered[..., number - drop - 1, None, None]
     influence = scores.clip(*ends) * (number / (number - 2 * drop))
-    (variance, t), (of_iqm, t_of_iqm) = _spread(scores, 2), _spread(influence, 2)
-    return t * np.sqrt(variance), t_of_iqm * np.sqrt(of_iqm)
+    return [t * np.sqrt(variance) for variance, t in (_spread(scores, 2), _spread(influence, 2))]
 
 
 def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:

@@ -6,25 +6,19 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-_EXECUTOR_COLUMNS = (
-    ("reward", "reward", "{mean:.3f}"),
-    ("95 % interval", "reward", "{ci95[0]:.3f} .. {ci95[1]:.3f}"),
-    ("IQM", "reward", "{iqm:.3f}"),
-    ("rotation", "rotation", "{mean:.3f}"),
-    ("coverage", "coverage", "{mean:.3f}"),
-)
-"""Columns: title, metric, format of its value."""
-_COLUMNS = (
-    ("coverage", "coverage", "{mean:.3f}"),
-    ("95 % interval", "coverage", "{ci95[0]:.3f} .. {ci95[1]:.3f}"),
-    ("IQM", "coverage", "{iqm:.3f}"),
-    ("reward", "decision_reward", "{mean:.3f}"),
-    ("rotation", "rotation", "{mean:.3f}"),
-    ("gain", "average_gain", "{mean:.2f}"),
-    ("least", "least_covered", "{mean:.3f}"),
-    ("P", "improvement", "{0[0]:.2f}"),
-    ("ms", "inference_ms", "{0:.3f}"),
-)
+_NUMBER, _INTERVAL = "{mean:.3f}", "{ci95[0]:.3f} .. {ci95[1]:.3f}"
+_COLUMNS = {
+    "reward": (("rotation", "rotation", _NUMBER), ("coverage", "coverage", _NUMBER)),
+    "coverage": (
+        ("reward", "decision_reward", _NUMBER),
+        ("rotation", "rotation", _NUMBER),
+        ("gain", "average_gain", "{mean:.2f}"),
+        ("least", "least_covered", _NUMBER),
+        ("P", "improvement", "{0[0]:.2f}"),
+        ("ms", "inference_ms", "{0:.3f}"),
+    ),
+}
+"""Columns beside those of the main metric, of executors and of agents: title, metric, format of its value."""
 _NOT_IN_A_TERMINAL = ("gain", "ms")  # where a table is at most 80 characters wide
 _ONE_SEED = "one training seed: the interval is over episodes only; another training would differ"
 _RELEASED = {
@@ -84,11 +78,12 @@ def note(result: Mapping[str, Any]) -> str:
 def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
     """Return the cells of the table, titles first, then the agents, best first; and those with one training seed."""
     agents = evaluation["agents"]
-    columns = _EXECUTOR_COLUMNS if all("reward" in result for result in agents.values()) else _COLUMNS
+    main = "reward" if all("reward" in result for result in agents.values()) else "coverage"
+    columns = (main, main, _NUMBER), ("95 % interval", main, _INTERVAL), ("IQM", main, "{iqm:.3f}"), *_COLUMNS[main]
     shown = [column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL]
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []
-    for name, result in sorted(agents.items(), key=lambda item: -item[1][columns[0][1]]["mean"]):
+    for name, result in sorted(agents.items(), key=lambda item: -item[1][main]["mean"]):
         label = f"{name} *" if terminal and result.get("bound") else name + note(result)
         cells = [label, *(_cell(result.get(metric), form) for _, metric, form in shown)]
         (one if result.get("trainings") == 1 else many).append(cells)

@@ -50,7 +50,7 @@ def export_agent(
     *,
     replace: bool = False,
 ) -> list[Path]:
-    """Export a learned policy, or both levels of a hierarchy.
+    """Export a learned policy, or both levels of a hierarchy; return the files, or all files of the folder.
 
     Args:
         agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
@@ -59,13 +59,9 @@ def export_agent(
             and the site's numbers), ``observe.py`` (:func:`hitmac.envs.observe`) and ``run.py``, a loop that needs
             numpy and onnxruntime only.
         scenario: the site: a :class:`hitmac.envs.Scenario`, a preset's name or a file's path; None: that of the
-            training of a run or a pretrained policy, of a hierarchy's coordinator if it has learned, ``"hit-mac"`` for
-            any other agent.
+            training, of a hierarchy's coordinator if it has learned, and ``"hit-mac"`` without any.
         replace: replace files, or an exported folder, of this name. What else is in the folder stays, and so does
             ``run.py`` if it has been changed.
-
-    Returns:
-        The files, or all files of the folder.
 
     Raises:
         ValueError: an agent that is no network, an unknown name, or the ending of another format.

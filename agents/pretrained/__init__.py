@@ -10,11 +10,8 @@ from pathlib import Path
 
 from hitmac.envs.validation import did_you_mean
 
-PREFIX = "pretrained:"
-"""Beginning of the names of pretrained agents."""
-
-FOLDER = Path(__file__).parent
-"""Folder of the pretrained policies, each in a folder of its name."""
+PREFIX = "pretrained:"  # beginning of the names of pretrained agents
+FOLDER = Path(__file__).parent  # each policy is in a folder of its name
 
 
 def pretrained() -> list[str]:
@@ -24,7 +21,7 @@ def pretrained() -> list[str]:
 
 def pretrained_folder(name: str) -> Path:
     """Return the folder of the checkpoint of a name; raise ValueError, which lists the known, for another name."""
-    if name not in pretrained():
-        known = ", ".join(pretrained())
-        raise ValueError(f"unknown pretrained policy {name!r}{did_you_mean(name, pretrained())}: known are {known}")
+    if name not in (known := pretrained()):
+        hint = did_you_mean(name, known)
+        raise ValueError(f"unknown pretrained policy {name!r}{hint}: known are {', '.join(known)}")
     return FOLDER / name

@@ -29,11 +29,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
     with stop_on_bad_input(parser.prog):
-        folder = publish(options.name, options.run, options.note, limits=options.limits, replace=options.replace)
+        folder = publish(**vars(options))
     print(f"{read_text(folder / 'card.md')}\nin {folder}/, as {home.PREFIX}{options.name}")
 
 
-def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace: bool = False) -> Path:
+def publish(name: str, run: Path, note: str, limits: str, replace: bool) -> Path:
     """Copy the policy of a run among the pretrained ones, with a card; return its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"name is {name!r}; it must have lower-case letters, digits and hyphens only")
@@ -41,7 +41,7 @@ def publish(name: str, run: str | Path, note: str, *, limits: str = "", replace:
     if folder.exists() and not replace:
         raise FileExistsError(f"{folder} exists; choose another name, or add --replace")
     several = trainings_in(run)
-    own = several[0] if several else Path(run)
+    own = several[0] if several else run
     source = checkpoint_folder(own)
     if load_policy(source)[1].role == "executor":
         raise ValueError(f"{run} is an executor; give a whole agent, such as the run of a coordinator")
@@ -64,21 +64,22 @@ def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) 
     amounts = " and ".join(f"{one['steps']:,.0f} steps in {one['seconds'] / 60:.1f} minutes" for one in last)
     commands = "`, then `".join(dict.fromkeys(one["command"] for one in sittings))
     commits = ", ".join(dict.fromkeys(f"{one['commit']}{' with changes' * bool(one['modified'])}" for one in sittings))
-    scenario, episodes, figures = _figures(levels[-1])
-    text = (
-        f"# {name}\n\n{note}\n\n- Trained by `{commands}`, seed {config['options']['seed']} ({amounts}, on "
-        f"`{scene['name']}` with {scene['num_sensors']} sensors and {scene['num_targets']} targets), commit {commits}."
-        f"\n- On `{scenario}`: {figures}, {episodes}.\n"
-    )
+    evaluation, figures = _figures(levels[-1])
+    lines = [
+        f"Trained by `{commands}`, seed {config['options']['seed']} ({amounts}, on `{scene['name']}` with "
+        f"{scene['num_sensors']} sensors and {scene['num_targets']} targets), commit {commits}.",
+        f"On `{evaluation['scenario']}`: {figures}, {evaluation['episodes']} fresh episodes, seeds "
+        f"{' to '.join(map(str, evaluation['seeds']))}.",
+    ]
     if several:
         seeds = ", ".join(path.name.rpartition("-")[2] for path in several)
-        text += f"- Such trainings with the seeds {seeds}: {_figures(run.parent)[2]}.\n"
-    limits = f"it was trained on sensors and targets as in `{scene['name']}`. {limits}".rstrip()
-    return f"{text}- Limits: {limits}\n"
+        lines.append(f"Such trainings with the seeds {seeds}: {_figures(run.parent)[1]}.")
+    lines.append(f"Limits: it was trained on sensors and targets as in `{scene['name']}`. {limits}".rstrip())
+    return "\n".join([f"# {name}\n\n{note}\n", *(f"- {line}" for line in lines), ""])
 
 
-def _figures(run: Path) -> tuple[str, str, str]:
-    """Return the scenario and the episodes of a run's evaluation, and the figures of its first agent, the trained."""
+def _figures(run: Path) -> tuple[dict[str, Any], str]:
+    """Return a run's evaluation, and the figures of its first agent, the trained."""
     path = run / "evaluation.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")
@@ -86,5 +87,4 @@ def _figures(run: Path) -> tuple[str, str, str]:
     result = next(iter(evaluation["agents"].values()))
     low, high = result["coverage"]["ci95"]
     coverage = f"coverage {result['coverage']['mean']:.3f} ({low:.3f} .. {high:.3f} over {result['interval']})"
-    episodes = f"{evaluation['episodes']} fresh episodes, seeds {' to '.join(map(str, evaluation['seeds']))}"
-    return evaluation["scenario"], episodes, f"{coverage}, rotation {result['rotation']['mean']:.3f}"
+    return evaluation, f"{coverage}, rotation {result['rotation']['mean']:.3f}"

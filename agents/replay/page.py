@@ -38,16 +38,9 @@ def save_replay(
 ) -> None:
     """Play an episode of each agent on the same seed, and write a page that shows them side by side.
 
-    Args:
-        path: file of the page; its name must end in .html.
-        agents: the agents, each as accepted by :func:`hitmac.agents.registry.load_agent`.
-        scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
-        seed: seed of the episodes.
-        sub_steps: length of the episodes; default 1010, at most what the scenario allows.
-        speed: sub-steps a second at first.
-
-    Raises:
-        ValueError: `path` does not end in .html, or no agent is given.
+    `path` ends in .html; the agents and the scenario are those of :func:`hitmac.agents.load_agent`. The episodes have
+    `sub_steps` sub-steps, at most what the scenario allows, shown at `speed` sub-steps a second at first. Raises
+    ValueError for another ending, or without agents.
     """
     check_ending("path", path, ".html")
     scenario, sub_steps = fitted(load_scenario(scenario), positive("sub_steps", sub_steps))

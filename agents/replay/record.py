@@ -28,28 +28,19 @@ _TURN = 360.0 / 2**16  # degrees; a heading wraps around
 
 @one_thread_each()
 def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[str, Any]:
-    """Play an episode of an agent, with its best actions, and return the record of it.
+    """Play an episode of T sub-steps with the agent's best actions; return the record of it, which JSON can hold.
 
-    Args:
-        agent: the agent.
-        scenario: the scenario, of whole episodes (:func:`hitmac.agents.evaluate.compare.fitted`).
-        seed: seed of the episode.
-        sub_steps: T, length of the episode.
+    The scenario is that of :func:`hitmac.agents.evaluate.compare.fitted`. The record holds:
 
-    Returns:
-        A dict that JSON can hold:
+    - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
+    - ``discs``, (x, y, radius) of each; ``levels``, the names of what attends;
+    - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
 
-        - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
-        - ``discs``, (x, y, radius) of each; ``levels``, the names of what attends;
-        - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
-
-        Quantities of pairs are tables (n, m). Where the agent is shown the nearest targets, its attention is that of
-        its lists (n, k), and the track ``attention <level> targets`` holds their targets. In a large scene the lists
-        ``visible targets`` of what each sensor sees stand for the table ``visible``.
-
-        Positions are exact to 1/65535 of the arena's sides, headings to 0.006 degrees, fields of view to 0.01 degrees,
-        ranges to 1/65535 of the longest, beliefs to 1/254 of the arena's sides, shares of attention to 1/255. What is
-        counted is exact.
+    Quantities of pairs are tables (n, m). Where the agent is shown the nearest targets, its attention is that of its
+    lists (n, k), and the track ``attention <level> targets`` holds their targets. In a large scene the lists ``visible
+    targets`` of what each sensor sees stand for the table ``visible``. Positions are exact to 1/65535 of the arena's
+    sides, headings to 0.006 degrees, fields of view to 0.01 degrees, ranges to 1/65535 of the longest, beliefs to 1/254
+    of the arena's sides, shares of attention to 1/255. What is counted is exact.
     """
     episode = Episodes(agent, scenario, [seed])
     state = episode.task.simulator.state
@@ -144,13 +135,11 @@ def _attention(
     """Return what the networks attended to in the last decision, or in the one before where a level has not decided."""
     found = {}
     for level, shares in watch.shares(episode.observation, episode.state).items():
-        now = {f"attention {level}": shares[0, :n, :m]}
-        if "targets" in episode.observation:
+        name, now = f"attention {level}", shares[0, :n, :m]
+        found[name] = np.where(np.isfinite(now), now, before.get(name, np.zeros_like(now)))
+        if "targets" in episode.observation:  # of an agent without levels, which always decides
             targets = episode.observation["targets"][0, :n]
-            now[f"attention {level} targets"] = np.where(targets < 0, _NONE, targets)
-        for name, values in now.items():
-            decided = np.isfinite(now[f"attention {level}"])
-            found[name] = np.where(decided, values, before.get(name, np.zeros_like(values)))
+            found[f"{name} targets"] = np.where(targets < 0, _NONE, targets)
     return found
 
 
