@@ -19,11 +19,11 @@ from hitmac.agents.evaluate.statistics import probability_of_improvement, summar
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
-from hitmac.envs import tasks
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive
+from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_sensors
 
 SCENES_AT_ONCE = 256
@@ -43,7 +43,7 @@ class Episodes:
 
     def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
         options: dict[str, Any] = {"features": agent.features, "num_threads": num_threads, **agent.nearness}
-        self.agent, self.task = agent, tasks.CoverageTask(scenario, len(seeds), list(seeds), **options)
+        self.agent, self.task = agent, CoverageTask(scenario, len(seeds), list(seeds), **options)
         self.observation: dict[str, np.ndarray] = {}
         self.state = started(agent.policy, seeds)
         self.sub_step, self.seconds = 0, 0.0
@@ -73,7 +73,7 @@ def evaluate(
     *,
     episodes: int = 200,
     seed: int = 0,
-    max_episode_steps: int = tasks.SUB_STEPS,
+    max_episode_steps: int = SUB_STEPS,
     bounds: bool = False,
     num_threads: int | None = None,
     progress: bool = True,
@@ -164,7 +164,7 @@ def evaluate_executors(
     *,
     episodes: int = 200,
     seed: int = 0,
-    max_episode_steps: int = tasks.DECISIONS_PER_EPISODE,
+    max_episode_steps: int = DECISIONS_PER_EPISODE,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
@@ -263,7 +263,7 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
     level = agent.policy
     assert isinstance(level, LevelPolicy)
     options: dict[str, Any] = {"features": level.features, "padding": level.padding, "row_id": level.row_id}
-    task = tasks.ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
+    task = ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
     sums = np.zeros((3, len(seeds)))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
