@@ -69,11 +69,10 @@ def run_command(arguments: list[str]) -> None:
     options, scenario = resolve(asked, given_options(type(asked), arguments))
     check_group(options)
     options = open_run(options, scenario)
-    assert options.run_dir is not None
     stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
     if stopped:
-        print(f"\nstopped; go on with: {program} --run-dir {options.run_dir} --resume")
-    print("\n".join([f"\nleft in {options.run_dir}/:", *(f"  {line}" for line in contents(options.run_dir))]))
+        print(f"\nstopped; go on with: {program} --run-dir {options.folder} --resume")
+    print("\n".join([f"\nleft in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))
 
 
 def train_run(options: Job, scenario: Scenario) -> bool:

@@ -383,7 +383,8 @@ def command(*arguments):
 
 def test_all_errors_of_a_runs_configuration_are_told_at_once(tmp_path):
     asked = CoordinatorOptions(run_dir=tmp_path / "run", idle="hold")
-    _, scenario, run_dir = prepare(asked)
+    options, scenario = prepare(asked)
+    run_dir = options.folder
     written = yaml.safe_load((run_dir / "config.yaml").read_text())
     assert written["options"]["idle"] == "hold"
     assert load_scenario(run_dir) == scenario

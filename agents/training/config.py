@@ -70,6 +70,12 @@ class RunOptions:
     """Continue the run in run_dir, from its last checkpoint and with its options."""
 
     @property
+    def folder(self) -> Path:
+        """Directory of a run that is open."""
+        assert self.run_dir is not None
+        return self.run_dir
+
+    @property
     def is_group(self) -> bool:
         """True for a group of trainings, each in a directory of its own."""
         return self.seeds > 1 or bool(self.set)
@@ -397,10 +403,7 @@ HIT_MAC_EXECUTOR = {"goals_every": SUB_STEPS_PER_DECISION, "goal_share": 0.8, "c
 """Options of the executor's task in `hit-mac` that differ from the paper's."""
 
 PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
-"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults, by the algorithm.
-
-A policy that learns from reward learns after whole rollouts only, and by A2C from whole rollouts at once.
-"""
+"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults, by the algorithm."""
 
 _SENSORS = 4  # of the scene that the defaults are for
 _MULTIPLE = 8  # of a number of scenes and of a batch
@@ -443,8 +446,8 @@ def with_limits(options: Any) -> Any:
     """Return the options with the job's default limit if they have none."""
     if options.minutes is not None or options.total_steps is not None:
         return options
-    limit = options.imitation_limit if options.algorithm == "imitation" else {}
-    return dataclasses.replace(options, **(limit or options.default_limit))
+    imitates = options.algorithm == "imitation"
+    return dataclasses.replace(options, **((imitates and options.imitation_limit) or options.default_limit))
 
 
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:
@@ -456,20 +459,17 @@ def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = 
     job: Any = options
     if scenario is None or job.algorithm not in PAIRS:  # refused later
         return options
-    most, levels = PAIRS[job.algorithm], isinstance(options, HitMacOptions)
+    most = PAIRS[job.algorithm]
     targets = min(getattr(job, "nearest", None) or scenario.num_targets, scenario.num_targets)
-    shares = dict.fromkeys(("num_envs", "batch_size"), most / (scenario.num_sensors * targets))
-    share = shares["num_envs"]
-    if levels:
-        del shares["batch_size"]
-    elif getattr(job, "per_sensor", False) or job.task.spec.role == "executor":  # rows are sensors
-        shares["batch_size"] = most / _SENSORS / targets
-    sizes: dict[str, Any] = {}
+    shares, sizes = {"num_envs": (share := most / (scenario.num_sensors * targets))}, {}
+    if isinstance(options, Options):
+        rows_are_sensors = getattr(job, "per_sensor", False) or job.task.spec.role == "executor"
+        shares["batch_size"] = most / _SENSORS / targets if rows_are_sensors else share
     for name, part in shares.items():
         if name not in given and part < 1:
             size = getattr(job, name)
             sizes[name] = max(int(size * part) // _MULTIPLE * _MULTIPLE, min(size, _MULTIPLE))
-    learns_after_every_step = not levels and job.algorithm == "imitation" and not job.recurrent
+    learns_after_every_step = isinstance(options, Options) and job.algorithm == "imitation" and not job.recurrent
     if learns_after_every_step and share < 1 and "rollout_steps" not in given:
         sizes["rollout_steps"] = max(min(_SHORTEST, job.rollout_steps), int(job.rollout_steps * share))
     return dataclasses.replace(options, **sizes)

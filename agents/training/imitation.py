@@ -191,6 +191,7 @@ class Imitation(BaseAlgorithm):
 
     policy: AttentionPolicy
     env: DirectionalSensorVecEnv
+    _row_steps = 1  # steps in a row of the buffer
 
     def __init__(
         self,
@@ -228,6 +229,7 @@ class Imitation(BaseAlgorithm):
         self.varies = sizes_vary and rows_are_scenes and any_size
         self.divide = by_size if self.varies else halves
         self.average = AveragedModel(self.policy, multi_avg_fn=move_average)
+        self.learned: Any = self.average.module
         self.labels.label(self.labels.observe(), np.ones(self.n_envs, np.bool_))  # compiles before any clock starts
         self.labels.state = None
         self.buffer = self._empty_buffer(shapes)
@@ -263,11 +265,6 @@ class Imitation(BaseAlgorithm):
                 self.logger.dump(self.num_timesteps)
         callback.on_training_end()
         return self
-
-    @property
-    def learned(self) -> Any:
-        """Policy with the average of the weights."""
-        return self.average.module
 
     def _step(self, teaching: ThreadPoolExecutor, learning: ThreadPoolExecutor) -> tuple[np.ndarray, list[float]]:
         """Act, learn from scenes of the past, and store the present ones; return rewards and losses."""
@@ -318,8 +315,8 @@ class Imitation(BaseAlgorithm):
 
     @property
     def _filled(self) -> int:
-        """Number of the buffer's rows that hold something."""
-        return min(self.num_timesteps, len(self.buffer["pairs"]))
+        """Number of the buffer's rows that hold something, of sequences those that are whole."""
+        return min(self.num_timesteps // self._row_steps, len(self.buffer["pairs"]))
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
         """Make one gradient step on scenes drawn from the buffer; return the loss."""
@@ -388,6 +385,7 @@ class RecurrentImitation(Imitation):
     def __init__(self, *args: Any, batch_size: int = 512, n_steps: int = 32, **options: Any) -> None:
         self._state: Tensor | None = None  # the policy's, (B, n, m, f)
         self._state_before: Tensor | None = None
+        self._row_steps = n_steps
         super().__init__(*args, batch_size=max(1, batch_size // n_steps), n_steps=n_steps, **options)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
@@ -434,11 +432,6 @@ class RecurrentImitation(Imitation):
         back, scene = np.divmod(chosen, self.n_envs)
         rows = (now - 1 - back) % self._rollouts * self.n_envs + scene
         return np.array_split(rows, 2)
-
-    @property
-    def _filled(self) -> int:
-        """Number of the buffer's rows that hold a whole sequence."""
-        return min(self.num_timesteps // self.n_steps, len(self.buffer["pairs"]))
 
     def _loss(self, rows: np.ndarray) -> tuple[Tensor, int]:
         found = self._tensors({name: array[rows] for name, array in self.buffer.items()})

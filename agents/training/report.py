@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ MILESTONES = (0.749, 0.8, 0.83)
 
 
 def metric_of(options: Options) -> str:
-    """Return the metric of a training's curve: executors are evaluated by their reward, agents by their coverage."""
+    """Return the metric of a training: the reward for executors, the coverage for agents."""
     return "reward" if options.task.spec.role == "executor" else "coverage"
 
 
@@ -177,11 +177,10 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
 
 def load_trained(options: Options, scenario: Scenario) -> Agent:
     """Return the agent that shows the policy of a run; to an executor, a scripted coordinator assigns the targets."""
-    assert options.run_dir is not None
     with checked_device(options.device):
         if options.task.spec.role == "executor":
-            return load_agent("assign-in-range", scenario, executor=options.run_dir)
-        return load_run(options.run_dir, scenario, name=TRAINED)
+            return load_agent("assign-in-range", scenario, executor=options.folder)
+        return load_run(options.folder, scenario, name=TRAINED)
 
 
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
@@ -191,7 +190,7 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
         if options.task.spec.role == "executor":
             executors: dict[str, Any] = {}
             for name, job in trainings:
-                executors.setdefault(name, []).append(job.run_dir)
+                executors.setdefault(name, []).append(job.folder)
             executors |= {name: name for name in EXECUTORS}
             steps = options.episode_steps
             return evaluate_executors(executors, scenario, episodes=options.episodes, max_episode_steps=steps)
@@ -213,31 +212,32 @@ def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scena
 
 
 def report(
-    options: Options, scenario: Scenario, evaluation: Mapping[str, Any], progress: Progress, entropy: float | None
+    options: Options,
+    scenario: Scenario,
+    evaluation: Mapping[str, Any],
+    progress: Progress | None = None,
+    entropy: float | None = None,
+    names: Iterable[str] = (TRAINED,),
 ) -> None:
-    """Write and print the evaluation of a run's policy, its curve and a film, and warnings of what looks wrong."""
-    assert options.run_dir is not None
-    run_dir, metric = options.run_dir, metric_of(options)
-    warned = list(diagnostics(evaluation, metric, entropy))
-    save_tables(options, scenario, evaluation, "\n\n".join([reached_in_words(progress), *warned]).strip())
-    save_points(run_dir / "curve.json", progress)
-    others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
-    size = (scenario.num_sensors, scenario.num_targets)
-    if metric == "coverage" and size in (released := released_reward(scenario.name)):
-        others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
-    save_curve(run_dir / "curve.png", progress, metric, others)
-    agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
-    save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
+    """Write and print an evaluation, with warnings of what looks wrong with the policies of these names.
+
+    With the progress of a run also its curve and a film.
+    """
+    run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
+    warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
+    save_evaluation(run_dir / "evaluation.json", evaluation)
+    if metric == "coverage":
+        note = "\n\n".join([reached_in_words(progress or Progress()), *warned]).strip()
+        save_pictures(run_dir, {size: evaluation}, note)
+    if progress is not None:
+        save_points(run_dir / "curve.json", progress)
+        others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
+        if metric == "coverage" and size in (released := released_reward(scenario.name)):
+            others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
+        save_curve(run_dir / "curve.png", progress, metric, others)
+        agent, seed = load_trained(options, scenario), evaluation["seeds"][0]
+        save_film(run_dir / "episode.gif", agent, scenario, seed=seed, sub_steps=options.sub_steps)
     print("\n".join(["", table(evaluation), *warned]))
-
-
-def save_tables(options: Options, scenario: Scenario, evaluation: Mapping[str, Any], note: str) -> None:
-    """Write an evaluation, and of agents tables and figures, to the directory of a run or group."""
-    assert options.run_dir is not None
-    save_evaluation(options.run_dir / "evaluation.json", evaluation)
-    if metric_of(options) == "coverage":
-        size = (scenario.num_sensors, scenario.num_targets)
-        save_pictures(options.run_dir, {size: evaluation}, note)
 
 
 def diagnostics(

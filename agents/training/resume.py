@@ -49,12 +49,10 @@ LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runner
 
 def prepare(
     asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
-) -> tuple[AnyJob, Scenario, Path]:
-    """Return the whole options of a run, its scenario, and its directory: :func:`resolve`, then :func:`open_run`."""
+) -> tuple[AnyJob, Scenario]:
+    """Return the whole options of a run and its scenario, with its directory open."""
     options, scenario = resolve(asked, given, scenario)
-    options = open_run(options, scenario)
-    assert options.run_dir is not None
-    return options, scenario, options.run_dir
+    return open_run(options, scenario), scenario
 
 
 def resolve(

@@ -19,10 +19,9 @@ from typing import Any
 from tqdm import tqdm
 
 from hitmac.agents.command_line import parse
-from hitmac.agents.evaluate.tables import table
 from hitmac.agents.learned.checkpoint import SEED
 from hitmac.agents.training.config import AnyJob, HitMacOptions, Job, check, flag, levels, with_limits
-from hitmac.agents.training.report import TRAINED, diagnostics, evaluate_trainings, metric_of, save_tables
+from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
 from hitmac.agents.training.resume import prepare, saved_progress, state_file
 from hitmac.agents.training.train import TrainingError, stop_on_signal
 from hitmac.envs.kernels.threads import cores
@@ -122,64 +121,51 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
 
     `train_one` trains a run in this process, and returns the same.
     """
-    assert options.run_dir is not None
-    group, runs = trainings(options, options.run_dir), []
+    group, runs = trainings(options, options.folder), []
     for _, one in group:
         if one.resume and is_finished(one):
-            print(f"{one.run_dir}: done already")
+            print(f"{one.folder}: done already")
         else:
             runs.append(prepare(one, None, scenario)[0])
     processes, stopped = min(options.processes or cores(), len(runs)), False
     if options.ray is not None and runs:
         from hitmac.agents.training.rllib.cluster import train_on_ray
 
-        stopped = train_on_ray(runs, options.run_dir)
+        stopped = train_on_ray(runs, options.folder)
     elif processes > 1:
         stopped = train_side_by_side(runs, processes)
     else:
         while runs and not stopped:
-            print(f"\n{runs[0].run_dir}:")
+            print(f"\n{runs[0].folder}:")
             stopped = train_one(runs.pop(0), scenario)
-    if not stopped:
-        _report(group, scenario, options.run_dir)
+    if not stopped:  # of HiT-MAC's two levels, the whole agents
+        agents: list[Any] = [levels(one, one.folder)[1] if isinstance(one, HitMacOptions) else one for _, one in group]
+        named = [(words or TRAINED, agent) for (words, _), agent in zip(group, agents, strict=True)]
+        whole = dataclasses.replace(agents[0], run_dir=options.folder)
+        report(whole, scenario, evaluate_trainings(named, scenario), names=[name for name, _ in named])
     return stopped
 
 
 def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
     """Train both levels of HiT-MAC, each with its own run; return whether the user stopped a training."""
-    assert options.run_dir is not None
-    used = (options.run_dir / "coordinator").exists()
-    for level in levels(options, options.run_dir, scenario):
+    used = (options.folder / "coordinator").exists()
+    for level in levels(options, options.folder, scenario):
         print(f"{level.job}:")
         if used and level.job == "executor":
             print("the coordinator uses it, so it stays as it is")
             continue
-        exists = (options.run_dir / level.job).exists()
-        level, scenario, _ = prepare(dataclasses.replace(level, resume=exists), None, scenario)
+        exists = (options.folder / level.job).exists()
+        level, scenario = prepare(dataclasses.replace(level, resume=exists), None, scenario)
         if train_one(level, scenario):
             return True
     return False
 
 
-def _report(group: Sequence[tuple[str, Job]], scenario: Scenario, run_dir: Path) -> None:
-    """Evaluate all trainings together beside the baselines; of HiT-MAC's two levels, the whole agents."""
-    named: list[tuple[str, Any]] = []
-    for words, one in group:
-        assert one.run_dir is not None
-        named.append((words or TRAINED, levels(one, one.run_dir)[1] if isinstance(one, HitMacOptions) else one))
-    evaluation, first = evaluate_trainings(named, scenario), named[0][1]
-    names = dict.fromkeys(name for name, _ in named)
-    warned = [line for name in names for line in diagnostics(evaluation, metric_of(first), None, name)]
-    save_tables(dataclasses.replace(first, run_dir=run_dir), scenario, evaluation, "\n\n".join(warned))
-    print("\n".join(["", table(evaluation), *warned]))
-
-
 def is_finished(options: Job) -> bool:
     """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
-    assert options.run_dir is not None
     if isinstance(options, HitMacOptions):
-        return all(is_finished(level) for level in levels(options, options.run_dir))
-    state, evaluated = state_file(options.run_dir), options.run_dir / "evaluation.json"
+        return all(is_finished(level) for level in levels(options, options.folder))
+    state, evaluated = state_file(options.folder), options.folder / "evaluation.json"
     if not (state.is_file() and evaluated.is_file() and evaluated.stat().st_mtime >= state.stat().st_mtime):
         return False
     steps, seconds = saved_progress(state)
@@ -192,7 +178,7 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
 
     The processes share the cores. A training that fails raises TrainingError after all others ended.
     """
-    threads, waiting = max(1, cores() // processes), [(run.job, Path(str(run.run_dir))) for run in runs]
+    threads, waiting = max(1, cores() // processes), [(run.job, run.folder) for run in runs]
     running: dict[Path, subprocess.Popen[bytes]] = {}
     reasons: dict[str, str] = {}
     with stop_on_signal() as stop, tqdm(total=len(runs), unit="training", smoothing=0) as bar:

@@ -69,17 +69,13 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
         "seed": options.seed,
         "device": checked_device(options.device),
     }
-    model: Learner
-    if options.algorithm == "imitation":
-        model = (RecurrentImitation if options.recurrent else Imitation)(
-            config.kind,
-            venv,
-            teacher=teacher_of(options, scenario),
-            batch_size=options.batch_size,
-            n_epochs=options.epochs,
-            temperature=options.temperature,
-            **shared,
-        )
+    kind: Any = {"imitation": Imitation, "a2c": A2C, "ppo": PPO}[options.algorithm]
+    if kind is not A2C:
+        rollout = options.rollout_steps * venv.num_envs
+        shared |= {"n_epochs": options.epochs, "batch_size": min(options.batch_size, rollout)}
+    if kind is Imitation:
+        kind = RecurrentImitation if options.recurrent else Imitation
+        shared |= {"teacher": teacher_of(options, scenario), "temperature": options.temperature}
     else:
         of_sensors = options.credit == "difference_rewards"
         shared |= {
@@ -89,13 +85,9 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
             "rollout_buffer_class": SensorRolloutBuffer if of_sensors else ActingRolloutBuffer,
             "rollout_buffer_kwargs": {"acting": venv.acting},
         }
-        if options.algorithm == "a2c":
-            model = A2C(AttentionPolicy, venv, **shared)
-        else:
-            batch_size = min(options.batch_size, options.rollout_steps * venv.num_envs)
-            with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
-                warnings.filterwarnings("ignore", "You have specified a mini-batch size")
-                model = PPO(AttentionPolicy, venv, batch_size=batch_size, n_epochs=options.epochs, **shared)
+    with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
+        warnings.filterwarnings("ignore", "You have specified a mini-batch size")
+        model = kind(config.kind, venv, **shared)
     # The learner has just given the scenes its own seed; these take effect with the next reset.
     venv.seed(config.training_seeds[0])
     return model, venv, config

@@ -27,14 +27,7 @@ MAX_FAILURES = 5
 def connect(address: str, option: str = "--ray", **local: Any) -> None:
     """Connect to the Ray cluster at an address, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
 
-    Args:
-        address: of the cluster.
-        option: the command line's option that holds it.
-        **local: further arguments of ``ray.init`` for a cluster on this machine.
-
-    Raises:
-        ModuleNotFoundError: Ray is not installed.
-        ConnectionError: there is no cluster at `address`.
+    The option names the address in messages; `local` are further arguments of ``ray.init`` for a cluster started here.
     """
     if importlib.util.find_spec("ray") is None:
         raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
@@ -54,14 +47,10 @@ def connect(address: str, option: str = "--ray", **local: Any) -> None:
 
 
 def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
-    """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped.
-
-    Raises:
-        TrainingError: trainings failed, after all others ended.
-    """
+    """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped."""
     from ray import tune
 
-    jobs = {str(run.run_dir.resolve()): run.job for run in runs if run.run_dir is not None}
+    jobs = {str(run.folder.resolve()): run.job for run in runs}
     tuner = tune.Tuner(
         tune.with_resources(_trial, {"cpu": 1}),
         param_space={"run_dir": tune.grid_search(list(jobs)), "jobs": jobs},

@@ -46,9 +46,6 @@ class RLlibEngine:
     """Training by RLlib; with the members of :class:`hitmac.agents.training.train.SB3Engine`.
 
     A resumed one begins with new episodes, of seeds that the run has not used.
-
-    Raises:
-        ConnectionError, ValueError: there is no cluster, or it is too small, or the checkpoint is damaged.
     """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:

@@ -25,18 +25,10 @@ except ModuleNotFoundError:
 
 
 class Choices(TorchDistribution):
-    """Independent choices of one of k actions, computed at once.
+    """Independent choices of one of k actions, computed at once from logits (B, c * k) of c choices."""
 
-    Args:
-        logits: (B, c * k) of c choices.
-
-    Attributes:
-        num_actions: k.
-        shape: (c,), that of an action; (): an action is a single choice.
-    """
-
-    num_actions: int
-    shape: tuple[int, ...]
+    num_actions: int  # k
+    shape: tuple[int, ...]  # (c,), or () for a single choice
 
     @classmethod
     def of(cls, space: spaces.Space) -> type[Choices]:

@@ -48,8 +48,7 @@ ACTING, ROW = "acting", "row"
 class SceneEnvRunner(EnvRunner):
     """Env runner with a share of the scenes of a training, in one batch, and a learner that collects rollouts in them.
 
-    ``env_config`` holds ``options``, the job's, and ``scenario``. Before the first rollout, :meth:`begin` sets the seed
-    of the first scene.
+    ``env_config`` holds ``options``, the job's, and ``scenario``; :meth:`begin` precedes the first rollout.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -91,10 +90,9 @@ class SceneEnvRunner(EnvRunner):
         self.num_env_steps_sampled_lifetime += size
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED, size, reduce="sum")
         self.metrics.log_value(NUM_ENV_STEPS_SAMPLED_LIFETIME, size, reduce="lifetime_sum")
-        rows = np.tile(np.arange(buffer.n_envs), (buffer.buffer_size, 1)) + self._first_row
         columns = {
             ACTING: buffer.acting,
-            ROW: rows,
+            ROW: np.tile(np.arange(buffer.n_envs), (buffer.buffer_size, 1)) + self._first_row,
             Columns.ACTION_LOGP: buffer.log_probs,
             Postprocessing.ADVANTAGES: buffer.advantages,
             Postprocessing.VALUE_TARGETS: buffer.returns,
@@ -195,9 +193,7 @@ class TrainBatch(ConnectorV2):
         """Return the batch of the one module; raise TrainingError for a reward or a feature that is not finite."""
 
         def joined(part: Callable[[Any], Any]) -> Any:
-            """Return a part of all rollouts, one after the other, or of each of its arrays by name."""
-            parts = [part(rollout) for rollout in rollouts]
-            return tree.map_structure(lambda *arrays: np.concatenate(arrays), *parts)
+            return tree.map_structure(lambda *arrays: np.concatenate(arrays), *map(part, rollouts))
 
         rollouts = sorted(episodes, key=lambda one: one.extra_model_outputs[ROW].data[0])  # in no order of arrival
         columns = joined(lambda one: {name: column.data for name, column in one.extra_model_outputs.items()})
@@ -217,18 +213,13 @@ class ScenePPO(PPO):
     """PPO of RLlib that sets the seeds of each env runner's scenes.
 
     No seed is used twice: an env runner that is started again gets further ones.
-
-    Attributes:
-        first_seed: first seed of the training.
-        seeds_used: number of seeds used so far.
-        lost: env runners that were started again, by number, since the list was emptied.
     """
 
     config: Any
     env_runner_group: Any
     first_seed: int = 0
     seeds_used: int = 0
-    lost: list[int]
+    lost: list[int]  # env runners that were started again, by number, since the list was emptied
 
     def begin_scenes(self, first_seed: int, seeds_used: int) -> None:
         """Start new episodes in all scenes, with seeds that follow those used so far."""
@@ -256,13 +247,7 @@ class ScenePPO(PPO):
 
 
 def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
-    """Return the ``PPOConfig`` for the options of a job, with the meaning that the other engine gives them.
-
-    Args:
-        options: of the job.
-        scenario: the scene.
-        policy: one like that to train.
-    """
+    """Return the ``PPOConfig`` for the options of a job, with the meaning of the other engine."""
     per_sensor = options.task.spec.role == "executor" or getattr(options, "per_sensor", False)
     batch = options.rollout_steps * options.num_envs * (scenario.num_sensors if per_sensor else 1)  # of rows
     parts = max(options.num_learners, 1)
