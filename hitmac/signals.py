@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import sys
+import threading
 from collections.abc import Iterator
 
 SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
 """Signals that end a program."""
+
+PARENT = "HITMAC_ENDS_WITH_STANDARD_INPUT"
+"""Environment variable of a process that ends with the one that started it, see :func:`end_with_parent`."""
 
 
 @contextlib.contextmanager
@@ -34,3 +39,12 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def end_with_parent() -> None:
+    """End this process when the one that started it ends, even if it is killed, where :data:`PARENT` is set.
+
+    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
+    """
+    if os.environ.pop(PARENT, ""):
+        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

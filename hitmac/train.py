@@ -18,14 +18,14 @@ import sys
 import threading
 
 from hitmac.agents.command_line import parse, stop_on_bad_input
-from hitmac.agents.training.config import JOBS, HitMacOptions, Job, given_options
+from hitmac.agents.training.config import JOBS, HitMacOptions, Job, given_options, with_seed_range
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
 from hitmac.agents.training.resume import contents, open_run, resolve
-from hitmac.agents.training.sweep import check_group, end_with_parent, train_group, train_levels, with_seed_range
+from hitmac.agents.training.sweep import check_group, train_group, train_levels
 from hitmac.agents.training.train import TrainingError, train
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
-from hitmac.signals import end_on_signal
+from hitmac.signals import end_on_signal, end_with_parent
 
 PROGRAM = sys.argv[0] if sys.argv[0].startswith("hitmac ") else "train.py"
 COMMANDS: dict[str, type[Job]] = {**JOBS, HitMacOptions.job: HitMacOptions}
@@ -67,7 +67,8 @@ def run_command(arguments: list[str]) -> None:
     arguments, program = with_seed_range(arguments), f"{PROGRAM} {job}"
     asked = parse(COMMANDS[job], program, arguments)
     options, scenario = resolve(asked, given_options(type(asked), arguments))
-    check_group(options)
+    if options.is_group or getattr(options, "address", None):
+        check_group(options)
     options = open_run(options, scenario)
     stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
     if stopped:

@@ -15,8 +15,8 @@ import yaml
 from hitmac import train
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
 from hitmac.agents.registry import named_agents
-from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
-from hitmac.agents.training.sweep import last_line, trainings, variations, with_seed_range
+from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels, with_seed_range
+from hitmac.agents.training.sweep import last_line, trainings, variations
 from hitmac.envs import load_scenario
 
 SMALL = ["--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.util
+import itertools
+import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -422,6 +424,20 @@ def given_options(kind: type, arguments: Sequence[str]) -> set[str]:
     return {name for name in names if not flags.isdisjoint({flag(name), flag(f"no_{name}")})}
 
 
+def with_seed_range(arguments: Sequence[str]) -> list[str]:
+    """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``; raise ValueError for an empty range."""
+    text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
+    for place, (option, given) in enumerate(itertools.pairwise(text)):
+        if option == "--seeds" and (found := re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)):
+            first, last = map(int, found.groups())
+            if last < first:
+                raise ValueError(f"--seeds is {given}; the first must not be over the last")
+            if any(one.partition("=")[0] == "--seed" for one in text):
+                raise ValueError(f"--seeds is {given}, which holds the first seed; leave out --seed")
+            return [*text[:place], "--seed", str(first), "--seeds", str(last - first + 1), *text[place + 2 :]]
+    return list(arguments)
+
+
 def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
     """Return the options with the defaults of all that are not given, which depend on others and on the scenario."""
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
@@ -534,6 +550,8 @@ def check(options: Job) -> None:
     """Raise ValueError or TypeError for options that are not allowed, all in one error."""
     invalid = validation.invalid_fields(options, label=flag, show=str)[1]
     errors = list(invalid.values())
+    if options.ray is not None and not options.is_group:
+        errors.append(ValueError("--ray is for several trainings; it needs --seeds or --set"))
     if isinstance(options, HitMacOptions):
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):

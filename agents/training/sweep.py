@@ -11,7 +11,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from hitmac.agents.training.train import TrainingError, stop_on_signal
 from hitmac.envs.kernels.threads import cores
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.validation import did_you_mean
+from hitmac.signals import PARENT
 
 LOG = "training.log"
 """File in the directory of a run with the output of its training."""
@@ -35,23 +35,8 @@ LOG = "training.log"
 _FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
 _FIXED |= {"scenario", "knowledge", "tracks", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
-_PIPE = "HITMAC_ENDS_WITH_STANDARD_INPUT"
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
-
-
-def with_seed_range(arguments: Sequence[str]) -> list[str]:
-    """Return the command line with ``--seeds 2..4`` as ``--seed 2 --seeds 3``; raise ValueError for an empty range."""
-    text = [part for one in arguments for part in (one.split("=", 1) if one.startswith("--seeds=") else (one,))]
-    for place, (option, given) in enumerate(itertools.pairwise(text)):
-        if option == "--seeds" and (found := re.fullmatch(r"(\d{1,12})\.\.(\d{1,12})", given)):
-            first, last = map(int, found.groups())
-            if last < first:
-                raise ValueError(f"--seeds is {given}; the first must not be over the last")
-            if any(one.partition("=")[0] == "--seed" for one in text):
-                raise ValueError(f"--seeds is {given}, which holds the first seed; leave out --seed")
-            return [*text[:place], "--seed", str(first), "--seeds", str(last - first + 1), *text[place + 2 :]]
-    return list(arguments)
 
 
 def variations(options: AnyJob) -> dict[str, AnyJob]:
@@ -76,7 +61,7 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
     for combination in itertools.product(*(values.items() for values in varied.values())):
         words = " ".join(f"{name}={text}" for name, (text, _) in zip(varied, combination, strict=True))
         changes: dict[str, Any] = {name: value for name, (_, value) in zip(varied, combination, strict=True)}
-        found[words] = dataclasses.replace(options, **(changes | {"set": ()}))
+        found[words] = dataclasses.replace(options, **(changes | {"set": (), "ray": None}))
     return found
 
 
@@ -109,8 +94,6 @@ def check_group(options: Job) -> None:
             raise type(error)(f"{words}: {error}" if words else str(error)) from None
     for option in ("ray", "address"):
         if (address := getattr(options, option, None)) is not None:
-            if option == "ray" and not options.is_group and not options.resume:
-                raise ValueError("--ray is for several trainings; it needs --seeds or --set")
             from hitmac.agents.training.rllib.cluster import connect
 
             connect(address, flag(option))
@@ -227,17 +210,8 @@ def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[by
 
     A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
     """
-    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {_PIPE: "1"}
+    environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {PARENT: "1"}
     command = [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"]
     with open(run_dir / LOG, "ab") as log:
         output: dict[str, Any] = {"stdout": log, "stderr": subprocess.STDOUT}
         return subprocess.Popen(command, stdin=subprocess.PIPE, env=environment, start_new_session=True, **output)
-
-
-def end_with_parent() -> None:
-    """End this process, if :func:`start_training` started it, when the one that did so ends, even if it is killed.
-
-    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
-    """
-    if os.environ.pop(_PIPE, ""):
-        threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

@@ -20,20 +20,11 @@ from stable_baselines3.common.logger import configure
 
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, save_policy, tensors_of
 from hitmac.agents.learned.policy import AttentionPolicy
-from hitmac.agents.training import resume
+from hitmac.agents.training import resume, train
 from hitmac.agents.training.config import Options
 from hitmac.agents.training.resume import Progress, state_file
 from hitmac.agents.training.rllib.cluster import LOCAL, connect
 from hitmac.agents.training.rllib.ppo import ppo_config
-from hitmac.agents.training.train import (
-    MEANS,
-    TrainingClock,
-    TrainingError,
-    check_update,
-    highest_entropy,
-    policy_config,
-    take_weights,
-)
 from hitmac.envs.scenario import Scenario
 
 PATIENCE = 300.0
@@ -52,7 +43,7 @@ class RLlibEngine:
         torch.manual_seed(options.seed)
         self.options, self.progress, self.steps, self._run_dir = options, Progress(), 0, run_dir
         self.entropy: float | None = None
-        self._first_config = policy_config(options, scenario)
+        self._first_config = train.policy_config(options, scenario)
         policy = build_policy(self._first_config, scenario)
         moments: resume.Arrays = {}
         used = 0
@@ -64,7 +55,7 @@ class RLlibEngine:
             except resume.DAMAGED as error:
                 raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
         elif options.start is not None:
-            take_weights(policy, options.start)
+            train.take_weights(policy, options.start)
         weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
         seed = options.seed + self.steps
         self._logger = configure(str(run_dir / "tensorboard"), ["tensorboard"])
@@ -107,7 +98,7 @@ class RLlibEngine:
         self._logger.close()
         ray.shutdown()
 
-    def update(self, clock: TrainingClock) -> None:
+    def update(self, clock: train.TrainingClock) -> None:
         """Collect a rollout and learn from it; without an answer, as all env runners are lost, nothing changes."""
         rate, entropy = self.options.rates(clock.fraction)
         with _one_line():
@@ -120,15 +111,15 @@ class RLlibEngine:
         steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
         if not steps:
             if time.monotonic() - self._answered > PATIENCE:
-                raise TrainingError(f"no env runner has answered for {PATIENCE:.0f} seconds; see Ray's logs")
+                raise train.TrainingError(f"no env runner has answered for {PATIENCE:.0f} seconds; see Ray's logs")
             return
         self._answered = time.monotonic()
         self.steps += steps
         learned = result[LEARNER_RESULTS][DEFAULT_MODULE_ID]
         logged = {short: float(learned[name]) for name, short in _LOGGED.items()}
-        check_update(self.policies[0], logged)
-        self.entropy = logged["entropy"] / highest_entropy(self.policies[0].action_space)
-        means = {name: float(rollouts[name]) / steps for name in MEANS}
+        train.check_update(self.policies[0], logged)
+        self.entropy = logged["entropy"] / train.highest_entropy(self.policies[0].action_space)
+        means = {name: float(rollouts[name]) / steps for name in train.MEANS}
         for group, values in (("rollout", means), ("train", logged | {"learning_rate": rate})):
             for name, value in values.items():
                 self._logger.record(f"{group}/{name}", value)
@@ -157,8 +148,8 @@ def _one_line() -> Iterator[None]:
     """Turn an error of Ray, or of one of its processes, into one line."""
     try:
         yield
-    except TrainingError as error:
-        raise TrainingError(str(getattr(error, "cause", error))) from None
+    except train.TrainingError as error:
+        raise train.TrainingError(str(getattr(error, "cause", error))) from None
     except RayError as error:
         cause = error.cause if isinstance(error, RayTaskError) else error
-        raise TrainingError(f"RLlib failed: {str(cause).strip().splitlines()[-1]}") from error
+        raise train.TrainingError(f"RLlib failed: {str(cause).strip().splitlines()[-1]}") from error
