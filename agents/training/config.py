@@ -462,8 +462,8 @@ def with_limits(options: Any) -> Any:
     """Return the options with the job's default limit if they have none."""
     if options.minutes is not None or options.total_steps is not None:
         return options
-    imitates = options.algorithm == "imitation"
-    return dataclasses.replace(options, **((imitates and options.imitation_limit) or options.default_limit))
+    limit = options.imitation_limit if options.algorithm == "imitation" else {}
+    return dataclasses.replace(options, **(limit or options.default_limit))
 
 
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:

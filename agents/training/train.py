@@ -259,19 +259,22 @@ def stop_on_signal() -> Iterator[Stop]:
     stop, numbers = Stop(), (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
 
+    def handle(*handlers: Any) -> None:
+        for number, handler in zip(numbers, handlers, strict=True):
+            signal.signal(number, handler)
+
     def on_signal(number: int, frame: object) -> None:
-        list(map(signal.signal, numbers, before))
+        handle(*before)
         with suppress(OSError):  # not by print, which the signal may have interrupted
             os.write(1, b"\nstopping after this update: evaluating and saving (Ctrl-C again to abort)\n")
         stop.number = number
         stop.set()
 
     try:
-        for number in numbers:
-            signal.signal(number, on_signal)
+        handle(on_signal, on_signal)
         yield stop
     finally:
-        list(map(signal.signal, numbers, before))
+        handle(*before)
 
 
 class TrainingClock:
