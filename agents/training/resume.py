@@ -88,18 +88,23 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
     """Return the options and the scenario of the run to resume; only its limits may be given again."""
     if asked.run_dir is None:
         raise ValueError("--resume needs --run-dir, the directory of the run to continue")
-    written, job, path = _configuration(asked.run_dir), asked.job, asked.run_dir / "config.yaml"
-    if written.get("job") != job:
-        raise ValueError(f"{asked.run_dir} is a run of the job {written.get('job')}; {job} cannot continue it")
-    errors: list[Exception] = []
+    path, errors = asked.run_dir / "config.yaml", list[Exception]()
+    if not path.is_file():
+        raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
     try:
-        with collect(errors):
-            saved = read_options(type(asked), written["options"])
-        with collect(errors):
-            scenario = from_portable(written["scenario"], asked.run_dir)
+        written = parse_yaml(read_text(path))
+        if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
+            raise ValueError("it must hold job, options and scenario")
+        if (job := written.get("job")) == asked.job:
+            with collect(errors):
+                saved = read_options(type(asked), written["options"])
+            with collect(errors):
+                scenario = from_portable(written["scenario"], asked.run_dir)
         raise_together(errors)
     except (LookupError, TypeError, ValueError) as error:
         raise ValueError(f"{path} is not the configuration of a run: {error}") from None
+    if job != asked.job:
+        raise ValueError(f"{asked.run_dir} is a run of the job {job}; {asked.job} cannot continue it")
     given = {*LIMITS.intersection(vars(asked)), "tracks"} if given is None else given
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)
@@ -125,20 +130,6 @@ def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
     return options
 
 
-def _configuration(run_dir: Path) -> dict[str, Any]:
-    """Return the configuration of a run as it was written."""
-    path = run_dir / "config.yaml"
-    if not path.is_file():
-        raise FileNotFoundError(f"{run_dir} is no run to resume: it has no config.yaml")
-    try:
-        written = parse_yaml(read_text(path))
-    except ValueError as error:
-        raise ValueError(f"{path} is not the configuration of a run: {error}") from None
-    if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
-        raise ValueError(f"{path} is not the configuration of a run: it must hold job, options and scenario")
-    return written
-
-
 def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
     """Make the directory of a run, or note in that of a resumed one how it continues; return the options to use in it.
 
@@ -147,7 +138,8 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     executor = str(getattr(options, "executor", "scripted"))
     if options.resume:
-        _write(run_dir, options, scenario, [*_configuration(run_dir).get("sittings", ()), provenance()])
+        sittings = parse_yaml(read_text(run_dir / "config.yaml")).get("sittings", ())
+        _write(run_dir, options, scenario, [*sittings, provenance()])
     elif run_dir.exists():
         raise FileExistsError(f"{run_dir} exists; name a new directory, or continue that run by adding --resume")
     else:  # the directory appears with all that the run needs in it, so that whatever exists can be resumed
