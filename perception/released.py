@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
@@ -37,13 +36,9 @@ class ReleasedCoordinator(nn.Module):
         self.actor = nn.Linear(weight_dim, 2)
         self.critic = AMCCritic(weight_dim)
 
-    def features(self, observation: Tensor) -> tuple[Tensor, Tensor]:
-        """Return z (..., n * m, weight_dim) of every pair, and the global feature (..., weight_dim)."""
-        return self.attention(self.encoder(observation.flatten(-3, -2)))
-
     def forward(self, observation: Tensor) -> tuple[Tensor, Tensor]:
         """Return the logits (not assigned, assigned) of every pair, in the order i * m + j, and the value."""
-        z, _ = self.features(observation)
+        z, _ = self.attention(self.encoder(observation.flatten(-3, -2)))
         return self.actor(z).relu(), self.critic(z)
 
 
@@ -80,25 +75,17 @@ _EXECUTOR = {"encoder.": "attention.", "actor.actor_linear": "actor", "critic.cr
 
 
 def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
-    """Load the network of a published checkpoint: a ``.pth`` file (read as tensors only) or safetensors.
+    """Load the network of a published checkpoint, a ``.pth`` file, which is read as tensors only.
 
     Raises:
         FileNotFoundError: the file does not exist.
         ValueError: the file holds anything other than the tensors of one of the two networks; the message names it.
-        ModuleNotFoundError: safetensors is missing.
     """
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
     try:
-        if path.suffix == ".safetensors":
-            from safetensors.torch import load_file
-
-            content: Any = load_file(path)
-        else:
-            content = torch.load(path, map_location="cpu", weights_only=True)
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError("safetensors files need safetensors: pip install safetensors") from None
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or malicious file can raise anything
         # The library's own message tells how to run the code of the file.
         raise ValueError(

@@ -224,7 +224,6 @@ def hostile() -> Iterator[Row]:
             "scene.yaml": load_scenario,
             "scene.json": load_scenario,
             "net.pth": load_released,
-            "net.safetensors": load_released,
             "tracks.csv": lambda path: read_recording(str(path), 0.1),
             "config.json": lambda path: load_policy(path.parent),
             "policy.safetensors": lambda path: load_policy(path.parent),

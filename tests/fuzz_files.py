@@ -178,10 +178,6 @@ FILE_PARTS = {
     "released": (
         st.deferred(lambda: changed_bytes(_pickle())), lambda data: _in_folder("a.pth", data, load_released),
     ),
-    "safetensors": (
-        st.deferred(lambda: changed_bytes(_checkpoint()["policy.safetensors"])),
-        lambda data: _in_folder("a.safetensors", data, load_released),
-    ),
     "background": (changed_bytes(PICTURE), background),
     "command line": (_COMMAND_LINES, command_line),
 }  # fmt: skip
