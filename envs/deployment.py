@@ -127,13 +127,9 @@ class Memory:
             ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. A target that was not
             measured a sub-step before has no position before.
         """
-        now = _array("target_position", target_position, None, 2).copy()
-        left = _array("left", left, None) != 0.0
-        fits = left.shape[-1] in (1, now.shape[-2])
-        if self._last.shape not in ((2,), now.shape) or not fits:
-            before = f"left {left.shape}" if not fits else f"{self._last.shape} before"
-            rows = "every target keeps its row, NaN where it is not measured"
-            raise ValueError(f"target_position has shape {now.shape}, and {before}; {rows}")
+        before: tuple[int | None, ...] = (None, 2) if self._last.ndim == 1 else self._last.shape
+        now = _array("target_position", target_position, *before).copy()
+        left = _array("left", left, *(now.shape[-2:-1] if np.size(left) > 1 else (None,))) != 0.0
         fresh = np.isfinite(now).all(-1)[..., None]
         kept = ~(fresh | left[..., None]) & self._keeps
         self._position = np.where(kept, self._position, now)

@@ -217,9 +217,6 @@ def _free(position: np.ndarray, rays: np.ndarray, discs: np.ndarray, walls: np.n
     return np.minimum(free, np.where(inside, meets, np.inf).min(0, initial=np.inf))
 
 
-FRAMES_PER_SECOND = 50 / 3
-
-
 def check_film(name: str, path: str | Path) -> None:
     """Raise an error unless a film, .gif or .mp4, can be written to `path`, the argument `name` of the caller."""
     check_ending(name, path, ".gif", ".mp4")
@@ -234,9 +231,7 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
         _quantized([picture], 128)[0].save(temporary, format="PNG", optimize=True)
 
 
-def save_pictures(
-    path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = FRAMES_PER_SECOND
-) -> None:
+def save_pictures(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = 50 / 3) -> None:
     """Write RGB pictures (height, width, 3) of one size as a film, whole or not at all.
 
     A .gif plays again and again, with times between pictures in 10 ms; a .mp4 is H.264 video. Raises the errors of

@@ -181,7 +181,7 @@ def field_types(kind: Any) -> dict[str, Any]:
     return {field.name: types[field.name] for field in dataclasses.fields(kind)}
 
 
-@functools.cache
+@functools.lru_cache(maxsize=1024)
 def _parts(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
     """Return the limit of an annotated type, its kinds without None, and True if None is allowed."""
     limit = None

@@ -12,8 +12,6 @@ from hitmac.envs.tasks.base import flatten_sensors, own_observation_space
 from hitmac.envs.validation import Choice, convert
 from hitmac.envs.wrappers.shell import Shell
 
-Credit = Annotated[str, Choice(("team", "difference_rewards"))]
-
 
 class DirectionalSensorVecEnv(VecEnv, Shell):
     """Batch of scenes of one task for Stable-Baselines3.
@@ -53,7 +51,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     ) -> None:
         task = self._set_task(task, scenario, num_envs, seed, **options)
         per_sensor = task.spec.role == "executor" if per_sensor is None else per_sensor
-        self.credit = convert("credit", Credit, credit)
+        self.credit = convert("credit", Annotated[str, Choice(("team", "difference_rewards"))], credit)
         if credit == "difference_rewards" and task.difference_rewards() is None:
             raise ValueError(f"credit is {credit!r}; {type(task).__name__} has no difference rewards")
         if per_sensor and not task.turning:

@@ -12,8 +12,6 @@ from hitmac.envs.validation import Choice, convert
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
 """Render modes and frame rate of the environments, as gymnasium asks for them."""
 
-Mode = Annotated[str, Choice(METADATA["render_modes"])]
-
 
 class Shell:
     """Base of the environments around a task.
@@ -37,7 +35,7 @@ class Shell:
     def _set_task(
         self, *scene: Any, max_episode_steps: int | None = None, render_mode: str | None = None, **options: Any
     ) -> Task:
-        convert("render_mode", Mode | None, render_mode)
+        convert("render_mode", Annotated[str, Choice(METADATA["render_modes"])] | None, render_mode)
         if render_mode == "human" and importlib.util.find_spec("pygame") is None:
             raise ModuleNotFoundError("a window needs pygame: pip install 'hitmac[render]'")
         self.task = made = make_task(*scene, **options)

@@ -9,8 +9,6 @@ from gymnasium.vector.utils import batch_space
 from hitmac.envs.validation import Choice, as_options, convert
 from hitmac.envs.wrappers.shell import METADATA, Shell
 
-Mode = Annotated[str, Choice([mode.value for mode in AutoresetMode])]
-
 
 class DirectionalSensorVectorEnv(VectorEnv, Shell):
     """Batch of scenes of one task, as made by ``gymnasium.make_vec(id, num_envs=B)``.
@@ -30,8 +28,9 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
         self, task: Any, num_envs: int = 1, scenario: Any = None, *, autoreset_mode: Any = "NextStep", **options: Any
     ) -> None:
         self.closed = True  # gymnasium closes what is collected, also where an error ends this
+        modes = Annotated[str, Choice([mode.value for mode in AutoresetMode])]
         mode = getattr(autoreset_mode, "value", autoreset_mode)
-        self.autoreset_mode = AutoresetMode(convert("autoreset_mode", Mode, mode))
+        self.autoreset_mode = AutoresetMode(convert("autoreset_mode", modes, mode))
         made = self._set_task(task, scenario, num_envs, **options)
         self.num_envs = made.num_envs
         self.single_observation_space, self.single_action_space = made.observation_space, made.action_space
