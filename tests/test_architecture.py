@@ -64,7 +64,7 @@ def test_inside_a_package_imports_run_one_way(package):
 
 
 def test_perception_and_envs_keep_to_their_libraries():
-    optional = {"matplotlib", "safetensors", "tensordict"}  # imported where they are used, see the last test
+    optional = {"PIL", "matplotlib", "safetensors", "tensordict"}  # imported where they are used, see the last test
     assert imported("perception") - set(sys.stdlib_module_names) - optional <= {"torch", "numpy", "perception"}
     assert "torch" not in imported("envs", but=["torchrl_env"])  # the shell of a library that is made of torch
 

@@ -358,7 +358,7 @@ def test_of_many_unknown_names_the_first_are_told(tmp_path):
     for call, told in (
         (lambda: Scenario.from_dict(many), "k7, k8, k9 and 99991 more: known are"),
         (lambda: read_options(CoverageOptions, many), "k7, k8, k9 and 99991 more: known are"),
-        (lambda: load_policy(tmp_path), "lacks 'scenario'"),
+        (lambda: load_policy(tmp_path), "config.json lacks '"),
         (lambda: Scenario.from_dict({"y" * 10**7: 1}), "(10000000 characters): known are"),
     ):
         with pytest.raises(ValueError, match=re.escape(told)) as caught:
