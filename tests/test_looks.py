@@ -25,12 +25,13 @@ def mark_at_origin(x, y, who, angle, half_view, turn, reach, most, sides, row):
 
 
 @njit(error_model="numpy")
-def foresee(rules, sampling, body, weight, together, looks):
+def foresee(rules, search, sampling, body, weight, together):
     """Return the lists of one target."""
+    looks = search.looks
     middle, _ = lists.spans(looks)
-    futures, shared = lists.empty_futures(looks[-1], 1, sampling.samples + 1), np.empty(looks[-1] + 1, np.int64)
+    futures, shared = lists.empty_futures(looks[-1], 1, search.samples + 1), np.empty(looks[-1] + 1, np.int64)
     moves = middle.astype(np.float64)
-    lists.foresee_believed(rules, sampling, body, weight, together, 0, 0, looks, middle, moves, shared, futures)
+    lists.foresee_believed(rules, search, sampling, body, weight, together, 0, 0, middle, moves, shared, futures)
     lists.close(futures)
     return futures
 
@@ -83,7 +84,8 @@ def test_courses_lead_where_moves_do(scene, together):
     scenario = load_scenario(scene).replace(extra_move_every=0)
     walk, number, horizon = walk_model(scenario), 60, 30
     rules = Rules(walk, 0, 0.0, False, False)
-    looks, rng, spread = _looks(horizon, 1), np.random.default_rng(0), np.zeros((2, 400, 2))
+    search = BeliefPlannerAgent(scenario, horizon=horizon, samples=number)._search
+    rng, spread = np.random.default_rng(0), np.zeros((2, 400, 2))
     for target in range(len(spread[0])):
         body = np.zeros((ROWS, number))
         body[X], body[Y] = rng.uniform(-400, 400), rng.uniform(-400, 400)
@@ -92,8 +94,8 @@ def test_courses_lead_where_moves_do(scene, together):
         body[SPEED] = rng.uniform(walk.min_speed, walk.max_speed)
         body[STEP], body[MOVES] = body[SPEED] * walk.time_step * 1.1, 3.0
         for kind, by_course in enumerate((False, True)):
-            sampling = Sampling(np.uint64(target), number, by_course, 1)
-            futures = foresee(rules, sampling, body, np.full(number, 1 / number), together, looks)
+            sampling = Sampling(np.uint64(target), by_course, 1)
+            futures = foresee(rules, search, sampling, body, np.full(number, 1 / number), together)
             used = slice(futures.length[horizon, 0])
             place, members = np.stack((futures.x, futures.y), -1)[horizon, 0, used], futures.who[horizon, 0, used]
             size = np.array([bin(int(one)).count("1") for one in members])

@@ -17,6 +17,7 @@ from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.learned.policy import SensorCategorical
+from hitmac.agents.policy import padded_actions
 from hitmac.agents.registry import SCRIPTED, as_agent, load_agent, named_agents, split_options
 from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check
 from hitmac.agents.training.imitation import select
@@ -65,7 +66,7 @@ def test_the_planner_plans_as_with_all_targets():
         found, other = agent.plan(listed["pairs"], listed["mask"] != 0, other, starts, targets=listed["targets"])
         np.testing.assert_array_equal(found, expected)
         np.testing.assert_array_equal(other.plans, one.plans)
-        simulator.step(agent.padded(expected.argmax(-1)))
+        simulator.step(padded_actions(expected.argmax(-1), agent.decides, agent.scenario.decisions))
 
 
 def test_the_planner_plans_as_if_targets_beyond_the_list_were_absent():

@@ -6,6 +6,7 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent
 from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.policy import padded_actions
 from hitmac.agents.tracking import beliefs
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs import Scenario, load_scenario
@@ -50,7 +51,7 @@ def test_plans_are_those_of_all_targets_where_the_lists_hold_all(name, scenario)
             if kind != "place":
                 np.testing.assert_array_equal(of_listed[held], of_all[held], err_msg=kind)
         compared += held.sum()
-        simulator.step(agent.padded(expected.argmax(-1)))
+        simulator.step(padded_actions(expected.argmax(-1), agent.decides, agent.scenario.decisions))
     assert compared >= 20
 
 

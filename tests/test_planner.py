@@ -14,6 +14,7 @@ from hitmac.agents.baselines.observed_plans import COURSE_MOVES as MOVES
 from hitmac.agents.baselines.observed_plans import COURSE_SPEED as SPEED
 from hitmac.agents.baselines.observed_plans import foresee_observed, middle, plan
 from hitmac.agents.baselines.planner import PlannerAgent
+from hitmac.agents.baselines.search import candidate_pairs
 from hitmac.envs import Scenario
 from hitmac.envs.kernels.threads import Threads
 from hitmac.envs.scenario import load_scenario, presets
@@ -209,7 +210,8 @@ def test_targets_turn_as_often_as_foreseen():
     foreseen = np.zeros((200, 5, 60))
     called = njit(lambda *arguments: foresee_observed(*arguments))
     for b, j in np.ndindex(200, 5):
-        centre = middle.py_func(shown["pairs"][b], mask[b], None, j)
+        pairs = candidate_pairs.py_func(np.tile(np.arange(5), (4, 1)), mask[b], 5)
+        centre = middle.py_func(shown["pairs"][b], mask[b], pairs, j)
         called(state.targets[b, j], centre, agent._walk, moves, agent._futures, when, who, where)
         foreseen[b, j] = np.bitwise_count(who[:60]) / 64  # that have not turned yet
     before, straight = live.moves.copy(), np.ones((200, 5), bool)
@@ -292,7 +294,7 @@ def test_threads_and_batches_change_nothing(scene):
     for threads, block in ((1, 60), (2, 8), (2, 24)):
         history = tuple(array.copy() for array in state[:-1])  # the last is of lists
         values = np.empty((60, agent.scenario.num_sensors * len(agent.decides), 3), np.float32)
-        options = (agent._walk, agent._motion, agent._limits, agent._search, agent._weight, agent._futures)
+        options = agent._walk, agent._motion, agent._search, agent._futures
         shares = np.empty(shown["mask"].shape, np.float32)
         arguments = (shown["pairs"], shown["mask"] != 0, None, (*history, None), *options, values, (30, shares))
         Threads(60, threads, block).run(plan, *arguments)

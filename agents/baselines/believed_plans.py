@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import CHUNK, ascend, bits_of, candidate_pairs, room_for, write_reach, write_sides
+from hitmac.agents.baselines.search import CHUNK, ascend, bits_of, candidate_pairs, make_room, write_reach, write_sides
 from hitmac.agents.tracking.beliefs import AGE, moves_at
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
@@ -43,7 +43,6 @@ class Sampling(NamedTuple):
     """Options of the futures of particles."""
 
     key: np.uint64  # of their draws
-    samples: int  # futures of each target
     by_course: bool  # foresee a target course by course, not move by move
     per_word: int  # targets whose samples share a word: as many as fit, or one
 
@@ -134,10 +133,7 @@ def _moves_on_course(walk, shortest, away, last, made, draw):
     if mean > 0.0:
         left = min(left, math.ceil((away - near) / mean))
     if shortest < walk.stuck_distance:
-        chance = 1.0
-        if walk.speed_noise > 0.0 and shortest > 0.0:
-            chance = min((walk.stuck_distance / shortest - 1.0) / walk.speed_noise, 1.0)
-        left = min(left, 1.0 + math.floor(math.log(1.0 - draw) / math.log(1.0 - chance)) if chance < 1.0 else 1.0)
+        left = min(left, 1.0 + moves_until_stuck(walk.stuck_distance, walk.speed_noise, shortest, 1.0 - draw))
     return max(left, 0.0)
 
 
@@ -174,7 +170,7 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 
 @allocating
-def foresee_believed(rules, sampling, body, weight, together, time, j, looks, middle, moves, shared, futures):
+def foresee_believed(rules, search, sampling, body, weight, together, time, j, middle, moves, shared, futures):
     """List where target j can be at each look, by P particles (7, P) and their weights (P,).
 
     Futures are those of particles drawn at even steps of their weights. The draws of a future depend only on target,
@@ -182,7 +178,7 @@ def foresee_believed(rules, sampling, body, weight, together, time, j, looks, mi
     go the same way, `together`, samples share an entry until they turn. `middle` and `moves` (L + 1,) are the sub-step
     in the middle of each look, and the moves until then. `shared` (L + 1,) is scratch memory.
     """
-    samples, word = sampling.samples, j // sampling.per_word
+    samples, looks, word = search.samples, search.looks, j // sampling.per_word
     first = j % sampling.per_word * samples
     if together:
         for look in range(1, shared.shape[0]):
@@ -197,9 +193,7 @@ def foresee_believed(rules, sampling, body, weight, together, time, j, looks, mi
         if sampling.by_course:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:
-            _follow_moves(
-                rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures
-            )  # fmt: skip
+            _follow_moves(rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures)
 
 
 @allocating
@@ -239,25 +233,24 @@ def mark(x, y, who, pose, moved, view, most, sides, row):
 
 
 @allocating
-def _mark_believed(headings, i, x, y, c, s, squared, half_view, turn, futures, moved, last, sides):
+def _mark_believed(room, i, seen_from, half_view, turn, futures, moved, last, sides):
     """Write the samples that sensor i has in view, on each of its ways to move, from each heading at each look.
 
     A heading is stored from the farthest turn to the right on. Those that the sensor cannot reach by the `last`
-    sub-step (L + 1,) of a look are left out. On its ways it goes by `moved` (A, L + 1, 2).
+    sub-step (L + 1,) of a look are left out. It starts with the view `seen_from` (7,), and on its ways it goes by
+    `moved` (A, L + 1, 2).
     """
-    farthest, one = headings.farthest[i], np.float32
-    pose = one(x), one(y), one(c), one(s)
-    view = one(squared), one(half_view), one(1.0 / max(turn, 1e-6))
+    farthest, one = room.farthest[i], np.float32
+    pose = one(seen_from[VIEW_X]), one(seen_from[VIEW_Y]), one(seen_from[VIEW_COS]), one(seen_from[VIEW_SIN])
+    view = one(seen_from[VIEW_RANGE]), one(half_view), one(1.0 / max(turn, 1e-6))
     for way in range(moved.shape[0]):
         for look in range(1, last.shape[0]):
             most = min(last[look], farthest)
             for word in range(futures.length.shape[1]):
                 used = futures.length[look, word]
-                mark(
-                    futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used], pose,
-                    moved[way, look], view, most, sides,
-                    headings.sees[i, way, look, word, farthest - most : farthest + most + 2],
-                )  # fmt: skip
+                x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
+                row = room.sees[i, way, look, word, farthest - most : farthest + most + 2]
+                mark(x, y, who, pose, moved[way, look], view, most, sides, row)
 
 
 @allocating
@@ -298,7 +291,7 @@ def _likeliest_pairs(near, views, futures):
             targets[i, number], found[i, j] = j, 0
             number += 1
         targets[i, :number].sort()
-    return candidate_pairs(targets, targets >= 0, targets, np.zeros(targets.shape, np.bool_), m)
+    return candidate_pairs(targets, targets >= 0, m)
 
 
 @allocating
@@ -321,7 +314,7 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
 
 
 @kernel
-def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, weight, scene, history, values, share):
+def plan_beliefs(rules, sensors, motion, along, search, sampling, near, scene, history, values, share):
     """Write the values of the next actions of R rows of knowledge; see :func:`~.observed_plans.plan`.
 
     `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the places on the rails /
@@ -329,7 +322,7 @@ def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, 
     for all. `history` holds plans (R, n, H + 1) and their ways to move (R, n), changed in place.
     """
     (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
-    n, m, horizon, samples = all_views.shape[1], known.shape[1], weight.shape[0] - 1, sampling.samples
+    n, m, samples = all_views.shape[1], known.shape[1], search.samples
     middle_of, last = spans(search.looks)
     looks = last.shape[0] - 1
     every = empty_futures(looks, (m - 1) // sampling.per_word + 1, min(m, sampling.per_word) * (samples + 1))
@@ -338,13 +331,13 @@ def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, 
         per_word = 64 // samples
         own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
-    headings, room = room_for(n, horizon, looks, own.x.shape[1], search.farthest, values.shape[1])
+    room = make_room(search, n, own.x.shape[1], 1 if motion is None else 3)
     sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
-    moved = np.zeros((headings.sees.shape[1], looks + 1, 2), np.float32)
+    moved = np.zeros((room.sees.shape[1], looks + 1, 2), np.float32)
     for low, high in blocks(values.shape[0], share):
         for r in range(low, high):
             views, gone = all_views[r], 0
-            for h in range(1, horizon + 1):
+            for h in range(1, search.looks.shape[0]):
                 gone += moves_at(rules, time[r] + h - 1)
                 if middle_of[search.looks[h]] == h:
                     moves[search.looks[h]] = gone
@@ -353,15 +346,17 @@ def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, 
                 if present[r, j]:
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
+                    body, weight = belief.body[r, j], belief.weight[r, j]
                     foresee_believed(
-                        rules, sampling, belief.body[r, j], belief.weight[r, j], together, time[r], j, search.looks,
-                        middle_of, moves, shared, every,
+                        rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, shared, every
                     )  # fmt: skip
             close(every)
             candidates = None if near is None else _likeliest_pairs(near, views, every)
             for i in range(n):
-                x, y, c, s = views[i, VIEW_X], views[i, VIEW_Y], views[i, VIEW_COS], views[i, VIEW_SIN]
-                write_reach(headings, i, search, limits, half_view[i], turn[i], views[i, VIEW_RANGE] > 0.0, c, s)
+                view = views[i]
+                write_reach(
+                    search, room, i, half_view[i], turn[i], view[VIEW_RANGE] > 0.0, view[VIEW_COS], view[VIEW_SIN]
+                )  # fmt: skip
                 if motion is not None:
                     rail = rail_of(motion.rails, i)
                     begin = along[r, i] * motion.rails.length[rail]
@@ -371,11 +366,6 @@ def plan_beliefs(rules, sensors, motion, limits, along, sampling, near, search, 
                             place = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
                             moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
                 if near is not None:
-                    _gather_near(near, candidates, i, views[i], samples, every, own)
-                _mark_believed(
-                    headings, i, x, y, c, s, views[i, VIEW_RANGE], half_view[i], turn[i], own, moved, last, sides
-                )  # fmt: skip
-            ascend(
-                headings, room, weight, search, limits, candidates, time[r], samples, kept[r], kept_ways[r], 0,
-                np.empty((0, n, m), np.float32), values[r],
-            )  # fmt: skip
+                    _gather_near(near, candidates, i, view, samples, every, own)
+                _mark_believed(room, i, view, half_view[i], turn[i], own, moved, last, sides)
+            ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])

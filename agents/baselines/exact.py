@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
 from hitmac.agents.baselines.rules import MOST_TURNS, RulePolicy, nearest_headings, needs_replanning, towards
+from hitmac.agents.policy import Observation, Starts, State
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
@@ -42,10 +43,6 @@ class ExactAgent(RulePolicy):
         self.every = positive("every", every)
         self.reach = None if reach is None else positive("reach", reach)
 
-    def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the first turns (B, n) of new plans."""
-        return towards(self.plan(pairs, mask))
-
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the number of turns (B, n) to make by every sensor, counter-clockwise; negative: clockwise."""
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
@@ -66,17 +63,15 @@ class ExactAgent(RulePolicy):
             plans[b] = [turns[k] for turns, k in zip(headings, choose(options), strict=True)]
         return plans
 
-    def decide(
-        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
-    ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the turns; the state holds the turns left (B, n) and the plans' ages (B,)."""
         self.lists_of(observation)  # refuses them
         pairs, mask = self.checked(observation["pairs"], observation["mask"])
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
         left, age = state[0].copy(), state[1].copy()
-        anew = needs_replanning(age, self.every, episode_start)
-        left[anew], age[anew] = self.plan(pairs[anew], mask[anew]), 0
+        replan = needs_replanning(age, self.every, episode_start)
+        left[replan], age[replan] = self.plan(pairs[replan], mask[replan]), 0
         left[~mask.any(-1)] = 0
         return towards(left), (left - np.sign(left), age + 1)
 
@@ -93,8 +88,7 @@ def undominated(sees: np.ndarray) -> np.ndarray:
 def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
     """Choose one option of every sensor so that their sets of targets together are largest; ties go to the cheapest.
 
-    Args:
-        options: for every sensor, sets (h, m) bool and their costs (h,), whole numbers; the cheapest first.
+    The `options` of a sensor are sets (h, m) bool and their costs (h,), whole numbers; the cheapest first.
     """
     if all(len(cost) == 1 for _, cost in options):  # mostly where no target can be reached
         return [0] * len(options)

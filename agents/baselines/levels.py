@@ -9,9 +9,8 @@ import numpy as np
 
 from hitmac.agents.baselines.planner import PlannerAgent, PlanningPolicy
 from hitmac.agents.baselines.rules import RandomAgent, RulePolicy, StillAgent, towards
+from hitmac.agents.policy import Starts, State
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import positive
-from hitmac.envs.validation import Fraction, convert
 
 
 class AssignAll(RulePolicy):
@@ -45,9 +44,9 @@ class AssignRandomly(RandomAgent):
 
 
 class ScriptedExecutor(RulePolicy):
-    """Scripted executor of ``dsn/Coordinator-v0``, which turns towards the mean position of the assigned targets.
+    """Scripted executor of ``dsn/Coordinator-v0``: ``turn * clip(floor(bearing / turn), -1, 1)``.
 
-    ``turn * clip(floor(bearing / turn), -1, 1)``, where the bearing is that of the mean position.
+    The bearing is that of the mean position of the assigned targets.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing_sin", "bearing_cos", "distance", "turn")
@@ -77,55 +76,33 @@ def in_place(scenario: Scenario | str | Path) -> Scenario:
 class AssignPlanned(RulePolicy):
     """Coordinator that assigns to every sensor the targets that only this sensor will cover, as the planner foresees.
 
-    Target j is assigned to sensor i if in more than the share `least` of its sampled futures, within the next `window`
-    sub-steps, the plan of sensor i covers it while the plan of no other sensor does. Targets that several sensors cover
-    without a turn are assigned to none.
+    Target j is assigned to sensor i if in more than 0.3 of its sampled futures, within the next 30 sub-steps (three
+    decisions of HiT-MAC), the plan of sensor i covers it while the plan of no other sensor does. Targets that several
+    sensors cover without a turn are assigned to none.
 
     Args:
         scenario: the scenario to play.
         seed: seed of the sampled futures.
-        window: sub-steps, 1 or more; default 30, three decisions of HiT-MAC.
-        least: share, 0 to 1; default 0.3.
         planner: the planner; None: one with the options :attr:`planning`.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
-    planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}
-    """Options of the planner. With more ascents the assignment depends less on where they start."""
-    idle: ClassVar[str] = "hold"
-    """Turns of sensors without assigned targets: none, since the planner leaves them where they are."""
+    planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}  # depends less on where ascents start
+    idle: ClassVar[str] = "hold"  # the planner leaves sensors without assigned targets where they are
 
-    def __init__(
-        self,
-        scenario: Scenario | str | Path,
-        seed: int = 0,
-        *,
-        window: int = 30,
-        least: float = 0.3,
-        planner: PlannerAgent | None = None,
-    ) -> None:
-        super().__init__(None, seed)
-        self.window, self.least = positive("window", window), convert("least", Fraction, least)
+    def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
+        super().__init__(seed=seed)
         self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
-        shares = self.planner.shares(pairs, mask, self.window)
-        return ((shares > self.least) & mask).reshape(len(mask), -1).astype(np.int8)
+        shares = self.planner.shares(pairs, mask, window=30)
+        return ((shares > 0.3) & mask).reshape(len(mask), -1).astype(np.int8)
 
 
 class PlannerExecutor(PlanningPolicy):
-    """Executor that plans for a sensor by itself, which covers its goals; see ``PlannerAgent``.
-
-    Args:
-        scenario: the scenario to play.
-        seed: seed of the sampled futures.
-        planner: the planner; None: one with the default options.
-    """
+    """Executor that plans for a sensor by itself, which covers its goals, by a planner; None: the default one."""
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
@@ -136,13 +113,9 @@ class PlannerExecutor(PlanningPolicy):
         self.planner = planner or PlannerAgent(in_place(scenario), seed)
 
     def plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[Any, ...]]:
-        """Return the values (R, 3) of the turns of rows (R, m, d), and the state, as ``PlannerAgent.plan`` does."""
+        self, pairs: np.ndarray, mask: np.ndarray, state: State = None, episode_start: Starts = None
+    ) -> tuple[np.ndarray, State]:
+        """Return the values (R, 3) of the turns of rows (R, m, d), and the state."""
         pairs, mask = self.checked(pairs, mask)
         values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
         return values[:, 0], new
@@ -155,7 +128,6 @@ COORDINATORS: dict[str, type[RulePolicy]] = {
     "assign-planned": AssignPlanned,
 }
 """Coordinators that decide by rule, by name."""
-
 
 EXECUTORS: dict[str, type[RulePolicy]] = {
     "scripted": ScriptedExecutor,

@@ -15,11 +15,12 @@ from hitmac.agents.baselines.search import (
     bits_of,
     candidate_pairs,
     everyone,
-    room_for,
+    make_room,
+    write_exclusive_shares,
     write_reach,
     write_sides,
 )
-from hitmac.agents.tracking.particles import STRAIGHT
+from hitmac.agents.tracking.particles import STRAIGHT, moves_until_stuck
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
@@ -56,56 +57,58 @@ def _ride(motion, features, i, along, other):
 
 
 @allocating
-def gone_on_rail(motion, features, i, steps):
-    """Return where sensor i will be after some steps along its rail, ahead and to the left of its heading."""
-    r = rail_of(motion.rails, i)
-    along = features[ALONG] * motion.rails.length[r]
-    return _ride(motion, features, i, along, gone_along(motion.rails, r, along, steps * motion.rail_step))
+def _places_before(targets, mask, old_targets, old_mask):
+    """Return the place (n, k) of each listed target in the sensor's list of the last observation; -1: none."""
+    (n, k), before = mask.shape, np.full(mask.shape, -1, np.int32)
+    for i in range(n):
+        old = 0
+        for s in range(k):
+            if mask[i, s]:
+                for one in range(k):  # mostly in the next place
+                    at = (old + one) % k
+                    if old_mask[i, at] and old_targets[i, at] == targets[i, s]:
+                        before[i, s] = old = at
+                        break
+    return before
 
 
 @allocating
-def moved_twice(pairs, mask, old_pairs, old_mask, candidates, walk):
+def moved_twice(pairs, mask, old_pairs, old_mask, before, walk):
     """Return True if targets moved twice since the last observation: a place before the last move is another."""
     for i in range(mask.shape[0]):
-        for j in range(mask.shape[1]):
-            before = j if candidates is None else candidates.before[i, j]
-            if mask[i, j] and before >= 0 and old_mask[i, before]:
-                now = pairs[i, j]
+        for s in range(mask.shape[1]):
+            old = before[i, s]
+            if mask[i, s] and old >= 0 and old_mask[i, old]:
+                now = pairs[i, s]
                 along = now[DISTANCE] - now[RADIAL] * walk.step
                 across = now[TANGENTIAL] * walk.step
-                error = abs(math.sqrt(along * along + across * across) - old_pairs[i, before, DISTANCE])
+                error = abs(math.sqrt(along * along + across * across) - old_pairs[i, old, DISTANCE])
                 if 1e-5 < error < 1.5 * walk.step:
                     return True
     return False
 
 
 @allocating
-def _farthest_pair(pairs, mask, candidates, j):
+def _farthest_pair(pairs, candidates, before, j):
     """Return the sensor farthest from target j, and the target's places in its list now and before; -1: none.
 
     From there the line of sight changes least. Sensors that listed it in the last observation too come first.
     """
     best, place, old_place = -1, -1, -1
-    if candidates is None:
-        for i in range(mask.shape[0]):
-            if mask[i, j] and (best < 0 or pairs[i, j, DISTANCE] > pairs[best, j, DISTANCE]):
-                best, place, old_place = i, j, j
-    else:
-        for e in range(candidates.first[j], candidates.first[j + 1]):
-            i, s = candidates.sensor[e], candidates.place[e]
-            before = candidates.before[i, s]
-            better = best < 0 or (before >= 0) > (old_place >= 0)
-            same = (before >= 0) == (old_place >= 0)
-            if better or (same and pairs[i, s, DISTANCE] > pairs[best, place, DISTANCE]):
-                best, place, old_place = i, s, before
+    for e in range(candidates.first[j], candidates.first[j + 1]):
+        i, s = candidates.sensor[e], candidates.place[e]
+        better = best < 0 or (before[i, s] >= 0) > (old_place >= 0)
+        same = (before[i, s] >= 0) == (old_place >= 0)
+        if better or (same and pairs[i, s, DISTANCE] > pairs[best, place, DISTANCE]):
+            best, place, old_place = i, s, before[i, s]
     return best, place, old_place
 
 
 @allocating
-def remember(pairs, mask, old_pairs, old_mask, candidates, walk, motion, moves, memory):
+def remember(pairs, old_pairs, old_mask, candidates, before, walk, motion, moves, memory):
     """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation."""
     for j in range(memory.shape[0]):
-        best, place, old_place = _farthest_pair(pairs, mask, candidates, j)
+        best, place, old_place = _farthest_pair(pairs, candidates, before, j)
         if best < 0:
             memory[j, SEEN] = 0.0
             continue
@@ -125,10 +128,10 @@ def remember(pairs, mask, old_pairs, old_mask, candidates, walk, motion, moves, 
         if known and away > 0.0 and speed > 0.0:
             radial = (now[RADIAL] * along + now[TANGENTIAL] * across) / away
             tangential = (now[TANGENTIAL] * along - now[RADIAL] * across) / away
-            before = math.hypot(old[RADIAL], old[TANGENTIAL])
+            pace = math.hypot(old[RADIAL], old[TANGENTIAL])
             cross = abs(old[RADIAL] * tangential - old[TANGENTIAL] * radial)
             dot = old[RADIAL] * radial + old[TANGENTIAL] * tangential
-            turned = walk.exact and (cross > STRAIGHT * before * speed or dot <= 0.0)
+            turned = walk.exact and (cross > STRAIGHT * pace * speed or dot <= 0.0)
             jumped = abs(away - old[DISTANCE]) > 2.0 * walk.step
             if not turned and not jumped:
                 memory[j, COURSE_MOVES] += moves if memory[j, COURSE_MOVES] >= 0.0 else 0.0
@@ -144,19 +147,16 @@ def remember(pairs, mask, old_pairs, old_mask, candidates, walk, motion, moves, 
 
 @allocating
 def middle(pairs, mask, candidates, j):
-    """Return the mean place of all sensors and targets, ahead and to the left of target j on its course.
+    """Return the mean place of sensors and targets, ahead and to the left of target j on its course.
 
-    Of candidate pairs, it is that of the sensors that list target j and of the targets of the first.
+    They are the sensors that list target j, and the targets of the first.
     """
     x, y, number = 0.0, 0.0, 0
-    first, last = 0, mask.shape[0]
-    if candidates is not None:
-        first, last = candidates.first[j], candidates.first[j + 1]
-    for e in range(first, last):
-        i, place = (e, j) if candidates is None else (candidates.sensor[e], candidates.place[e])
-        own = pairs[i, place]
+    for e in range(candidates.first[j], candidates.first[j + 1]):
+        i = candidates.sensor[e]
+        own = pairs[i, candidates.place[e]]
         speed = math.hypot(own[RADIAL], own[TANGENTIAL])
-        if mask[i, place] and speed > 0.0:
+        if speed > 0.0:
             x -= own[DISTANCE] * own[RADIAL] / speed
             y += own[DISTANCE] * own[TANGENTIAL] / speed
             if number == 0:
@@ -182,15 +182,6 @@ def _to_border(x, y, ahead, radius):
 
 
 @inlined
-def _moves_until_stuck(walk, step, draw):
-    """Return the number of moves until one is so short that the target takes a new goal, for a draw in (0, 1)."""
-    rate = (walk.stuck / step - 1.0) / walk.noise if walk.noise > 0.0 else (1.0 if step < walk.stuck else 0.0)
-    if rate <= 0.0:
-        return math.inf
-    return math.floor(math.log(draw) / math.log(1.0 - rate)) if rate < 1.0 else 0.0
-
-
-@inlined
 def _moves_on_seen_course(walk, step, moves, x, y, first):
     """Return how many more moves a target at (x, y) from the middle makes on its course, for draws (3,).
 
@@ -202,7 +193,7 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
     gone = moves * step
     goal = math.sqrt(gone * gone + first[1] * ((gone + ahead) * (gone + ahead) - gone * gone))
     left = min((goal - gone) / step, max(walk.patience + 1.0 - moves, 0.0))
-    return min(left, _moves_until_stuck(walk, step / (1.0 + 0.5 * walk.noise), first[2]))
+    return min(left, moves_until_stuck(walk.stuck, walk.noise, step / (1.0 + 0.5 * walk.noise), first[2]))
 
 
 @allocating
@@ -248,7 +239,7 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
             distance = math.hypot(dx, dy) + 1e-9
             ahead, aside = dx / distance, dy / distance
             pace = (walk.slowest + (walk.fastest - walk.slowest) * draw[2]) * walk.step
-            left = 1.0 + _moves_until_stuck(walk, pace, draw[3])
+            left = 1.0 + moves_until_stuck(walk.stuck, walk.noise, pace, draw[3])
             pace *= 1.0 + 0.5 * walk.noise
             left = min(left, min(max(distance / pace, 1.0), walk.patience))
             while h <= horizon and moves[h] <= at + left:
@@ -264,7 +255,7 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
 
 
 @allocating
-def _mark_observed(pairs, mask, candidates, i, foreseen, most_gone, samples, farthest, moved, sides, sees):
+def _mark_observed(pairs, candidates, i, foreseen, most_gone, samples, farthest, moved, sides, sees):
     """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
 
     No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
@@ -275,15 +266,15 @@ def _mark_observed(pairs, mask, candidates, i, foreseen, most_gone, samples, far
     half_view = np.float32(pairs[i, :, VIEW].max() * 180.0)
     per_turn = np.float32(1.0 / max(pairs[i, :, TURN].max() * 180.0, 1e-6))
     most = np.float32(farthest)
-    for s in range(mask.shape[1]):
+    for s in range(pairs.shape[1]):
         own = pairs[i, s]
-        if mask[i, s] == 0 or own[DISTANCE] > own[RANGE] + most_gone:
+        if not candidates.valid[i, s] or own[DISTANCE] > own[RANGE] + most_gone:
             continue
         speed = math.hypot(own[RADIAL], own[TANGENTIAL])
         east = np.float32((own[COS] * own[RADIAL] - own[SIN] * own[TANGENTIAL]) / speed if speed > 0.0 else 1.0)
         north = np.float32((own[SIN] * own[RADIAL] + own[COS] * own[TANGENTIAL]) / speed if speed > 0.0 else 0.0)
         at_x, at_y, squared = own[COS] * own[DISTANCE], own[SIN] * own[DISTANCE], own[RANGE] * own[RANGE]
-        j = s if candidates is None else candidates.targets[i, s]
+        j = candidates.targets[i, s]
         ahead, aside = where[j, 0], where[j, 1]
         for e in range(entries[j]):
             x = at_x + east * ahead[e] - north * aside[e]
@@ -306,41 +297,43 @@ def _mark_observed(pairs, mask, candidates, i, foreseen, most_gone, samples, far
 
 
 @kernel
-def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, draws, values, own, share):
+def plan(pairs, mask, targets, history, walk, motion, search, draws, values, own, share):
     """Write the values of the next actions, and the history for the next call, of B scenes.
 
     Args:
-        pairs: (B, n, m, 8) features, with limits (B, n, m, 10), on rails (B, n, m, 11).
-        mask: (B, n, m) valid pairs.
-        targets: (B, n, k) targets that pairs and mask, then (B, n, k, ...), list; None: all m, in their order.
+        pairs: (B, n, k, 8) features, with limits (B, n, k, 10), on rails (B, n, k, 11).
+        mask: (B, n, k) valid pairs.
+        targets: (B, n, k) targets that pairs and mask list; None: all m, in their order.
         history: arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`, the memory changed in place.
         walk: rule of the targets' walk.
         motion: of the sensors; None: they do not move.
-        limits: (n, 2) pan limits, degrees; None: there are none.
         search: options.
-        weight: (H + 1,) float32 weight of a sample at each sub-step.
         draws: draws of :func:`foresee_observed`.
         values: (B, n, 3) result, on rails (B, 2 n, 3).
-        own: window and result (B, n, m) of the shares that only one sensor covers; (0, 0, 0): not asked for.
+        own: window and result (B, n, m) of the shares that only one sensor covers; window 0: not asked for.
         share: part of this thread.
     """
     old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
-    n, m, samples, horizon = mask.shape[1], memory.shape[1], draws[0].shape[0], weight.shape[0] - 1
-    words, most = (mask.shape[2] - 1) // (64 // samples) + 1, horizon * (samples + 1 if samples > 1 else 1)
+    (n, k), m, samples, horizon = mask.shape[1:], memory.shape[1], search.samples, search.looks.shape[0] - 1
+    most = horizon * (samples + 1 if samples > 1 else 1)
     moves, sides = np.empty(horizon + 1), np.empty((4, most), np.int32)
     foreseen = (
         np.empty(m, np.int64), np.empty((m, most), np.int32), np.empty((m, most), np.uint64),
         np.empty((m, 2, most), np.float32),
     )  # fmt: skip
     entries, when, who, where = foreseen
-    headings, room = room_for(n, horizon, horizon, words, search.farthest, values.shape[1])
-    moved = np.zeros((horizon + 1, 2), np.float32)
+    room = make_room(search, n, (k - 1) // (64 // samples) + 1, 1 if motion is None else 3)
+    moved, in_order = np.zeros((horizon + 1, 2), np.float32), np.empty((n, k), np.int32)
+    in_order[:] = np.arange(k)
     for low, high in blocks(pairs.shape[0], share):
         for b in range(low, high):
             new, valid, old, old_valid = pairs[b], mask[b], old_pairs[b], old_mask[b]
-            candidates = None if targets is None else candidate_pairs(targets[b], valid, old_targets[b], old_valid, m)
-            extra = walk.every > 0 and walk.exact and moved_twice(new, valid, old, old_valid, candidates, walk)
-            remember(new, valid, old, old_valid, candidates, walk, motion, 2.0 if extra else 1.0, memory[b])
+            listed, before = in_order, in_order
+            if targets is not None:
+                listed, before = targets[b], _places_before(targets[b], valid, old_targets[b], old_valid)
+            candidates = candidate_pairs(listed, valid, m)
+            extra = walk.every > 0 and walk.exact and moved_twice(new, valid, old, old_valid, before, walk)
+            remember(new, old, old_valid, candidates, before, walk, motion, 2.0 if extra else 1.0, memory[b])
             if extra:
                 clock[b] = 1
             elif clock[b] >= 0 and steps[b] > 0:
@@ -356,22 +349,23 @@ def plan(pairs, mask, targets, history, walk, motion, limits, search, weight, dr
             most_gone = moves[horizon] * walk.step * max(1.0 + walk.noise, memory[b, :, COURSE_SPEED].max())
             for i in range(n):
                 turn, half_view = new[i, :, TURN].max() * 180.0, new[i, :, VIEW].max() * 180.0
-                east, north = (1.0, 0.0) if limits is None else (new[i, 0, HEADING_COS], new[i, 0, HEADING_SIN])
-                write_reach(headings, i, search, limits, half_view, turn, turn > 0.0, east, north)
-                farthest, sees = headings.farthest[i], headings.sees[i]
-                _mark_observed(
-                    new, valid, candidates, i, foreseen, most_gone, samples, farthest, None, sides, sees[0]
-                )  # fmt: skip
+                east, north = (new[i, 0, HEADING_COS], new[i, 0, HEADING_SIN]) if search.limited else (1.0, 0.0)
+                write_reach(search, room, i, half_view, turn, turn > 0.0, east, north)
+                farthest, sees = room.farthest[i], room.sees[i]
+                _mark_observed(new, candidates, i, foreseen, most_gone, samples, farthest, None, sides, sees[0])
                 if motion is not None:
+                    rail = rail_of(motion.rails, i)
+                    along = new[i, 0, ALONG] * motion.rails.length[rail]
                     for way in range(1, sees.shape[0]):
                         for h in range(1, horizon + 1):
-                            moved[h] = gone_on_rail(motion, new[i, 0], i, h if way == FORWARD else -h)
+                            steps_on = h if way == FORWARD else -h
+                            place = gone_along(motion.rails, rail, along, steps_on * motion.rail_step)
+                            moved[h] = _ride(motion, new[i, 0], i, along, place)
                         _mark_observed(
-                            new, valid, candidates, i, foreseen, most_gone + horizon * motion.step, samples, farthest,
-                            moved, sides, sees[way],
+                            new, candidates, i, foreseen, most_gone + horizon * motion.step, samples, farthest, moved,
+                            sides, sees[way],
                         )  # fmt: skip
-            ascend(
-                headings, room, weight, search, limits, candidates, steps[b], samples, kept[b], kept_ways[b], own[0],
-                own[1][b : b + 1], values[b],
-            )  # fmt: skip
+            ascend(search, room, None if targets is None else candidates, steps[b], kept[b], kept_ways[b], values[b])
+            if own[0] > 0:
+                write_exclusive_shares(search, room, own[0], own[1][b])
             steps[b] += 1

@@ -12,7 +12,7 @@ from hitmac.agents.baselines.believed_plans import Near, Sampling, plan_beliefs
 from hitmac.agents.baselines.observed_plans import Walk, plan
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
-from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, farthest_reach
+from hitmac.agents.policy import Observation, Size, Starts, State, checked_lists, checked_starts, farthest_reach
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.rails import limits_of, make_rails
@@ -27,18 +27,18 @@ class PlanningPolicy(RulePolicy):
     """Base class of policies that value the turns, with a memory that is their state."""
 
     def plan(
-        self,
-        pairs: np.ndarray,
-        mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-    ) -> tuple[np.ndarray, tuple[Any, ...]]:
+        self, pairs: np.ndarray, mask: np.ndarray, state: State = None, episode_start: Starts = None
+    ) -> tuple[np.ndarray, Any]:
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
         The k :attr:`decides` of the sensors follow each other: first the values of staying, turning left and turning
         right, on rails then those of staying in place and of moving forward and back. The value of an action is that of
         the sensor's best plan that begins with it: the discounted coverage that the others' plans do not give, less the
         cost of turning. The others' plans are those of the sensor's last revision.
+
+        Planners of scenes also take the argument `targets` (B, n, k), whole numbers: the targets that pairs
+        (B, n, k, d) and mask (B, n, k) list, the nearest to each sensor, -1 in an empty place. None: place j is target
+        j. The planner without beliefs plans for no others.
 
         Args:
             pairs: (B, n, m, d) features of the observation.
@@ -48,9 +48,7 @@ class PlanningPolicy(RulePolicy):
         """
         raise NotImplementedError
 
-    def decide(
-        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
-    ) -> tuple[np.ndarray, tuple[Any, ...]]:
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the actions of the highest value."""
         lists = self.lists_of(observation)
         values, new = self.plan(observation["pairs"], observation["mask"], state, episode_start, **lists)
@@ -105,21 +103,19 @@ class HeadingPlanner(PlanningPolicy):
         self.rounds = whole_number("rounds", rounds, 1, 1_000)
         self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
         self.discount = convert("discount", Annotated[float, over(0, 1)], discount)
-        scenario, limits, motion = self.scenario, limits_of(self.scenario), None
+        scenario, limits, self._motion = self.scenario, limits_of(self.scenario), None
         if scenario.rails:
             step = scenario.rail_step / scenario.distance_scale
-            motion = Motion(make_rails(scenario.rails), step, scenario.rail_step)
-        self._motion, self._limits = motion, limits if np.isfinite(limits).any() else None
-        circle = 180.0 if self._limits is None else 360.0  # degrees; within limits the long way may be the only one
+            self._motion = Motion(make_rails(scenario.rails), step, scenario.rail_step)
+            self.decides = "turn", "move"
+        limited = bool(np.isfinite(limits).any())
+        circle = 360.0 if limited else 180.0  # degrees; within limits the long way may be the only one
         farthest = min(self.horizon, math.ceil(circle / scenario.of_each_sensor("turn_angle").min()))
-        self._search = Search(farthest, self.restarts, self.rounds, self.turn_cost, np.arange(self.horizon + 1))
-        ages = np.arange(-1, self.horizon).clip(0)
-        self._weight = (self.discount**ages / self.samples).astype(np.float32)  # (H + 1,), the first is not used
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """See :attr:`~hitmac.agents.baselines.rules.RulePolicy.decides`."""
-        return ("turn",) if self._motion is None else ("turn", "move")
+        looks, ages = np.arange(self.horizon + 1), np.arange(-1, self.horizon).clip(0)
+        weight = (self.discount**ages / self.samples).astype(np.float32)  # the first is not used
+        self._search = Search(
+            self.samples, self.restarts, self.rounds, self.turn_cost, looks, weight, farthest, limited, limits
+        )  # fmt: skip
 
 
 _COURSES = 6  # later courses of a sampled future, after which its draws repeat
@@ -182,7 +178,7 @@ class PlannerAgent(HeadingPlanner):
         )
         if self._motion is not None:
             self.features = self.features + self.rail_features  # type: ignore[misc]
-        elif self._limits is not None:
+        elif self._search.limited:
             self.features = self.features + self.rail_features[:2]  # type: ignore[misc]
         rng = np.random.default_rng(seed)
         first = _stratified(rng, self.samples, 3)
@@ -192,6 +188,11 @@ class PlannerAgent(HeadingPlanner):
         swerve = math.radians({"random": 180.0, "goals": 0.0}.get(scenario.walk, scenario.wander))
         wandering = _wander(rng, self.samples, 2 * self.horizon, swerve)
         self._futures = first, later, wandering
+
+    @property
+    def size(self) -> Size:
+        """See :attr:`RulePolicy.size`; any number of sensors too, if none is on rails or has pan limits."""
+        return (None, None) if self._motion is None and not self._search.limited else super().size
 
     def near(self) -> dict[str, Any]:
         """Return the targets that can come into range within the horizon, the nearest 16 at most."""
@@ -206,18 +207,13 @@ class PlannerAgent(HeadingPlanner):
         self,
         pairs: np.ndarray,
         mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: State = None,
+        episode_start: Starts = None,
         *,
         targets: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
-        """Return the values of the actions, and the state; see :meth:`PlanningPolicy.plan`.
-
-        `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in
-        an empty place; the others are not planned for. None: place j is target j. `own` is the window of :meth:`shares`
-        and the array for its result.
-        """
+        """See :meth:`PlanningPolicy.plan`; `own` is the window of :meth:`shares` and the array for its result."""
         pairs, mask = self.checked(pairs, mask)
         if targets is not None:
             targets = checked_lists(targets, mask, self.scenario.num_targets)
@@ -230,8 +226,7 @@ class PlannerAgent(HeadingPlanner):
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
         history = (*new[:-1], None if targets is None else new.listed)
         Threads(len(pairs), cores(), block=8).run(
-            plan, pairs, mask, targets, history, self._walk, self._motion, self._limits, self._search, self._weight,
-            self._futures, values, own,
+            plan, pairs, mask, targets, history, self._walk, self._motion, self._search, self._futures, values, own
         )  # fmt: skip
         new = new._replace(pairs=pairs.copy(), mask=mask.copy())
         return values, new if targets is None else new._replace(listed=targets.copy())
@@ -244,11 +239,6 @@ class PlannerAgent(HeadingPlanner):
         shares = np.zeros(mask.shape, np.float32)
         self.plan(pairs, mask, own=(min(window, self.horizon), shares))
         return shares
-
-    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features and the mask of an observation; see :class:`RulePolicy`."""
-        anywhere = self._motion is None and self._limits is None
-        return checked_observation(pairs, mask, self.features, (None, None) if anywhere else self.size)
 
     def _nothing(self, pairs: np.ndarray, targets: np.ndarray | None) -> PlannerState:
         """Return the state before the first call."""
@@ -343,7 +333,7 @@ class BeliefPlannerAgent(HeadingPlanner):
             raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
         by_course = stride > 1 and scenario.walk == "goals"
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], self.samples, by_course, 64 // self.samples)
+        self._sampling = Sampling(stream_keys(np.array([seed]))[0], by_course, 64 // self.samples)
         self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
@@ -359,16 +349,12 @@ class BeliefPlannerAgent(HeadingPlanner):
         self,
         pairs: np.ndarray,
         mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: State = None,
+        episode_start: Starts = None,
         *,
         targets: np.ndarray | None = None,
     ) -> tuple[np.ndarray, BeliefPlannerState]:
-        """Return the values of the actions, and the state; see :meth:`PlanningPolicy.plan`.
-
-        `targets` (B, n, k) are the whole numbers of the targets that pairs (B, n, k, d) and mask (B, n, k) list, the
-        nearest to each sensor, -1 in an empty place. None: place j is target j.
-        """
+        """See :meth:`PlanningPolicy.plan`."""
         own = None if state is None else BeliefState(*state[:-2])
         scene, new = self._beliefs.update(pairs, mask, own, episode_start, targets)
         b, g, n = len(mask), self._beliefs.rows, self.scenario.num_sensors
@@ -378,7 +364,7 @@ class BeliefPlannerAgent(HeadingPlanner):
             plans, ways = state[-2].copy(), state[-1].copy()
         plans[new.time == 1], ways[new.time == 1] = 0, 0
         rows = b * g
-        before = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
+        history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
         near, sampling = None, self._sampling
@@ -386,8 +372,8 @@ class BeliefPlannerAgent(HeadingPlanner):
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
             near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, self._limits, along, sampling, near,
-            self._search, self._weight, scene, before, values,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._search, sampling, near, scene,
+            history, values,
         )  # fmt: skip
         return self._beliefs.of_sensors(values), BeliefPlannerState(*new, plans, ways)
 

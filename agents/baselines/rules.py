@@ -11,9 +11,11 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import (
+    Observation,
     Size,
+    Starts,
+    State,
     check_parts,
-    check_size,
     checked_lists,
     checked_observation,
     farthest_reach,
@@ -77,26 +79,21 @@ class RulePolicy:
 
     Attributes:
         features: the observation features that the policy reads, names out of :data:`hitmac.envs.FEATURES`.
+        needs_scenario: True if a level of the hierarchy cannot do without the scenario.
+        per_sensor: True if the policy without a scenario decides for rows of single sensors.
+        nearest: number of the nearest targets that suffice to decide in a large scene; None: all are needed.
+        decides: decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`.
     """
 
     features: ClassVar[tuple[str, ...]] = ("distance",)
     needs_scenario: ClassVar[bool] = False
-    """True if a level of the hierarchy cannot do without the scenario."""
     per_sensor: ClassVar[bool] = False
-    """True if the policy without a scenario decides for rows of single sensors."""
-
     nearest: ClassVar[int | None] = None
-    """Number of the nearest targets that suffice to decide in a large scene; None: all are needed."""
+    decides: tuple[str, ...] = ("turn",)
 
     def __init__(self, scenario: Scenario | str | Path | None = None, seed: int = 0) -> None:
-        self._scenario = None if scenario is None else load_scenario(scenario)
+        self.scenario: Scenario = None if scenario is None else load_scenario(scenario)  # type: ignore[assignment]
         self.seed = checked_seed(seed)
-
-    @property
-    def scenario(self) -> Scenario:
-        """Scenario that the policy plays."""
-        assert self._scenario is not None
-        return self._scenario
 
     def near(self) -> dict[str, Any] | None:
         """Return the options of the environment for the nearest targets that suffice to decide in a large scene.
@@ -116,7 +113,7 @@ class RulePolicy:
             raise ValueError(f"{', '.join(nearness)} is given; {type(self).__name__} needs observations of all targets")
         return nearness or (own if own and is_large(self.scenario) else {})
 
-    def lists_of(self, observation: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:
         """Return the argument `targets` of :meth:`act`, if an observation lists targets.
 
         Raises ``ValueError`` if the policy needs the observations of all targets, or the observation is none.
@@ -140,51 +137,33 @@ class RulePolicy:
         raise NotImplementedError
 
     def predict(
-        self,
-        observation: dict[str, np.ndarray],
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
-        deterministic: bool = False,
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies."""
-        actions, new = self.decide(observation, state, episode_start)
-        return self.padded(actions), new
+        self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
+    ) -> tuple[np.ndarray, State]:
+        """Act as :class:`hitmac.agents.policy.Policy` specifies; lenses keep their view, sensors on rails their place.
 
-    def decide(
-        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
-    ) -> tuple[np.ndarray, tuple[Any, ...] | None]:
-        """Return the actions, before they are :meth:`padded`, and the state; without a memory None."""
+        Raises ``ValueError`` unless the observation is of the :attr:`size`, its features are those that the policy
+        reads, and all numbers are finite.
+        """
+        actions, new = self.decide(observation, state, episode_start)
+        if self.scenario is None or actions.shape[1] != len(self.decides) * self.scenario.num_sensors:
+            return actions, new  # of another kind, such as assignments
+        return padded_actions(actions, self.decides, self.scenario.decisions), new
+
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
+        """Return the actions :attr:`decides`, and the state; without a memory None."""
         lists = self.lists_of(observation)
         return self.act(*self.checked(observation["pairs"], observation["mask"]), **lists), None
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features and the mask of an observation, the mask bool.
-
-        Raises ``ValueError`` unless they are of the :attr:`size`, the features are those that the policy reads, and all
-        numbers are finite.
-        """
+        """Return the features and the mask of an observation, checked, the mask bool."""
         return checked_observation(pairs, mask, self.features, self.size)
 
     @property
     def size(self) -> Size:
         """Sizes of the observations' axes after the first: the scenario's number of sensors, and any of targets."""
-        if self._scenario is None:
+        if self.scenario is None:
             return (None,) if self.per_sensor else (None, None)
-        return self._scenario.num_sensors, None
-
-    @property
-    def decides(self) -> tuple[str, ...]:
-        """Decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`."""
-        return ("turn",)
-
-    def padded(self, actions: np.ndarray) -> np.ndarray:
-        """Return the actions with all decisions of the scenario: lenses keep their view, sensors on rails their place.
-
-        Actions of another kind, such as assignments, are returned as they are.
-        """
-        if self._scenario is None or actions.shape[1] != len(self.decides) * self._scenario.num_sensors:
-            return actions
-        return padded_actions(actions, self.decides, self._scenario.decisions)
+        return self.scenario.num_sensors, None
 
 
 class RandomAgent(RulePolicy):
@@ -205,15 +184,12 @@ class RandomAgent(RulePolicy):
 
     def decisions(self, mask: np.ndarray) -> int:
         """Return the number of decisions of a row of the mask: one or more for every sensor; 1 without a scenario."""
-        return 1 if self._scenario is None else mask.shape[1] * len(self._scenario.decisions)
+        return 1 if self.scenario is None else mask.shape[1] * len(self.scenario.decisions)
 
-    def decide(
-        self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None, episode_start: np.ndarray | None
-    ) -> tuple[np.ndarray, BatchRandom]:
+    def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, BatchRandom]:
         """Draw the actions."""
         self.lists_of(observation)
-        mask = np.asarray(observation["mask"])
-        check_size(mask, (None,) * len(self.size))
+        _, mask = self.checked(observation["pairs"], observation["mask"])
         random = self.start(np.arange(len(mask))) if state is None else BatchRandom(*state)
         return random.integers(self.high, self.decisions(mask))
 
@@ -227,11 +203,6 @@ class StillAgent(RulePolicy):
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return stay for every sensor."""
         return np.full(mask.shape[:-1], STAY)
-
-    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the observation, of which the agent reads the mask's shape only."""
-        check_size(mask := np.asarray(mask), (None,) * len(self.size))
-        return pairs, mask
 
 
 class NearestAgent(RulePolicy):

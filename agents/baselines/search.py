@@ -22,11 +22,15 @@ CHUNK = 16
 class Search(NamedTuple):
     """Options of the search."""
 
-    farthest: int  # most turns to either side, of any sensor
+    samples: int  # of a target
     restarts: int
     rounds: int
     turn_cost: float
     looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
+    weight: np.ndarray  # (H + 1,) float32: of a sample at a sub-step
+    farthest: int  # most turns to either side, of any sensor
+    limited: bool  # a sensor has pan limits
+    limits: np.ndarray  # (n, 2) pan limits, degrees
 
 
 class Motion(NamedTuple):
@@ -37,14 +41,39 @@ class Motion(NamedTuple):
     rail_step: float  # the same, in units of the arena
 
 
-class Headings(NamedTuple):
-    """Headings of the n sensors within the horizon, and what is in view from them."""
+class Room(NamedTuple):
+    """Working arrays of a search for n sensors."""
 
     sees: np.ndarray
     """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by way to move, word and heading. The A ways
     are 1, to stay, or 3 on rails, to stay and to move forward or back at every sub-step."""
     farthest: np.ndarray  # (n,) int64: most turns to either side
     reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
+    plans: np.ndarray  # (n, H + 1) int64: of an ascent
+    ways: np.ndarray  # (n,) int64: their ways to move
+    planned: np.ndarray  # (n,) bool: the sensor has a plan
+    covers: np.ndarray  # (n, L + 1, W) uint64: samples that each plan covers
+    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 ways (2 n, 3), those of the ways after them
+    best_plans: np.ndarray  # of all ascents
+    best_ways: np.ndarray
+    covered: np.ndarray  # (L + 1, W) uint64: samples that other sensors cover
+    value: np.ndarray  # (H + 2, K + 2 + CHUNK) float32: of the headings at the sub-steps
+    gain: np.ndarray  # (K + CHUNK,) float32: samples in view at a look that no other sensor covers
+    plan: np.ndarray  # (H + 1,) int64
+
+
+@allocating
+def make_room(search, n, words, ways):
+    """Return working arrays of undefined content, for 1 or 3 ways to move."""
+    horizon, looks, headings = search.looks.shape[0] - 1, search.looks[-1], 2 * search.farthest + 1
+    return Room(
+        np.empty((n, ways, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
+        np.empty((n, 2), np.int64), np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
+        np.empty((n, looks + 1, words), np.uint64), np.empty((n if ways == 1 else 2 * n, 3)),
+        np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty((looks + 1, words), np.uint64),
+        np.empty((horizon + 2, headings + 2 + CHUNK), np.float32), np.empty(headings + CHUNK, np.float32),
+        np.empty(horizon + 1, np.int64),
+    )  # fmt: skip
 
 
 class Candidates(NamedTuple):
@@ -52,38 +81,29 @@ class Candidates(NamedTuple):
 
     targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list
     valid: np.ndarray  # (n, k) bool: the places that are used
-    before: np.ndarray  # (n, k) int32: its place in the sensor's list of the last observation; -1: none
     first: np.ndarray  # (m + 1,) int64: number of each target's first pair
     sensor: np.ndarray  # (n * k,) int32: sensor of each pair, in rising order for each target
     place: np.ndarray  # (n * k,) int32: place of the target in that sensor's list
 
 
 @allocating
-def candidate_pairs(targets, mask, old_targets, old_mask, m):
+def candidate_pairs(targets, valid, m):
     """Return the candidate pairs of lists (n, k) of m targets."""
-    n, k = mask.shape
-    first = np.zeros(m + 1, np.int64)
-    before = np.full((n, k), -1, np.int32)
+    (n, k), first = valid.shape, np.zeros(m + 1, np.int64)
     for i in range(n):
-        old = 0
         for s in range(k):
-            if mask[i, s]:
+            if valid[i, s]:
                 first[targets[i, s] + 1] += 1
-                for one in range(k):  # mostly in the next place
-                    at = (old + one) % k
-                    if old_mask[i, at] and old_targets[i, at] == targets[i, s]:
-                        before[i, s] = old = at
-                        break
     for j in range(m):
         first[j + 1] += first[j]
     sensor, place, filled = np.empty(n * k, np.int32), np.empty(n * k, np.int32), first[:-1].copy()
     for i in range(n):
         for s in range(k):
-            if mask[i, s]:
+            if valid[i, s]:
                 e = filled[targets[i, s]]
                 sensor[e], place[e] = i, s
                 filled[targets[i, s]] = e + 1
-    return Candidates(targets, mask, before, first, sensor, place)
+    return Candidates(targets, valid, first, sensor, place)
 
 
 @inlined
@@ -142,9 +162,14 @@ def _plus_coverage(total, worth, covers, look, candidates, samples):
 
 
 @allocating
-def _write_exclusive_shares(covers, window, samples, shares):
-    """Write the share (n, m) of the samples of a target that a sensor covers in the window while no other does."""
-    n, m = shares.shape
+def write_exclusive_shares(search, room, window, shares):
+    """Write the share (n, m) of a target's samples that the best plan of a sensor covers while no other sensor does.
+
+    The samples of a target are those covered at any of the first `window` sub-steps.
+    """
+    (n, m), covers = shares.shape, room.covers
+    for i in range(n):
+        _cover(search.looks, room.sees[i, room.best_ways[i]], room.farthest[i], True, room.best_plans[i], covers[i])
     own = np.zeros((n, covers.shape[2]), np.uint64)
     for h in range(1, window + 1):
         for w in range(covers.shape[2]):
@@ -156,8 +181,9 @@ def _write_exclusive_shares(covers, window, samples, shares):
                 own[i, w] |= covers[i, h, w] & ~twice
     for i in range(n):
         for j in range(m):
-            word, bit = bits_of(j, samples)
-            shares[i, j] = np.int32(popcount((own[i, word] >> bit) & everyone(samples))) / samples
+            word, bit = bits_of(j, search.samples)
+            members = (own[i, word] >> bit) & everyone(search.samples)
+            shares[i, j] = np.int32(popcount(members)) / search.samples
 
 
 @inlined
@@ -202,39 +228,35 @@ def write_sides(sides, e, x, y, near, half_view, per_turn, most):
 
 
 @inlined
-def write_reach(headings, i, search, limits, half_view, turn, works, east, north):
+def write_reach(search, room, i, half_view, turn, works, east, north):
     """Write the most turns of sensor i, which faces (east, north).
 
     To see a target it turns by half a circle at most. With pan limits, which can make the long way the only one, it is
     a circle less half the view: by less than that, no direction is in view twice.
     """
-    most, low, high = 180.0, -np.inf, np.inf
-    if limits is not None:
-        low, high = limits[i, 0], limits[i, 1]
-        most = 360.0 - half_view if low > -np.inf else 180.0
+    low, high = (search.limits[i, 0], search.limits[i, 1]) if search.limited else (-np.inf, np.inf)
+    most = 360.0 - half_view if low > -np.inf else 180.0
     farthest = min(search.farthest, math.ceil(most / max(turn, 1e-6))) if works else 0
-    headings.farthest[i] = headings.reach[i, 0] = headings.reach[i, 1] = farthest
-    if limits is not None and low > -np.inf and works:
+    room.farthest[i] = room.reach[i, 0] = room.reach[i, 1] = farthest
+    if low > -np.inf and works:
         heading = math.degrees(math.atan2(north, east))
         heading -= 360.0 * math.floor((heading - (low + high) / 2.0 + 180.0) / 360.0)
         # Headings are observed with the precision of float32.
-        headings.reach[i, 0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
-        headings.reach[i, 1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)
+        room.reach[i, 0] = min(max(math.floor((heading - low) / turn + 1e-3), 0), farthest)
+        room.reach[i, 1] = min(max(math.floor((high - heading) / turn + 1e-3), 0), farthest)
 
 
 @allocating
-def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, plan, limits, most):
+def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
     """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
 
-    With `limits` no heading is more than `most` (2,) turns to the right and to the left. The highest value of the
-    sub-steps from h on, with heading k at sub-step h, is ``value[h, k + farthest + 1]``::
+    No heading is more than `most` (2,) turns to the right and to the left. The highest value of the sub-steps from h
+    on, with heading k at sub-step h, is ``value[h, k + farthest + 1]``::
 
         V_h(k) = weight_h * (number of samples in view that no other sensor covers)
                  + max(V_h+1(k), V_h+1(k + 1) - turn_cost, V_h+1(k - 1) - turn_cost)
     """
-    horizon = plan.shape[0] - 1
-    cost = np.float32(turn_cost)
-    middle = farthest + 1
+    looks, horizon, cost, middle = search.looks, plan.shape[0] - 1, np.float32(search.turn_cost), farthest + 1
     for h in range(1, horizon + 2):
         value[h, 0] = value[h, middle + middle] = -np.inf
     value[horizon + 1, 1 : middle + middle] = 0.0
@@ -253,12 +275,12 @@ def _best_plan(looks, sees, covered, weight, farthest, turn_cost, value, gain, p
                 for k in range(padded):
                     found[k] += np.float32(np.int32(popcount(members[k] & free)))
         right, stay, left = value[h + 1, low:], value[h + 1, low + 1 :], value[h + 1, low + 2 :]
-        found, now, worth = gain[low:], value[h, low + 1 :], weight[h]
+        found, now, worth = gain[low:], value[h, low + 1 :], search.weight[h]
         for k in range(padded):
             turned = (left[k] if left[k] > right[k] else right[k]) - cost
             now[k] = (stay[k] if stay[k] >= turned else turned) + worth * found[k]
         value[h, middle + middle] = -np.inf
-        if limits is not None:
+        if search.limited:
             for k in range(number):
                 if not -most[0] <= low + k - farthest <= most[1]:
                     value[h, low + 1 + k] = -np.inf
@@ -284,32 +306,30 @@ def _cover(looks, sees, farthest, planned, plan, covers):
 
 
 @allocating
-def _improve(headings, weight, search, order, trial, scratch, limits, candidates, samples):
+def _improve(search, room, order, candidates):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
-    `trial` holds plans (n, H + 1), their ways to move (n,), whether a sensor already has a plan (n,), the samples
-    (n, L + 1, W) that each plan covers, and the result, the values (n, 3) of staying, turning left and turning right,
-    with 3 ways (2 n, 3), followed by those of the ways. A turn beyond the limits is worth what staying is. The sensors
-    take turns in the order of the number `order`; odd orders run backwards.
+    Plans, their ways and the values of the first actions are those of the room; a turn beyond the limits is worth what
+    staying is. The sensors take turns in the order of the number `order`; odd orders run backwards.
     """
-    plans, ways, planned, covers, values = trial
-    covered, value, gain, plan = scratch
-    sees, reach, farthest = headings.sees, headings.reach, headings.farthest
-    looks, cost = search.looks, search.turn_cost
+    plans, ways, covers, values, farthest, reach = (
+        room.plans, room.ways, room.covers, room.values, room.farthest, room.reach
+    )  # fmt: skip
+    sees, value, plan, looks, cost = room.sees, room.value, room.plan, search.looks, search.turn_cost
     n, horizon = plans.shape[0], plans.shape[1] - 1
     for i in range(n):
-        _cover(looks, sees[i, ways[i]], farthest[i], planned[i], plans[i], covers[i])
+        _cover(looks, sees[i, ways[i]], farthest[i], room.planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
         changed = False
         for q in range(n):
             i = (order + q if order // n % 2 == 0 else order - q) % n
-            _covered_by_others(covers, i, candidates, samples, covered)
+            _covered_by_others(covers, i, candidates, search.samples, room.covered)
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
             for way in range(sees.shape[1]):
-                _best_plan(looks, sees[i, way], covered, weight, farthest[i], cost, value, gain, plan, limits, reach[i])
+                _best_plan(search, sees[i, way], room.covered, farthest[i], reach[i], value, room.gain, plan)
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
-                if limits is not None:
+                if search.limited:
                     left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)
                 if sees.shape[1] > 1:
                     values[n + i, way] = best
@@ -325,63 +345,34 @@ def _improve(headings, weight, search, order, trial, scratch, limits, candidates
             break
     total = 0.0
     for h in range(1, horizon + 1):
-        total = _plus_coverage(total, weight[h], covers, looks[h], candidates, samples)
+        total = _plus_coverage(total, search.weight[h], covers, looks[h], candidates, search.samples)
         for i in range(n):
             total -= cost * abs(plans[i, h] - plans[i, h - 1])
     return total
 
 
 @allocating
-def room_for(n, horizon, looks, words, farthest, number):
-    """Return headings and scratch memory of undefined content for :func:`ascend`, for `number` rows of values."""
-    headings = 2 * farthest + 1
-    trial = (
-        np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
-        np.empty((n, looks + 1, words), np.uint64), np.empty((number, 3)),
-    )  # fmt: skip
-    best = np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64)
-    scratch = (
-        np.empty((looks + 1, words), np.uint64), np.empty((horizon + 2, headings + 2 + CHUNK), np.float32),
-        np.empty(headings + CHUNK, np.float32), np.empty(horizon + 1, np.int64),
-    )  # fmt: skip
-    found = Headings(
-        np.empty((n, number // n * 2 - 1, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
-        np.empty((n, 2), np.int64),
-    )  # fmt: skip
-    return found, (trial, best, scratch)
+def ascend(search, room, candidates, step, kept, kept_ways, values):
+    """Write the values (n, 3) of the best of several ascents, on rails (2 n, 3); see :func:`_improve`.
 
-
-@allocating
-def ascend(headings, room, weight, search, limits, candidates, step, samples, kept, kept_ways, window, shares, values):
-    """Write the values of the best of several ascents, see :func:`_improve`, and keep its plans for the next sub-step.
-
-    The first ascent starts from the kept plans, after the first sub-step, and the others from nothing.
-
-    `room` are arrays of :func:`room_for`, `weight` (H + 1,) is that of a sample at a sub-step, `candidates` are None
-    where words are those of all targets, and `step` counts sub-steps since the start. The plans `kept` (n, H + 1) and
-    their ways to move (n,) are changed in place: afterwards they are from the headings of the next sub-step. Results
-    are the values (n, 3), on rails (2 n, 3), and `shares` (1, n, m): the share of the samples of a target that a sensor
-    covers within the window, a number of sub-steps, while no other does; (0, n, m): not asked for.
+    The first ascent starts from the kept plans (n, H + 1) and ways to move (n,), after the first sub-step, and the
+    others from nothing. `candidates` are None where words are those of all targets, and `step` counts sub-steps since
+    the start. The kept plans become the best ones, from the headings of the next sub-step.
     """
-    trial, (best_plans, best_ways), scratch = room
-    plans, ways, planned, covers, trial_values = trial
-    n, horizon, reach, highest = plans.shape[0], plans.shape[1] - 1, headings.reach, -np.inf
+    plans, ways, best_plans = room.plans, room.ways, room.best_plans
+    n, horizon, reach, highest = plans.shape[0], plans.shape[1] - 1, room.reach, -np.inf
     plans[:, 0] = 0
-    for candidate in range(search.restarts + 1):
-        planned[:] = candidate == 0 and step > 0
+    for ascent in range(search.restarts + 1):
+        room.planned[:] = ascent == 0 and step > 0
         for i in range(n):
-            ways[i] = kept_ways[i] if planned[i] else 0
+            ways[i] = kept_ways[i] if room.planned[i] else 0
             for h in range(1, horizon + 1):
-                plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if planned[i] else 0
-        order = step * search.restarts + candidate
-        total = _improve(headings, weight, search, order, trial, scratch, limits, candidates, samples)
+                plans[i, h] = min(max(kept[i, h], -reach[i, 0]), reach[i, 1]) if room.planned[i] else 0
+        total = _improve(search, room, step * search.restarts + ascent, candidates)
         if total > highest:
             highest = total
-            best_plans[:], best_ways[:] = plans, ways
-            values[:] = trial_values
-            if shares.shape[0] > 0:
-                _write_exclusive_shares(covers, window, samples, shares[0])
+            best_plans[:], room.best_ways[:], values[:] = plans, ways, room.values
     for i in range(n):
-        kept_ways[i] = best_ways[i]
+        kept_ways[i] = room.best_ways[i]
         for h in range(1, horizon + 1):
             kept[i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]

@@ -134,6 +134,18 @@ def to_border(walk, x, y, ahead_x, ahead_y):
     return max(min(along_x, along_y), 0.0)
 
 
+@inlined
+def moves_until_stuck(stuck, noise, step, draw):
+    """Return the number of moves, of a length from `step` on, before one that is shorter than `stuck`.
+
+    The `draw` is in (0, 1]. A target that made so short a move takes a new goal.
+    """
+    rate = (stuck / step - 1.0) / noise if noise > 0.0 else (1.0 if step < stuck else 0.0)
+    if rate <= 0.0:
+        return math.inf
+    return math.floor(math.log(draw) / math.log(1.0 - rate)) if rate < 1.0 else 0.0
+
+
 class Belief(NamedTuple):
     """Beliefs about m targets in each of B scenes, as P particles each."""
 
