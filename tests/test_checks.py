@@ -97,15 +97,14 @@ def test_a_tracker_refuses_what_cannot_be():
     tracker = ParticleTracker("hit-mac", 2, particles=4)
     seen = np.ones((2, 5), np.bool_)
     for call, says in (
-        (lambda: tracker.move(2**62), "moves is .*; it must be a whole number, 0 to 100000"),
-        (lambda: tracker.move(1.5), "moves is 1.5; it must be a whole number"),
+        (lambda: tracker.move(1.5), "moves has .* type float64; it must be .* int64"),
         (lambda: tracker.see(np.full((2, 5, 2), np.nan), seen), "position holds nan"),
         (
             lambda: tracker.see(np.zeros((2, 5, 2)), seen, deviation=-1.0),
             "deviation is -1.0; it must be 0 or more",
         ),
         (lambda: tracker.look(np.full((2, 4, 7), np.inf), seen), "views holds inf"),
-        (lambda: tracker.map(10**6), "cells is 1000000; it must be a whole number, 1 to 4096"),
+        (lambda: tracker.map(0), "cells is 0; it must be a whole number, 1 or more"),
     ):
         with pytest.raises(ValueError, match=says):
             call()

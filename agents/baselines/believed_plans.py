@@ -200,10 +200,10 @@ def foresee_believed(rules, search, sampling, body, weight, together, time, j, m
 def mark(x, y, who, pose, moved, view, most, sides, row):
     """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
 
-    The entries are at x and y (E,), E a multiple of CHUNK, with the samples `who` (E,). `pose` is the place of the
-    sensor, and the cosine and sine of its present heading; it goes by `moved` (2,). `view` is its range squared, half
-    its field of view in degrees, and its turns in a degree. All these are float32. A row begins `most` turns to the
-    right; its last number is of no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
+    The entries (E,), E a multiple of CHUNK, are those of :class:`Futures`. `pose` is the place of the sensor, and the
+    cosine and sine of its heading; it goes by `moved` (2,). `view` is its range squared, half its field of view in
+    degrees, and its turns in a degree. All are float32. A row begins `most` turns to the right; its last number is of
+    no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
     """
     # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
     # it was written with others takes long.

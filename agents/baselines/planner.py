@@ -137,20 +137,14 @@ class PlannerState(NamedTuple):
 class PlannerAgent(HeadingPlanner):
     """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
 
-    The plans are those of :class:`HeadingPlanner`. The planner sees the observation only, so it plays any scenario. It
-    expects targets to follow the scenario's walk, and plans for several sampled futures of each. A target that walks to
-    goals turns when it reaches a goal, drawn from all that are left given how far it has walked, or when it runs out of
-    patience. Other targets swerve at random. ``predict`` remembers in its state the plans, when targets turned, their
-    mean speeds, and the sub-step of the extra moves. Obstacles, the arena's border, departures of targets and evasion
-    are not foreseen, and zooming lenses keep their fields of view. One future of a target is the mean velocity, without
-    turns.
+    The planner (:class:`HeadingPlanner`) sees the observation only, so it plays any scenario. It expects targets to
+    follow the scenario's walk, and plans for several sampled futures of each. A target that walks to goals turns when
+    it reaches a goal, drawn from all that are left given how far it has walked, or when it runs out of patience. Other
+    targets swerve at random. The state holds the plans, when targets turned, their mean speeds, and the sub-step of the
+    extra moves. Obstacles, the arena's border, departures of targets and evasion are not foreseen, and zooming lenses
+    keep their fields of view. One future of a target is the mean velocity, without turns.
 
     On rails the observation has the features of :attr:`rail_features` too, and with pan limits the first two of these.
-
-    Args:
-        scenario: the scenario to play.
-        seed: seed of the sampled futures.
-        options: see :class:`HeadingPlanner`.
     """
 
     features: ClassVar[tuple[str, ...]] = (
@@ -158,7 +152,6 @@ class PlannerAgent(HeadingPlanner):
         "sensing_range", "turn",
     )  # fmt: skip
     rail_features: ClassVar[tuple[str, ...]] = ("heading_sin", "heading_cos", "along")
-    """Features that are read in addition where the sensors move on rails, the first two also with pan limits."""
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         super().__init__(scenario, seed, **options)
@@ -297,28 +290,23 @@ class BeliefPlannerState(NamedTuple):
 class BeliefPlannerAgent(HeadingPlanner):
     """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
 
-    The beliefs are those of :class:`~hitmac.agents.tracking.beliefs.Beliefs`, the samples are futures of their
-    particles, and the plans are those of :class:`HeadingPlanner`. A target that was never seen may be anywhere, so that
-    a look where no sensor has looked is worth the targets to be expected there.
-
-    The agent decides from the observation alone, with a memory in the state of ``predict``, which must be called at
-    every sub-step of an episode. With the knowledge ``"neighbours"`` or ``"own"`` every sensor plans for all sensors on
-    beliefs of its own, and makes its own turn: no decision depends on the knowledge of another sensor.
+    The planner (:class:`HeadingPlanner`) samples futures of the particles of
+    :class:`~hitmac.agents.tracking.beliefs.Beliefs`. A target that was never seen may be anywhere, so that a look where
+    no sensor has looked is worth the targets to be expected there. ``predict`` must be called at every sub-step of an
+    episode. With the knowledge ``"neighbours"`` or ``"own"`` every sensor plans for all sensors on beliefs of its own,
+    and makes its own turn: no decision depends on the knowledge of another sensor.
 
     Of observations that list the k nearest targets, the agent keeps beliefs about all targets, and plans for each
     sensor on the k whose futures come into its range most. The option `radius` is not allowed: it would empty places.
 
     Args:
         scenario: the scenario to play.
-        seed: seed of the particles and the futures, which are the same in all scenes; the plans are deterministic.
+        seed: seed of the particles and the futures, which are the same in all scenes.
         particles: particles of a target; `samples` or more.
         stride: most sub-steps that are planned for by the views in one of them; 1 or more. With 1 every sub-step has
             views of its own. With more, 1, 1, 2, 2, 3, 3 and so on sub-steps share those of their middle one, and
             futures of targets that walk to goals are foreseen course by course, not move by move, which is faster.
         options: see :class:`HeadingPlanner`; samples: 21 by default.
-
-    Raises:
-        ValueError: an option out of its range.
     """
 
     features: ClassVar[tuple[str, ...]] = Beliefs.features

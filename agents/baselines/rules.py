@@ -27,8 +27,7 @@ from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
-MOST_TURNS = 10_000
-"""Most turns to a heading that agents consider."""
+MOST_TURNS = 10_000  # to a heading that agents consider
 
 
 def towards(turns: np.ndarray) -> np.ndarray:
@@ -50,8 +49,7 @@ def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | No
 class BatchRandom(NamedTuple):
     """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
 
-    The k-th number of a row is a function of the row's seed and k (see :mod:`hitmac.envs.kernels.streams`). It depends
-    neither on the other rows of the batch nor on other draws.
+    The k-th number of a row depends on the row's seed and k only (see :mod:`hitmac.envs.kernels.streams`).
     """
 
     keys: np.ndarray  # (B,) uint64, the streams

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import checked_lists, checked_observation, checked_starts, is_large
+from hitmac.agents.policy import Starts, State, checked_lists, checked_observation, checked_starts, is_large
 from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
-from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_RANGE, VIEW_X, VIEW_Y, sort_views
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
@@ -38,7 +38,7 @@ def moves_at(rules, time):
 
 
 class Reports(NamedTuple):
-    """Lists of the nearest targets in B scenes."""
+    """Lists of targets in B scenes: of the nearest, or of all."""
 
     report: np.ndarray  # (B, n, k, 5) what is known of the target in each place of a list
     targets: np.ndarray  # (B, n, k) int32
@@ -81,16 +81,25 @@ def merge_reports(reports, last_age, place, known, share):
                         known[r, j, :2], known[r, j, AGE] = place[r, j], last_age[r, j] + 1.0
 
 
-@kernel
-def track_all(rules, belief, known, views, cells, time, last_age, present, share):
-    """Update the beliefs of all R rows of knowledge by an observation.
+class Scene(NamedTuple):
+    """Present knowledge and beliefs of R = B * g rows of knowledge."""
 
-    `known` (R, m, 5) is the knowledge of each row, `views` (R, n, 7) have the probability that a sensor detects a
-    target in view and the row is told at once, and `time` (R,) are sub-steps since the episode began. With `cells`,
-    views near a particle are found by them. Beliefs, `last_age` (R, m) of what was known at the last observation (inf:
-    nothing), and `present` (R, m), the targets that may be present, are changed in place.
+    belief: Belief
+    known: np.ndarray  # (R, m, 5)
+    views: np.ndarray  # (R, n, 7), range 0 of a sensor that does not work
+    present: np.ndarray  # (R, m) bool
+    time: np.ndarray  # (R,) int64: sub-steps since the episode began
+
+
+@kernel
+def track_all(rules, scene, views, cells, last_age, share):
+    """Update the beliefs, and the targets that may be present, of all R rows of knowledge by an observation.
+
+    `views` (R, n, 7) have the probability that a sensor detects a target in view and the row is told at once. With
+    `cells`, views near a particle are found by them. `last_age` (R, m) of what was known at the last observation (inf:
+    nothing) is changed in place.
     """
-    walk = rules.walk
+    walk, (belief, known, _, present, time) = rules.walk, scene
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             near = None if cells is None else sort_views(cells, views[r])
@@ -124,17 +133,7 @@ class BeliefState(NamedTuple):
     last_age: np.ndarray  # (B, g, m) sub-steps, of what was known at the last call; inf: nothing
     present: np.ndarray  # (B, g, m) bool: targets that may be present
     time: np.ndarray  # (B,) int64: calls since the episode began
-    place: np.ndarray  # (B, g, m, 2) last listed places; (B, g, 0, 2) where observations show all targets
-
-
-class Scene(NamedTuple):
-    """Present knowledge and beliefs of R = B * g rows of knowledge."""
-
-    belief: Belief
-    known: np.ndarray  # (R, m, 5)
-    views: np.ndarray  # (R, n, 7), range 0 of a sensor that does not work
-    present: np.ndarray  # (R, m) bool
-    time: np.ndarray  # (R,) int64: sub-steps since the episode began
+    place: np.ndarray  # (B, g, m, 2) last listed places
 
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS = range(10)
@@ -152,10 +151,9 @@ class Beliefs:
     Obstacles are not: where a scenario has some, a view is taken to miss one target in ten. Lenses are taken to keep
     their fields of view.
 
-    Of observations that list the nearest targets, beliefs are about all targets too. A list with an empty place is
-    complete, and a full one is complete up to its farthest target. Beyond that, a target stays believed where it went
-    when it was last listed, and a view without it is no evidence. With full knowledge, targets that no sensor lists are
-    absent.
+    Of lists of the nearest targets, beliefs are about all targets too. A list with an empty place is complete, and a
+    full one is complete up to its farthest target. Beyond that, a target stays believed where it went when it was last
+    listed, and a view without it is no evidence. With full knowledge, targets that no sensor lists are absent.
 
     Args:
         scenario: the scenario.
@@ -163,11 +161,7 @@ class Beliefs:
         seed: seed of the particles, which is the same in all scenes.
         more: further features of the observations, which are not read.
 
-    Raises:
-        ValueError: `particles` is under 1.
-
     Attributes:
-        features: the features of the observations.
         per_sensor: True if every sensor has beliefs of its own.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
@@ -200,21 +194,14 @@ class Beliefs:
         self,
         pairs: np.ndarray,
         mask: np.ndarray,
-        state: tuple[Any, ...] | None = None,
-        episode_start: np.ndarray | None = None,
+        state: State = None,
+        episode_start: Starts = None,
         targets: np.ndarray | None = None,
     ) -> tuple[Scene, BeliefState]:
         """Return what is believed after an observation, which must come at every sub-step, and the state.
 
-        The arrays of the scene are those of the state.
-
-        Args:
-            pairs: (B, n, m, 10) features of the observation.
-            mask: (B, n, m) bool, the known targets.
-            state: state returned by the last call, which is not changed; None at first.
-            episode_start: (B,) bool, the scenes in which an episode begins, so that their state is not used.
-            targets: (B, n, k) whole numbers: the targets that pairs (B, n, k, 10) and mask (B, n, k) list, those
-                nearest to each sensor, -1 in an empty place. None: place j is target j.
+        The arrays of the scene are those of the state. Arguments are those of
+        :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`, the features (B, n, m, 10).
         """
         m = self.scenario.num_targets
         size = self.scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
@@ -222,59 +209,45 @@ class Beliefs:
         pairs = pairs.astype(np.float32, copy=False)
         if targets is not None:
             targets = checked_lists(targets, mask, m)
-        b = len(mask)
+        b, g = len(mask), self.rows
         if state is None:
-            new, starts = self._nothing(b, targets is not None), np.ones(b, np.bool_)
+            state = BeliefState(
+                np.zeros((b, g, m, particles.ROWS, self.particles)),
+                np.zeros((b, g, m, self.particles)),
+                np.zeros((b, g, m, particles.COURSE)),
+                np.zeros((b, g, 2), np.uint64),
+                np.zeros((b, g, m)),
+                np.zeros((b, g, m), np.bool_),
+                np.zeros(b, np.int64),
+                np.zeros((b, g, m, 2)),
+            )
+            starts = np.ones(b, np.bool_)
         else:
-            new, given = BeliefState(*(array.copy() for array in state)), checked_starts(episode_start, b)
+            given = checked_starts(episode_start, b)
             starts = np.zeros(b, np.bool_) if given is None else given
+        new = BeliefState(*(array.copy() for array in state))
         new.stream[starts] = np.array([self._key, 0], np.uint64)
         new.last_age[starts], new.present[starts], new.time[starts] = np.inf, True, 0
-        rows = b * self.rows
-        body, weight, course, last_age, present, place = (
-            array.reshape(rows, *array.shape[2:])
-            for array in (new.body, new.weight, new.course, new.last_age, new.present, new.place)
-        )
-        belief = Belief(body, weight, course, np.ascontiguousarray(new.stream.reshape(rows, 2).T))
-        threads = Threads(rows, cores(), block=8)
+        body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
+        belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
+        threads = Threads(b * g, cores(), block=8)
         if starts.any():
-            threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, self.rows))
-        views = self._views(pairs)
-        if targets is None:
-            known, looks = self._knowledge(pairs, mask), views
-        else:
-            reports = self._reports(pairs, mask, targets, views)
-            known, looks = np.empty((rows, m, 5)), self._looks(views, reports.within)
-            threads.run(merge_reports, reports, last_age, place, known)
-        scene = Scene(belief, known, views, present, np.repeat(new.time, self.rows))
-        threads.run(track_all, self.rules, belief, known, looks, self._cells, scene.time, last_age, present)
-        new.stream[:] = belief.stream.T.reshape(b, self.rows, 2)
+            threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, g))
+        views, known = self._views(pairs), np.empty((b * g, m, 5))
+        reports = self._reports(pairs, mask, targets, views)
+        threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
+        scene = Scene(belief, known, views, present, np.repeat(new.time, g))
+        threads.run(track_all, self.rules, scene, self._looks(views, reports.within), self._cells, last_age)
+        new.stream[:] = belief.stream.T.reshape(b, g, 2)
         new.time[:] += 1
         return scene, new
 
     def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return the values of the sensors (B, n, ...), each by its own row of knowledge, out of those of rows.
-
-        Of several decisions they are (B, k n, ...), the first of every sensor, then the second.
-        """
+        """Return the values of the sensors (B, k n, ...), each by its own row, of rows' values (R, k n, ...)."""
         values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
         numbers = np.arange(values.shape[2])
         owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
         return np.ascontiguousarray(values[:, owners, numbers])
-
-    def _nothing(self, b: int, listed: bool) -> BeliefState:
-        """Return the state before the first call."""
-        g, p, m = self.rows, self.particles, self.scenario.num_targets
-        return BeliefState(
-            body=np.zeros((b, g, m, particles.ROWS, p)),
-            weight=np.zeros((b, g, m, p)),
-            course=np.zeros((b, g, m, particles.COURSE)),
-            stream=np.zeros((b, g, 2), np.uint64),
-            last_age=np.full((b, g, m), np.inf),
-            present=np.ones((b, g, m), np.bool_),
-            time=np.zeros(b, np.int64),
-            place=np.zeros((b, g, m if listed else 0, 2)),
-        )
 
     def _views(self, pairs: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the chances that they report to the rows."""
@@ -299,26 +272,14 @@ class Beliefs:
         views[..., VIEW_CHANCE] = detects.reshape(-1, x.shape[1])
         return views
 
-    def _knowledge(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the knowledge (R, m, 5) of the rows about all targets."""
-        pose = pairs[:, :, :1]
-        if not self.per_sensor:  # all sensors show the same; the first that works is as good as any
-            first = np.argmax(mask, 1)[:, None]  # (B, 1, m)
-            pose = np.take_along_axis(pose, first[..., None], 1)
-            pairs, mask = np.take_along_axis(pairs, first[..., None], 1), np.take_along_axis(mask, first, 1)
-        return self._located(pairs, mask, pose).reshape(-1, mask.shape[-1], 5)
-
-    def _located(self, pairs: np.ndarray, mask: np.ndarray, pose: np.ndarray) -> np.ndarray:
-        """Return places, velocities and ages (..., n, m, 5) of the targets of pairs (..., n, m, 10).
-
-        Args:
-            pairs: their features.
-            mask: (..., n, m) bool, the valid pairs.
-            pose: (..., n, 1, 10) or (..., n, m, 10) features that show the pose of the sensor.
-        """
-        scenario, pose, shown = self.scenario, pose.astype(np.float64), pairs.astype(np.float64)
-        x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
-        c, s = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
+    def _reports(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None, views: np.ndarray) -> Reports:
+        """Return what the sensors' lists report."""
+        scenario, every, shown = (
+            self.scenario,
+            views.reshape(len(mask), self.rows, -1, 7)[:, 0],
+            pairs.astype(np.float64),
+        )
+        x, y, c, s = (every[..., k, None] for k in (VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN))
         # Unit vector of the line of sight, from the heading's and the bearing's.
         east = c * shown[..., _COS] - s * shown[..., _SIN]
         north = s * shown[..., _COS] + c * shown[..., _SIN]
@@ -326,21 +287,16 @@ class Beliefs:
         radial, tangential = (scenario.top_speed * shown[..., k] for k in (_RADIAL, _TANGENTIAL))
         age = np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf)
         velocity = radial * east - tangential * north, radial * north + tangential * east
-        return np.stack((x + away * east, y + away * north, *velocity, age), -1)
-
-    def _reports(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray, views: np.ndarray) -> Reports:
-        """Return what the sensors' lists report."""
-        every, scenario = views.reshape(len(mask), self.rows, -1, 7)[:, 0], self.scenario
-        away = scenario.distance_scale * pairs[..., _DISTANCE].astype(np.float64)
-        farthest = np.where(mask, away, 0.0).max(-1)
+        report = np.stack((x + away * east, y + away * north, *velocity, age), -1)
         # What is as far as the farthest may not be listed. Observations are rounded, and have errors.
+        farthest = np.where(mask, away, 0.0).max(-1)
         farthest = farthest - _ROUNDED * sum(scenario.extent) - _ERRORS * scenario.position_noise
-        within = np.where(mask.all(-1), np.maximum(farthest, 0.0), np.inf)
+        full = mask.all(-1) & (mask.shape[-1] < scenario.num_targets)
+        within = np.where(full, np.maximum(farthest, 0.0), np.inf)
         within = np.where((every[..., VIEW_RANGE] > 0.0) & (not self.rules.all_known), within, 0.0)
-        return Reports(
-            np.ascontiguousarray(self._located(pairs, mask, pairs[:, :, :1])), targets, mask,
-            np.ascontiguousarray(every[..., VIEW_X : VIEW_Y + 1]), within,
-        )  # fmt: skip
+        if targets is None:
+            targets = np.tile(np.arange(mask.shape[-1], dtype=np.int32), (*mask.shape[:2], 1))
+        return Reports(report, targets, mask, np.ascontiguousarray(every[..., VIEW_X : VIEW_Y + 1]), within)
 
     def _looks(self, views: np.ndarray, within: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) with the ranges in which the lists would show what is seen."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium import spaces
@@ -22,9 +22,7 @@ from hitmac.envs.simulator import Simulator
 BELIEFS = ("beliefs",)
 """Name, in place of names of features, of those of beliefs; see :class:`BeliefFeatures`."""
 
-PARTICLES = 96
-"""Particles of a target."""
-
+PARTICLES = 96  # of a target
 SECTORS = 18  # of the bearing
 AHEAD = (0, 20, 40)  # sub-steps
 SUMMARY = 11  # features of a pair before those of its sectors
@@ -44,8 +42,16 @@ def _add_to_sectors(view, x, y, mass, sectors):
         sectors[(int(first) + 1) % SECTORS] += mass * part
 
 
+class Scales(NamedTuple):
+    """Units of the features."""
+
+    pace: float  # seconds of motion in a sub-step
+    distance: float
+    speed: float
+
+
 @allocating
-def _describe(rules, pace, scale, top_speed, body, weight, known, views, pairs):
+def _describe(rules, scales, body, weight, known, views, pairs):
     """Add the features (n, d) of a target."""
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -63,7 +69,7 @@ def _describe(rules, pace, scale, top_speed, body, weight, known, views, pairs):
             if views[i, VIEW_RANGE] > 0.0:
                 pairs[i, 4] += mass * in_view(views[i], x, y)
                 for k in range(len(AHEAD)):
-                    gone = speed * pace * AHEAD[k]
+                    gone = speed * scales.pace * AHEAD[k]
                     gone = min(gone, away) if model == GOALS else gone
                     first = SUMMARY + k * SECTORS
                     sectors = pairs[i, first : first + SECTORS]
@@ -77,25 +83,26 @@ def _describe(rules, pace, scale, top_speed, body, weight, known, views, pairs):
         east, north = (dx / away, dy / away) if away > 0.0 else (1.0, 0.0)
         pairs[i, 0] = views[i, VIEW_COS] * north - views[i, VIEW_SIN] * east
         pairs[i, 1] = views[i, VIEW_COS] * east + views[i, VIEW_SIN] * north
-        pairs[i, 2] = away / scale
+        pairs[i, 2] = away / scales.distance
         pairs[i, 3] = pairs[i, SUMMARY : SUMMARY + SECTORS].sum()
         pairs[i, 5] = together - pairs[i, 4]
-        pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
-        pairs[i, 7] = (velocity_y * east - velocity_x * north) / top_speed
-        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
+        pairs[i, 6] = (velocity_x * east + velocity_y * north) / scales.speed
+        pairs[i, 7] = (velocity_y * east - velocity_x * north) / scales.speed
+        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scales.distance
         pairs[i, 9] = min(known[AGE] * 0.01, 10.0)
         pairs[i, 10] = known[AGE] == 0.0
 
 
 @kernel
-def describe_all(rules, pace, scale, top_speed, belief, known, views, present, pairs, share):
+def describe_all(rules, scales, scene, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`."""
+    belief, known, views, present, _ = scene
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             for j in range(known.shape[1]):
                 if present[r, j]:
                     body, weight = belief.body[r, j], belief.weight[r, j]
-                    _describe(rules, pace, scale, top_speed, body, weight, known[r, j], views[r], pairs[r, :, j])
+                    _describe(rules, scales, body, weight, known[r, j], views[r], pairs[r, :, j])
 
 
 class BeliefFeatures:
@@ -114,9 +121,6 @@ class BeliefFeatures:
     ============ ======================================================================================================
 
     A pair is valid if the sensor works and the target may be present, also if it was never seen.
-
-    Args:
-        scenario: the scenario.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -125,34 +129,22 @@ class BeliefFeatures:
         pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
-        self._pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
+        pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
+        self._scales = Scales(pace, scenario.distance_scale, scenario.top_speed)
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
-        Threads(rows, cores(), block=8).run(
-            describe_all, self.beliefs.rules, self._pace, self.scenario.distance_scale, self.scenario.top_speed,
-            scene.belief, scene.known, scene.views, scene.present, pairs,
-        )  # fmt: skip
+        Threads(rows, cores(), block=8).run(describe_all, self.beliefs.rules, self._scales, scene, pairs)
         works = scene.views[..., VIEW_RANGE] > 0.0
         return {"pairs": pairs, "mask": (works[:, :, None] & scene.present[:, None]).astype(np.int8)}
 
 
 class BeliefObserver:
-    """Observer that keeps beliefs, in place of :class:`hitmac.envs.observation.Observer` in a task of sub-steps.
+    """Observer of :class:`BeliefFeatures`, in place of :class:`hitmac.envs.observation.Observer`, at every sub-step.
 
-    It must observe every sub-step. All sensors must share their knowledge.
-
-    Args:
-        scenario: the scenario; its `knowledge` is ``"shared"`` or ``"full"``.
-
-    Attributes:
-        features: :data:`BELIEFS`.
-        space: see :class:`BeliefFeatures`.
-
-    Raises:
-        ValueError: sensors do not share their knowledge.
+    Raises ``ValueError`` unless the scenario's `knowledge` is ``"shared"`` or ``"full"``.
     """
 
     def __init__(self, scenario: Scenario) -> None:

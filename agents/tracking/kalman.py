@@ -79,17 +79,12 @@ class KalmanTracker:
         self.covariance = step @ self.covariance @ step.T + noise
 
     def see(self, position: np.ndarray, seen: np.ndarray) -> None:
-        """Update the beliefs by detections.
-
-        Args:
-            position: (B, m, 2) measured positions; those of unseen targets are not read.
-            seen: (B, m) bool.
-        """
-        seen = np.asarray(seen, np.bool_)
-        if seen.shape != self.state.shape[:2] or np.shape(position) != (*seen.shape, 2):
+        """Update the beliefs by measured positions (B, m, 2), of the targets of `seen` (B, m) bool only."""
+        seen, shape = np.asarray(seen, np.bool_), self.state.shape[:2]
+        if seen.shape != shape or np.shape(position) != (*shape, 2):
             raise ValueError(
-                f"position and seen have shapes {np.shape(position)} and {seen.shape}; they must be "
-                f"{(*self.state.shape[:2], 2)} and {self.state.shape[:2]}"
+                f"position and seen have shapes {np.shape(position)} and {seen.shape}; they must be {(*shape, 2)} and "
+                f"{shape}"
             )
         state, covariance = self.state[seen], self.covariance[seen]
         gain = covariance[:, :, 0] / (covariance[:, :1, 0] + self.deviation**2)  # (k, 2)

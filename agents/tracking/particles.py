@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 
@@ -19,7 +19,7 @@ from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
-from hitmac.envs.validation import NotNegative, convert, did_you_mean, is_among, whole_number
+from hitmac.envs.validation import Choice, NotNegative, convert
 
 X, Y, AIM_X, AIM_Y, SPEED, STEP, MOVES = range(7)  # rows of a particle
 ROWS = 7
@@ -82,11 +82,6 @@ def begin_course(walk, body, p, key, counter):
 
 
 @inlined
-def _length(walk, body, p, increase):
-    return body[SPEED, p] * (1.0 + walk.speed_noise * increase) * walk.time_step
-
-
-@inlined
 def move(walk, body, p, key, counter, increase):
     """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter.
 
@@ -96,12 +91,13 @@ def move(walk, body, p, key, counter, increase):
     if walk.model == GOALS:
         dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
         body[MOVES, p] += 1.0
-        near = max(walk.goal_radius, 0.5 * _length(walk, body, p, 0.5))  # a target that steps over its goal soon turns
+        mean = body[SPEED, p] * (1.0 + walk.speed_noise * 0.5) * walk.time_step
+        near = max(walk.goal_radius, 0.5 * mean)  # a target that steps over its goal soon turns
         if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
             begin_course(walk, body, p, key, counter)
             counter += _DRAWS
             dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
-        length = _length(walk, body, p, increase)
+        length = body[SPEED, p] * (1.0 + walk.speed_noise * increase) * walk.time_step
         away = math.sqrt(dx * dx + dy * dy)
         scale = length / away if away > 0.0 else 0.0
         body[X, p] = min(max(body[X, p] + dx * scale, -walk.half_width), walk.half_width)
@@ -114,7 +110,7 @@ def move(walk, body, p, key, counter, increase):
             c, s = math.cos(angle), math.sin(angle)
             x, y = body[AIM_X, p], body[AIM_Y, p]
             body[AIM_X, p], body[AIM_Y, p] = c * x - s * y, s * x + c * y
-        length = _length(walk, body, p, increase)
+        length = body[SPEED, p] * (1.0 + walk.speed_noise * increase) * walk.time_step
         for axis in range(2):
             place = body[axis, p] + length * body[AIM_X + axis, p]
             border = walk.half_width if axis == 0 else walk.half_height
@@ -127,7 +123,7 @@ def move(walk, body, p, key, counter, increase):
 
 
 @inlined
-def to_border(walk, x, y, ahead_x, ahead_y):
+def _to_border(walk, x, y, ahead_x, ahead_y):
     """Return the distance from (x, y) in the arena to its border, in a direction."""
     along_x = (math.copysign(walk.half_width, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
     along_y = (math.copysign(walk.half_height, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
@@ -213,10 +209,7 @@ def _fit_speeds(walk, course, density):
 
     It was ``speed * (1 + noise * u)``, u uniform in [0, 1), in each of k moves, so that the density at s falls with
     ``s^-k``. On a course that was not seen to begin it is as many times higher as a course of that speed is longer: a
-    target with short moves soon gets stuck.
-
-    Returns:
-        The lowest speed, and the width of an interval.
+    target with short moves soon gets stuck. Return the lowest speed, and the width of an interval.
     """
     low = max(course[FASTEST] / (1.0 + walk.speed_noise), walk.min_speed)
     width = (min(course[SLOWEST], walk.max_speed) - low) / density.shape[0]
@@ -232,7 +225,7 @@ def _fit_speeds(walk, course, density):
 
 @inlined
 def _quantile(density, total, q):
-    """Return the q-quantile of a density of that `total`, as a number of intervals from the first one's beginning."""
+    """Return the q-quantile of a density of that `total`, in intervals from the first one's beginning."""
     rest = q * total
     for k in range(density.shape[0]):
         if rest < density[k]:
@@ -270,9 +263,9 @@ def pin(walk, belief, b, j, place, velocity, deviation):
     total = density.sum()
     varied = deviation == 0.0 and walk.speed_noise > 0.0 and width > 0.0
     pace = max(speed * walk.time_step, 1e-9)
-    ahead = to_border(walk, x, y, ahead_x, ahead_y)
+    ahead = _to_border(walk, x, y, ahead_x, ahead_y)
     seen = math.hypot(x - course[START_X], y - course[START_Y])
-    before = max(min(walk.patience * pace, to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
+    before = max(min(walk.patience * pace, _to_border(walk, x, y, -ahead_x, -ahead_y)) - seen, 0.0)
     length = math.hypot(velocity_x, velocity_y) * walk.time_step
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
@@ -381,10 +374,6 @@ def look_all(walk, belief, unseen, views, share):
                     look_in_vain(walk, belief, b, j, views[b], None)
 
 
-_MOST_MOVES = 100_000  # of a call: it cannot be interrupted
-_MOST_CELLS = 4096  # along a side
-
-
 class ParticleTracker:
     """Belief about the positions of m targets in each of B scenes, as P weighted particles for each target.
 
@@ -409,8 +398,7 @@ class ParticleTracker:
         scenario: the scenario of the targets: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file.
         num_scenes: B, 1 or more.
         particles: P, 1 or more.
-        model: the walk, out of :data:`MODELS`; None: the scenario's, and
-            ``constant velocity`` for targets that bounce, evade or stand still.
+        model: the walk, out of :data:`MODELS`; None: the scenario's, or the nearest to it.
         seed: scene b draws from the seed ``seed + b``, or from the b-th of a sequence, and is the same in any batch.
         num_threads: number of threads, 1 or more; None: the number of cores.
 
@@ -434,14 +422,13 @@ class ParticleTracker:
         self.scenario = load_scenario(scenario)
         b, m, p = positive("num_scenes", num_scenes), self.scenario.num_targets, positive("particles", particles)
         self._walk = walk_model(self.scenario)
-        if model is not None:
-            if not is_among(model, MODELS):
-                known = ", ".join(MODELS)
-                raise ValueError(f"model is {model!r}; it must be one of {known}{did_you_mean(model, MODELS)}")
+        if convert("model", Annotated[str, Choice(MODELS)] | None, model) is not None:
             self._walk = self._walk._replace(model=MODELS.index(model))
-        stream = np.zeros((2, b), np.uint64)
-        stream[0] = stream_keys(scene_seeds(seed, b))
-        self.belief = Belief(np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)), stream)
+        keys = stream_keys(scene_seeds(seed, b))
+        self.belief = Belief(
+            np.zeros((b, m, ROWS, p)), np.zeros((b, m, p)), np.zeros((b, m, COURSE)),
+            np.stack((keys, np.zeros_like(keys))),
+        )  # fmt: skip
         self._threads = Threads(b, cores() if num_threads is None else positive("num_threads", num_threads), block=8)
         self.reset()
 
@@ -466,17 +453,9 @@ class ParticleTracker:
         self._threads.run(scatter_all, self._walk, self.belief, self._shaped("mask", chosen, 1, np.bool_))
 
     def move(self, moves: int | np.ndarray = 1) -> None:
-        """Move all particles.
-
-        Args:
-            moves: number of moves of the targets since the last call, (B,) or one for all scenes; 0 to 100,000.
-        """
-        if not isinstance(moves, np.ndarray):
-            moves = np.full(len(self.belief.weight), whole_number("moves", moves, 0, _MOST_MOVES))
-        number = self._shaped("moves", moves, 1, np.int64)
-        if ((number < 0) | (number > _MOST_MOVES)).any():
-            raise ValueError(f"moves holds {number.min()} to {number.max()}; it must be from 0 to {_MOST_MOVES}")
-        self._threads.run(move_all, self._walk, self.belief, number)
+        """Move all particles by a number of moves of the targets since the last call, (B,) or one for all scenes."""
+        number = moves if isinstance(moves, np.ndarray) else np.full(len(self.belief.weight), moves)
+        self._threads.run(move_all, self._walk, self.belief, self._shaped("moves", number, 1, np.int64))
 
     def see(
         self, position: np.ndarray, seen: np.ndarray, velocity: np.ndarray | None = None, *, deviation: float = 0.0
@@ -512,7 +491,7 @@ class ParticleTracker:
 
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""
-        (b, m, _), c = self.belief.weight.shape, whole_number("cells", cells, 1, _MOST_CELLS)
+        (b, m, _), c = self.belief.weight.shape, positive("cells", cells)
         at = (self.positions / (self._walk.half_width, self._walk.half_height) + 1.0) * 0.5 * c
         column, row = np.moveaxis(at.astype(np.int64).clip(0, c - 1), -1, 0)  # (B, m, P)
         found = np.zeros((b, m, c, c))
