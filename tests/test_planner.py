@@ -292,11 +292,11 @@ def test_threads_and_batches_change_nothing(scene):
         task.step(together)
     shown, results = task.observe(), []
     for threads, block in ((1, 60), (2, 8), (2, 24)):
-        history = tuple(array.copy() for array in state[:-1])  # the last is of lists
+        history = tuple(array.copy() for array in state)
         values = np.empty((60, agent.scenario.num_sensors * len(agent.decides), 3), np.float32)
         options = agent._walk, agent._motion, agent._search, agent._futures
         shares = np.empty(shown["mask"].shape, np.float32)
-        arguments = (shown["pairs"], shown["mask"] != 0, None, (*history, None), *options, values, (30, shares))
+        arguments = (shown["pairs"], shown["mask"] != 0, None, history, *options, values, (30, shares))
         Threads(60, threads, block).run(plan, *arguments)
         results.append((values, shares, *history))
     for first, *others in zip(*results, strict=True):

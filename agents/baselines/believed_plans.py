@@ -171,12 +171,12 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 @allocating
 def foresee_believed(rules, search, sampling, body, weight, together, time, j, middle, moves, shared, futures):
-    """List where target j can be at each look, by P particles (7, P) and their weights (P,).
+    """List where target j can be at each look, by particles (7, P) drawn at even steps of their weights (P,).
 
-    Futures are those of particles drawn at even steps of their weights. The draws of a future depend only on target,
-    sample, number of turns and time, so that plans of consecutive sub-steps are for the same futures. If all particles
-    go the same way, `together`, samples share an entry until they turn. `middle` and `moves` (L + 1,) are the sub-step
-    in the middle of each look, and the moves until then. `shared` (L + 1,) is scratch memory.
+    The draws of a future depend only on target, sample, number of turns and time, so that plans of consecutive
+    sub-steps are for the same futures. If all particles go the same way, `together`, samples share an entry until they
+    turn. `middle` and `moves` (L + 1,) are the sub-step in the middle of each look, and the moves until then. `shared`
+    (L + 1,) is scratch memory.
     """
     samples, looks, word = search.samples, search.looks, j // sampling.per_word
     first = j % sampling.per_word * samples

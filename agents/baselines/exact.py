@@ -28,7 +28,7 @@ class ExactAgent(RulePolicy):
 
     Args:
         scenario: the scenario to play.
-        seed: unused; part of the agents' common interface.
+        seed: unused.
         every: sub-steps between two plans; 1 or more.
         reach: most sub-steps of turning in a plan, 1 or more; None: those of half a circle, at most 10,000.
 

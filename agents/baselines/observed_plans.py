@@ -200,13 +200,12 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
 def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
     """Write where a target can be at each sub-step, ahead and to the left of its present place on its course.
 
-    Entry e: at sub-step `when[e]`, the samples in the bits `who[e]` are at `where[:, e]`. Samples that have not turned
-    yet share an entry.
+    Entry e: at sub-step ``when[e]``, the samples in the bits ``who[e]`` are at ``where[:, e]``. Samples that have not
+    turned yet share an entry. Return the number of entries.
 
     The memory (4,) is the target's, `centre` the place of the middle of the arena, and `moves` (H + 1,) the moves until
     each sub-step. The draws are (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the
-    later ones, and, without goals, places (S, M + 1, 2) after 0 to M moves of length 1. Results: `when` (E,), `who`
-    (E,), `where` (2, E), and the returned number of entries.
+    later ones, and, without goals, places (S, M + 1, 2) after 0 to M moves of length 1.
     """
     first, later, wandering = draws
     samples, horizon, step = first.shape[0], moves.shape[0] - 1, memory[COURSE_SPEED] * walk.step
@@ -298,20 +297,13 @@ def _mark_observed(pairs, candidates, i, foreseen, most_gone, samples, farthest,
 
 @kernel
 def plan(pairs, mask, targets, history, walk, motion, search, draws, values, own, share):
-    """Write the values of the next actions, and the history for the next call, of B scenes.
+    """Write the values (B, n, 3) of the next actions of B scenes, on rails (B, 2 n, 3).
 
-    Args:
-        pairs: (B, n, k, 8) features, with limits (B, n, k, 10), on rails (B, n, k, 11).
-        mask: (B, n, k) valid pairs.
-        targets: (B, n, k) targets that pairs and mask list; None: all m, in their order.
-        history: arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`, the memory changed in place.
-        walk: rule of the targets' walk.
-        motion: of the sensors; None: they do not move.
-        search: options.
-        draws: draws of :func:`foresee_observed`.
-        values: (B, n, 3) result, on rails (B, 2 n, 3).
-        own: window and result (B, n, m) of the shares that only one sensor covers; window 0: not asked for.
-        share: part of this thread.
+    Pairs are (B, n, k, 8), with limits (B, n, k, 10), on rails (B, n, k, 11). They list `targets` (B, n, k); None: all
+    m, in their order. `history` are the arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`; memory
+    and plans are changed in place. `motion` is None for sensors that do not move, `draws` are those of
+    :func:`foresee_observed`, and `own` is the window and the result (B, n, m) of :func:`write_exclusive_shares`; window
+    0: not asked for.
     """
     old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
     (n, k), m, samples, horizon = mask.shape[1:], memory.shape[1], search.samples, search.looks.shape[0] - 1

@@ -131,7 +131,7 @@ class PlannerState(NamedTuple):
     steps: np.ndarray  # (B,) int64: calls since the start
     plans: np.ndarray  # (B, n, H + 1) int64: planned headings, in turns from the heading of the next call
     ways: np.ndarray  # (B, n) int64: ways to move of these plans, 0 without rails
-    listed: np.ndarray = np.zeros(0, np.int32)  # (B, n, k): the targets that `pairs` list; empty: all, in order
+    listed: np.ndarray  # (B, n, k) int32: the targets that `pairs` list; (B, n, 0): all, in order
 
 
 class PlannerAgent(HeadingPlanner):
@@ -217,12 +217,11 @@ class PlannerAgent(HeadingPlanner):
             new.clock[starts] = 0 if self._walk.every else -1
             new.steps[starts] = 0
         values = np.zeros((len(pairs), len(self.decides) * pairs.shape[1], 3), np.float32)
-        history = (*new[:-1], None if targets is None else new.listed)
         Threads(len(pairs), cores(), block=8).run(
-            plan, pairs, mask, targets, history, self._walk, self._motion, self._search, self._futures, values, own
+            plan, pairs, mask, targets, new, self._walk, self._motion, self._search, self._futures, values, own
         )  # fmt: skip
-        new = new._replace(pairs=pairs.copy(), mask=mask.copy())
-        return values, new if targets is None else new._replace(listed=targets.copy())
+        listed = new.listed if targets is None else targets.copy()
+        return values, new._replace(pairs=pairs.copy(), mask=mask.copy(), listed=listed)
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
         """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
@@ -244,7 +243,7 @@ class PlannerAgent(HeadingPlanner):
             np.zeros(b, np.int64),
             np.zeros((b, n, self.horizon + 1), np.int64),
             np.zeros((b, n), np.int64),
-            np.zeros((b, n, 0), np.int32) if targets is None else np.full((b, n, k), -1, np.int32),
+            np.full((b, n, 0 if targets is None else k), -1, np.int32),
         )
 
 

@@ -1,8 +1,7 @@
 """Search for the best plans of all sensors, given the samples of the targets that each can have in view.
 
 A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and on rails also a
-way to move. Samples of the targets' futures are bits of 64-bit words, so that sets of samples are joined and counted at
-once. Compiled by numba.
+way to move. Samples of the targets' futures are bits of 64-bit words. Compiled by numba.
 """
 
 import math
@@ -15,8 +14,7 @@ from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.state import Rails
 from hitmac.envs.kernels.threads import allocating, inlined
 
-CHUNK = 16
-"""Entries or headings that a loop works on at once: as many numbers of 32 bits as the widest registers hold."""
+CHUNK = 16  # entries or headings that a loop works on at once: numbers of 32 bits in the widest registers
 
 
 class Search(NamedTuple):
@@ -208,10 +206,10 @@ def _degrees(y, x):
 
 @inlined
 def write_sides(sides, e, x, y, near, half_view, per_turn, most):
-    """Write the headings from which entry e comes into view and goes out of it into `sides` (4, E), twice.
+    """Write the headings from which entry e at (x, y), ahead and to the left, is in view into `sides` (4, E).
 
-    It is at (x, y), ahead and to the left, and a whole turn away once more. It is in view from the first side on, and
-    no longer from the second on; the interval is empty if it is not `near`. All numbers are float32.
+    They are the first, and the first no longer, and the same once more a whole turn away; equal if it is not `near`.
+    All numbers are float32.
     """
     full, zero, one = np.float32(360.0), np.float32(0.0), np.float32(1.0)
     bearing = _degrees(y, x)
@@ -309,14 +307,14 @@ def _cover(looks, sees, farthest, planned, plan, covers):
 def _improve(search, room, order, candidates):
     """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
 
-    Plans, their ways and the values of the first actions are those of the room; a turn beyond the limits is worth what
-    staying is. The sensors take turns in the order of the number `order`; odd orders run backwards.
+    A turn beyond the limits is worth what staying is. The sensors take turns in the order of the number `order`; odd
+    orders run backwards.
     """
     plans, ways, covers, values, farthest, reach = (
         room.plans, room.ways, room.covers, room.values, room.farthest, room.reach
     )  # fmt: skip
     sees, value, plan, looks, cost = room.sees, room.value, room.plan, search.looks, search.turn_cost
-    n, horizon = plans.shape[0], plans.shape[1] - 1
+    n, horizon = len(plans), plans.shape[1] - 1
     for i in range(n):
         _cover(looks, sees[i, ways[i]], farthest[i], room.planned[i], plans[i], covers[i])
     for _ in range(search.rounds):
