@@ -8,21 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
 from hitmac.envs.kernels.rails import make_poses, make_rails, outside, within
-from hitmac.envs.kernels.state import (
-    COS_TURN,
-    PARAMETERS,
-    RAIL_LENGTH,
-    SIN_TURN,
-    START_VIEW,
-    TURN,
-    VIEW_AREA,
-    KernelState,
-    Knowledge,
-    Tracks,
-)
+from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Tracks
 from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.recordings import make_recordings
@@ -64,13 +54,13 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         grid=make_grid(scenario, walls, k, num_envs) if large else None,
     )
     view, turn = scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
-    rows.sensor[:, START_VIEW] = view[:, None]
-    rows.sensor[:, VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
-    rows.sensor[:, TURN] = turn[:, None]
-    rows.sensor[:, COS_TURN] = np.cos(np.radians(turn))[:, None]
-    rows.sensor[:, SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    rows.sensor[:, at.START_VIEW] = view[:, None]
+    rows.sensor[:, at.VIEW_AREA] = (scenario.of_each_sensor("sensing_range") ** 2 * view)[:, None]
+    rows.sensor[:, at.TURN] = turn[:, None]
+    rows.sensor[:, at.COS_TURN] = np.cos(np.radians(turn))[:, None]
+    rows.sensor[:, at.SIN_TURN] = np.sin(np.radians(turn))[:, None]
     if rows.rails is not None:
-        rows.sensor[:, RAIL_LENGTH] = rows.rails.length[:, None]
+        rows.sensor[:, at.RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)
     return rows
 
@@ -128,10 +118,8 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
     if name.startswith("target_"):
         absent = np.isnan(places).all(-1)
         finite |= absent[..., None]
-        if absent.any() and scenario.leave_rate > 0:
-            raise ValueError(
-                f"{name} holds nan; with a leave_rate ({scenario.leave_rate:g}) every number must be finite"
-            )
+        if absent.any() and (rate := scenario.leave_rate) > 0:
+            raise ValueError(f"{name} holds nan; with a leave_rate ({rate:g}) every number must be finite")
     if not finite.all():
         raise ValueError(f"{name} holds {places[~finite][0]}; every number must be finite")
     if name == "sensor_position" and rows.rails is not None:

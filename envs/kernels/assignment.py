@@ -44,12 +44,11 @@ def assign_in_range(state, b, share, assigned):
 
 
 @inlined
-def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
-    """Write the executor's reward of every sensor of scene b.
+def executor_rewards(state, b, rules, action, assigned, rewards):
+    """Write the executor's reward of every sensor of scene b, 0 for a failed one.
 
-    The reward is the mean over the assigned targets of ``1 - centring * abs(bearing) / (field_of_view / 2)`` if the
-    sensor sees the target, else -1; 0 without assigned targets; less `turn_cost` if the sensor turned. A target that
-    has left does not count. A failed sensor gets 0.
+    The reward is the mean over the assigned targets, except those that have left, of ``1 - centring * abs(bearing) /
+    (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the sensor turned.
     """
     for i in range(assigned.shape[1]):
         total = 0.0
@@ -60,12 +59,12 @@ def executor_rewards(state, b, turn_cost, centring, action, assigned, rewards):
                 if state.visible[i, j, b]:
                     x, y = state.target[j, X, b], state.target[j, Y, b]
                     aside = abs(bearing_to(state, b, i, x, y)) / (state.sensor[i, at.FIELD_OF_VIEW, b] / 2.0)
-                    total += 1.0 - centring * aside
+                    total += 1.0 - rules.centring * aside
                 else:
                     total -= 1.0
         rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
         if action[b, i] != STAY and state.working[i, b] and not was_stopped(state.poses, i, b):
-            rewards[b, i] -= turn_cost
+            rewards[b, i] -= rules.turn_cost
 
 
 @inlined
@@ -92,39 +91,18 @@ def turn_to_mean(state, b, assigned, action):
 
 
 @inlined
-def idle(state, b, assigned, turn_at_random, action):
-    """Write the actions of sensors of scene b without a known assigned target: stay, or uniform over the 3 turns."""
-    for i in range(assigned.shape[1]):
-        any_assigned = False
-        for j in range(assigned.shape[2]):
-            any_assigned = any_assigned or (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
-        if not any_assigned:
-            action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if turn_at_random else STAY
-
-
-@inlined
-def coordinator_reward(state, b, penalty, assigned):
-    """Return the coverage of scene b, or `penalty` if no sensor sees a target assigned to it."""
-    for i in range(assigned.shape[1]):
-        for j in range(assigned.shape[2]):
-            if assigned[b, i, j] and state.visible[i, j, b]:
-                return state.coverage[b]
-    return penalty
-
-
-@inlined
-def add_marginal_coverage(state, b, marginal):
+def _add_marginal_coverage(state, b, marginal):
     """Add to `marginal`, for every sensor of scene b, the share of the present targets that only this sensor sees."""
     present = 0
     for j in range(marginal.shape[2]):
         present += state.present[j, b]
     for j in range(marginal.shape[2]):
-        seeing = 0
+        seeing, only = 0, 0
         for i in range(marginal.shape[1]):
-            seeing += state.visible[i, j, b]
-        for i in range(marginal.shape[1]):
-            if seeing == 1 and state.visible[i, j, b]:
-                marginal[b, i, j] += 1.0 / present
+            if state.visible[i, j, b]:
+                seeing, only = seeing + 1, i
+        if seeing == 1:
+            marginal[b, only, j] += 1.0 / present
 
 
 class ExecutorRules(NamedTuple):
@@ -161,7 +139,7 @@ def executor_step(state, rules, action, assigned, rewards, chosen, share):
         physics.about_to_move(state, first, last)
         physics.advance(state, p, action, first, last)
         for b in range(first, last):
-            executor_rewards(state, b, rules.turn_cost, rules.centring, action, assigned, rewards)
+            executor_rewards(state, b, rules, action, assigned, rewards)
             if state.scene[at.TIME, b] % rules.every == 0:
                 assign_in_range(state, b, rules.share, assigned)
 
@@ -178,8 +156,10 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
     """Run the sub-steps `begin` to `end` - 1 of a decision in the chosen scenes.
 
     With the scripted executor an extra move that is due comes first. A given action was decided on after that move.
+    A sensor without a known assigned target stays or turns at random.
     """
-    p = state.parameters[0]
+    p, assigned, action = state.parameters[0], decision.assigned, decision.action
+    _, n, m = assigned.shape
     for first, last in physics.runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
@@ -187,12 +167,21 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
             physics.about_to_move(state, first, last)
             for b in range(first, last):
                 if decision.scripted:
-                    turn_to_mean(state, b, decision.assigned, decision.action)
-                idle(state, b, decision.assigned, decision.turn_at_random, decision.action)
-            physics.advance(state, p, decision.action, first, last)
+                    turn_to_mean(state, b, assigned, action)
+                for i in range(n):
+                    idle = True
+                    for j in range(m):
+                        idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
+                    if idle:
+                        action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
+            physics.advance(state, p, action, first, last)
             for b in range(first, last):
-                decision.sub_rewards[b, k] = coordinator_reward(state, b, decision.penalty, decision.assigned)
-                add_marginal_coverage(state, b, decision.marginal)
+                seen = False
+                for i in range(n):
+                    for j in range(m):
+                        seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
+                decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
+                _add_marginal_coverage(state, b, decision.marginal)
                 decision.turned[b] += state.scene[at.TURNED, b]
 
 

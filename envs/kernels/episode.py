@@ -8,7 +8,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.rails import kept_within, put_on_rail
 from hitmac.envs.kernels.recordings import begin_recording
 from hitmac.envs.kernels.state import X, Y
-from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_place, draw_uniform
+from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_point, draw_uniform
 from hitmac.envs.kernels.streets import step_onto_street
 from hitmac.envs.kernels.threads import allocating, compiled, inlined, one_of
 
@@ -29,8 +29,8 @@ def _in_areas(state, p, poses, rails, streets, b):
     dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
         area = state.areas[dealt[i]]
-        state.sensor[i, X, b] = draw_place(state.stream, b, area[0], area[1], p.half_width, p.whole_numbers)
-        state.sensor[i, Y, b] = draw_place(state.stream, b, area[2], area[3], p.half_height, p.whole_numbers)
+        point = draw_point(state, p, b, area[0], area[1], area[2], area[3])
+        state.sensor[i, X, b], state.sensor[i, Y, b] = point
 
 
 @allocating
@@ -40,8 +40,7 @@ def _on_grid(state, p, poses, rails, streets, b):
     for i in range(state.sensor.shape[0]):
         x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_width
         y = ((dealt[i] // p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_height
-        state.sensor[i, X, b] = draw_place(state.stream, b, x, x, p.half_width, p.whole_numbers)
-        state.sensor[i, Y, b] = draw_place(state.stream, b, y, y, p.half_height, p.whole_numbers)
+        state.sensor[i, X, b], state.sensor[i, Y, b] = draw_point(state, p, b, x, x, y, y)
 
 
 @compiled
@@ -140,12 +139,8 @@ def set_field_of_view(state, b, i, field_of_view):
 @compiled
 def take_goal(state, p, b, j):
     """Give target j of scene b a goal anywhere in the arena and a speed in [min_speed, max_speed)."""
-    state.target[j, at.GOAL_X, b] = draw_place(
-        state.stream, b, -p.half_width, p.half_width, p.half_width, p.whole_numbers
-    )
-    state.target[j, at.GOAL_Y, b] = draw_place(
-        state.stream, b, -p.half_height, p.half_height, p.half_height, p.whole_numbers
-    )
+    goal = draw_point(state, p, b, -p.half_width, p.half_width, -p.half_height, p.half_height)
+    state.target[j, at.GOAL_X, b], state.target[j, at.GOAL_Y, b] = goal
     highest = p.max_speed - 1.0 if p.whole_numbers else p.max_speed
     state.target[j, at.SPEED, b] = draw_between(state.stream, b, p.min_speed, highest, p.whole_numbers)
     state.target[j, at.MOVES, b] = 0
@@ -155,12 +150,9 @@ def take_goal(state, p, b, j):
 def enter(state, p, b, j):
     """Place target j of scene b at random in the targets' area."""
     state.present[j, b] = True
-    state.target[j, X, b] = draw_place(
-        state.stream, b, p.target_area[0], p.target_area[1], p.half_width, p.whole_numbers
-    )
-    state.target[j, Y, b] = draw_place(
-        state.stream, b, p.target_area[2], p.target_area[3], p.half_height, p.whole_numbers
-    )
+    area = p.target_area
+    point = draw_point(state, p, b, area[0], area[1], area[2], area[3])
+    state.target[j, X, b], state.target[j, Y, b] = point
     take_goal(state, p, b, j)
     step_onto_street(state, state.streets, b, j)
     # The direction of the goal is random, and needs no further draw.

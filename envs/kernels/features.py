@@ -110,14 +110,7 @@ WRITERS: list[Callable] = []
 """Functions that write a feature of a pair in the scenes `first` to `last` - 1, in the order of the table."""
 
 
-def feature(
-    low: float,
-    high: float,
-    highest: Callable[[Any], float] | None = None,
-    *,
-    moving: bool = False,
-    of_sensor: bool = False,
-) -> Callable:
+def feature(low: float, high: float, highest: Callable[[Any], float] | None = None, **kind: bool) -> Callable:
     """Return a decorator that puts a function into the table, with its range (see :class:`Feature`)."""
 
     def add(function: Callable) -> Callable:
@@ -129,7 +122,7 @@ def feature(
                 out[b] = value(pair, scales, b)
 
         meaning = (function.__doc__ or "").splitlines()[0].removesuffix(".")
-        FEATURES[function.__name__] = Feature(low, high, meaning, highest, moving, of_sensor)
+        FEATURES[function.__name__] = Feature(low, high, meaning, highest, **kind)
         WRITERS.append(write)
         return value
 
@@ -164,11 +157,6 @@ def longest_range(scenario: Any) -> float:
     if scenario.zoom:
         reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
     return reach.max() / scenario.distance_scale
-
-
-def num_sensors(scenario: Any) -> float:
-    """Return the number of sensors."""
-    return scenario.num_sensors
 
 
 @inlined
@@ -266,7 +254,7 @@ def visible(pair, scales, b):
     return pair.noticed[b]
 
 
-@feature(0, math.inf, num_sensors)
+@feature(0, math.inf, lambda scenario: scenario.num_sensors)
 def others_seeing(pair, scales, b):
     """Number of other sensors that see the target."""
     return pair.seeing[b] - pair.noticed[b]

@@ -88,9 +88,8 @@ def sort_places(cells, things, there, b, places):
 
 def make_places(cells: Cells, scenes: int, count: int) -> Places:
     """Return places of `count` things in each of some scenes, to be sorted."""
-    number = np.zeros((scenes, count), np.int32)
-    start = np.zeros((scenes, cells.columns * cells.rows + 2), np.int32)
-    return Places(start, number, np.empty(number.shape), np.empty(number.shape))
+    start, shape = np.zeros((scenes, cells.columns * cells.rows + 2), np.int32), (scenes, count)
+    return Places(start, np.empty(shape, np.int32), np.empty(shape), np.empty(shape))
 
 
 @inlined
@@ -156,14 +155,12 @@ def _gap(cells, left, right, low, high, at_x, at_y):
 
 
 @compiled
-def search(cells, things, reach, b, at_x, at_y, limit, own, skip, k, buffers, already):
+def search(cells, start, number, x, y, reach, at_x, at_y, limit, own, skip, k, square, candidate, already):
     """Collect candidates for the k nearest to (at_x, at_y), from a box of cells that grows until it holds them.
 
-    Candidates are things of scene b within the squared distance `limit`; if things have a reach (B, count), within the
-    sum of it and `own`. Thing `skip` is left out. `already` candidates are collected; returns how many there are then.
+    Candidates are things within the squared distance `limit`; if things have a reach (count,), within the sum of it and
+    `own`. Thing `skip` is left out. `already` candidates are collected; returns how many there are then.
     """
-    square, candidate = buffers.square, buffers.candidate
-    start, number, x, y = things.start[b], things.number[b], things.x[b], things.y[b]
     column, row = column_of(cells, at_x), row_of_cells(cells, at_y)
     # A circle of this many cells holds k things on average, or all within the limit.
     area = min(k * cells.columns * cells.rows / (math.pi * max(start[-1], 1)), limit * cells.per_x * cells.per_y)
@@ -179,7 +176,7 @@ def search(cells, things, reach, b, at_x, at_y, limit, own, skip, k, buffers, al
                 squared = dx * dx + dy * dy
                 square[count] = squared
                 candidate[count] = number[s]
-                count += (squared <= _limit(reach, own, limit, b, s)) & (number[s] != skip)
+                count += (squared <= _limit(reach, own, limit, s)) & (number[s] != skip)
         gap = _gap(cells, left, right, low, high, at_x, at_y)
         within = 0
         for s in range(count):
@@ -190,10 +187,10 @@ def search(cells, things, reach, b, at_x, at_y, limit, own, skip, k, buffers, al
 
 
 @inlined
-def _limit(reach, own, limit, b, s):
+def _limit(reach, own, limit, s):
     if reach is None:
         return limit
-    return (reach[b, s] + own) * (reach[b, s] + own)
+    return (reach[s] + own) * (reach[s] + own)
 
 
 @inlined
@@ -202,13 +199,12 @@ def _bin(squared, scale):
 
 
 @compiled
-def choose_nearest(k, buffers, count):
+def choose_nearest(k, square, candidate, count, bins, listed):
     """List the k nearest of `count` candidates, of two at the same distance the one of the lower number.
 
     Candidates are counted by bins of the squared distance. Those of the first bins are among the nearest, and only
     those of the bin that holds the k-th are compared. Returns the number of things listed, in no order.
     """
-    square, candidate, listed, bins = buffers.square, buffers.candidate, buffers.listed, buffers.bins
     if count <= k:
         for s in range(count):
             listed[s] = candidate[s]
@@ -353,13 +349,17 @@ def _choose(state, knowledge, index, b, i, limit, buffers, targets):
     if state.working[i, b]:
         if knowledge is None:
             x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
-            count = search(index.cells, index.targets, None, b, x, y, limit, 0.0, -1, k, buffers, 0)
+            count = search(
+                index.cells, index.targets.start[b], index.targets.number[b], index.targets.x[b], index.targets.y[b],
+                None, x, y, limit, 0.0, -1, k, buffers.square, buffers.candidate, 0,
+            )  # fmt: skip
         else:
             for j in range(m):
                 shown, buffers.square[count] = _is_shown(state, knowledge, b, i, j, limit)
                 buffers.candidate[count] = j
                 count += shown
-    _write_sorted(buffers.listed, choose_nearest(k, buffers, count), targets)
+    count = choose_nearest(k, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
+    _write_sorted(buffers.listed, count, targets)
 
 
 @compiled
@@ -369,40 +369,35 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
     buffers.square[0], buffers.candidate[0] = -1.0, i  # itself before all others
     x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
-    count = search(index.cells, index.sensors, index.reach, b, x, y, limit, own, i, most, buffers, 1)
-    _write_sorted(buffers.listed, choose_nearest(most, buffers, count), neighbours)
-
-
-@inlined
-def _notices(state, scales, index, b, i, targets, noticed):
-    """Write whether sensor i notices the target of every slot; only the few that it sees are looked up if listed."""
-    listed = index.num_seen[b, i] <= index.seen.shape[2]
-    for s in range(targets.shape[0]):
-        j = max(np.int64(targets[s]), 0)
-        noticed[s] = 0.0 if listed else seen_and_noticed(state, scales.missed_detections, i, j, b)
-    if listed:
-        for one in range(index.num_seen[b, i]):
-            j = index.seen[b, i, one]
-            for s in range(targets.shape[0]):
-                if targets[s] == j:
-                    noticed[s] = seen_and_noticed(state, scales.missed_detections, i, j, b)
+    count = search(
+        index.cells, index.sensors.start[b], index.sensors.number[b], index.sensors.x[b], index.sensors.y[b],
+        index.reach[b], x, y, limit, own, i, most, buffers.square, buffers.candidate, 1,
+    )  # fmt: skip
+    count = choose_nearest(most, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
+    _write_sorted(buffers.listed, count, neighbours)
 
 
 @compiled
 def _measure(state, knowledge, scales, index, b, i, targets, row, number):
     """Write what sensor i observes of the target of every slot into `row` (10, k), and its number into `number`."""
     if knowledge is None:
-        _notices(state, scales, index, b, i, targets, row[_NOTICED])
+        listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few that it sees are looked up
+        for s in range(targets.shape[0]):
+            j = max(np.int64(targets[s]), 0)
+            row[_NOTICED, s] = 0.0 if listed else seen_and_noticed(state, scales.missed_detections, i, j, b)
+        for one in range(index.num_seen[b, i] if listed else 0):
+            j = np.int64(index.seen[b, i, one])
+            for s in range(targets.shape[0]):
+                if targets[s] == j:
+                    row[_NOTICED, s] = seen_and_noticed(state, scales.missed_detections, i, j, b)
     for s in range(targets.shape[0]):
         j = max(np.int64(targets[s]), 0)
         number[s] = j
         if knowledge is None:
             row[_DX, s] = state.target[j, X, b] - state.sensor[i, X, b]
             row[_DY, s] = state.target[j, Y, b] - state.sensor[i, Y, b]
-            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = (
-                state.target[j, at.VELOCITY_X, b],
-                state.target[j, at.VELOCITY_Y, b],
-            )
+            row[_VELOCITY_X, s] = state.target[j, at.VELOCITY_X, b]
+            row[_VELOCITY_Y, s] = state.target[j, at.VELOCITY_Y, b]
             row[_SEEING, s] = index.seeing[b, j] if index.seeing.shape[1] > 0 else 0
             row[_AGE, s] = 0.0
             if scales.position_noise > 0.0:

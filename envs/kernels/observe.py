@@ -4,7 +4,7 @@ import numpy as np
 
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
-from hitmac.envs.kernels.knowledge import is_known, row_of
+from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.physics import BLOCK
 from hitmac.envs.kernels.state import X
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, velocity_error
@@ -53,13 +53,8 @@ def _view_of(state, knowledge, scales, i, j, first, last):
 @compiled
 def _mark_valid(state, knowledge, i, j, mask, first, last):
     """Write the mask of sensor i and target j."""
-    if knowledge is None:
-        for b in range(first, last):
-            mask[b, i, j] = state.working[i, b] & state.present[j, b]
-    else:
-        r = row_of(knowledge.known, i)
-        for b in range(first, last):
-            mask[b, i, j] = state.working[i, b] & is_known(knowledge, r, j, b)
+    for b in range(first, last):
+        mask[b, i, j] = state.working[i, b] & place_of(state, knowledge, i, j, b)[0]
 
 
 @inlined

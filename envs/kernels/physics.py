@@ -13,7 +13,7 @@ from hitmac.envs.kernels.episode import set_field_of_view, update_availability
 from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits
 from hitmac.envs.kernels.recordings import leave_out_followers
-from hitmac.envs.kernels.sight import count_covered, look_around, see, sort_scene
+from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.walks import move_targets
 
@@ -174,10 +174,7 @@ def move(state, action, chosen, share):
 def look_near(state, chosen, share):
     """Let the sensors of the chosen large scenes see; a thread's share are sensors, scene by scene."""
     for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        for item in range(low, high):
-            b, i = divmod(item, state.sensor.shape[0])
-            if chosen[b]:
-                look_around(state, state.grid, b, i)
+        look_from(state, state.grid, chosen, low, high)
 
 
 @kernel

@@ -152,6 +152,15 @@ def look_around(state, grid, b, i):
 
 
 @compiled
+def look_from(state, grid, chosen, low, high):
+    """Let the sensors `low` to `high` - 1, counted scene by scene, of the chosen scenes see."""
+    n = state.sensor.shape[0]
+    for item in range(low, high):
+        if chosen[item // n]:
+            look_around(state, grid, item // n, item % n)
+
+
+@compiled
 def count_covered(state, grid, b):
     """Compute the first sensor that sees each target of scene b, and coverage, after its sensors have looked around."""
     for j in range(grid.seer.shape[1]):

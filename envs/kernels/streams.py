@@ -75,9 +75,11 @@ def draw_between(stream, b, low, high, whole):
 
 
 @inlined
-def draw_place(stream, b, low, high, half, whole):
-    """Draw a coordinate in [low, high], which a rounded one can leave, within `half` of the middle of the arena."""
-    return min(max(draw_between(stream, b, low, high, whole), -half), half)
+def draw_point(state, p, b, left, right, low, high):
+    """Draw x in [left, right] and y in [low, high], which rounded ones can leave, within the arena."""
+    x = draw_between(state.stream, b, left, right, p.whole_numbers)
+    y = draw_between(state.stream, b, low, high, p.whole_numbers)
+    return min(max(x, -p.half_width), p.half_width), min(max(y, -p.half_height), p.half_height)
 
 
 def stream_keys(seeds: np.ndarray) -> np.ndarray:

@@ -348,12 +348,9 @@ def cores() -> int:
 
 
 class Threads:
-    """Division of a batch between threads.
+    """Division of a batch between threads, never more than cores or blocks.
 
-    Args:
-        num_scenes: number of scenes.
-        num_threads: number of threads, 1 or more; never more than cores or blocks are used.
-        block: scenes of a block; a multiple of 8 keeps every cache line to one thread.
+    A `block` of a multiple of 8 scenes keeps every cache line to one thread.
     """
 
     def __init__(self, num_scenes: int, num_threads: int, block: int) -> None:
@@ -387,12 +384,7 @@ class Threads:
 def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
     """Return the number of threads for scenes of n sensors and m targets, and how scenes and their sensors are divided.
 
-    Args:
-        scenes: number of scenes.
-        n: sensors of a scene.
-        m: targets of a scene.
-        num_threads: number of threads, 1 or more; None: that of the cores, and fewer for small batches.
-        large: threads share the sensors of a scene.
+    `num_threads` None: as many as cores, and fewer for small batches; `large`: threads share the sensors of a scene.
     """
     sensors = scenes * n
     useful = max(scenes // SCENES_PER_THREAD, sensors // SENSORS_PER_THREAD if large else 0)
