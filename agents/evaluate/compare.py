@@ -91,9 +91,8 @@ def evaluate(
     - ``least_covered``: share of its time for which the least covered target was covered.
 
     Args:
-        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`:
-            a name, a directory, an object with ``predict``, or an :class:`Agent`. Agents of the same name are trainings
-            of one agent with different seeds.
+        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`. Agents
+            of the same name are trainings of one agent with different seeds.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
@@ -109,10 +108,8 @@ def evaluate(
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
         - ``"trainings"``: number of trainings, 0 for an agent that was not trained;
-        - ``"interval"``: source of variation of the intervals, ``"episodes and trainings"``, or with at most one
-          training ``"episodes"``;
-        - ``"runs"``: names of the trainings;
-        - ``"per_episode"``: values of every metric for all episodes, run after run;
+        - ``"interval"``: source of its variation, ``"episodes and trainings"``, or with at most one ``"episodes"``;
+        - ``"runs"``: names of the trainings; ``"per_episode"``: values of every metric, run after run;
         - ``"over_time"``: coverage in equal parts of the episodes;
         - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
         - ``"improvement"``: probability that the first agent covers more, with its interval; None for the first agent.

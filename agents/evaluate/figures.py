@@ -188,13 +188,14 @@ def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     Raises ValueError if no agent has ``over_time``.
     """
     agents, colours, sub_steps = evaluation["agents"], colours_of(evaluation["agents"]), evaluation["sub_steps"]
-    lines = {name: np.array(result["over_time"], float) for name, result in agents.items() if result.get("over_time")}
-    lines = {name: line for name, line in lines.items() if not np.isnan(line).all()}
-    if not lines:
+    lines = {name: np.array(result.get("over_time") or [], float) for name, result in agents.items()}
+    if all(np.isnan(line).all() for line in lines.values()):
         raise ValueError("no agent has over_time")
     figure = new_figure((10, 5.2), f"{title(evaluation)}; coverage over time")
     axis = figure.subplots()
     for name, line in lines.items():
+        if np.isnan(line).all():
+            continue
         time = (np.arange(len(line)) + 0.5) * sub_steps / len(line)  # the middle of each part
         look = {"ls": "--", "lw": 1.4} if agents[name].get("bound") else {"lw": 2}
         marker = "" if len(line) > 1 else "o"
@@ -233,7 +234,7 @@ def save_heat_maps(
     figure = new_figure((max(4.6, across * wide + 1.2), down * tall + 0.6), text)
     axes = figure.subplots(down, across, squeeze=False).ravel()
     every = np.array(list(maps.values()))
-    low, span = np.nanmin(every), np.ptp(every[~np.isnan(every)]) or 1.0
+    low, span = np.nanmin(every), np.nanmax(every) - np.nanmin(every) or 1.0
     for axis, (name, values) in zip(axes, maps.items(), strict=False):
         image = axis.imshow(values, cmap="Blues", vmin=low - 0.2 * span, vmax=low + 1.1 * span, aspect="auto")
         for i, j in np.argwhere(~np.isnan(values)):
@@ -269,10 +270,9 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
     for axis, (parameter, evaluations) in zip(axes, sweeps.items(), strict=True):
         for name, result in agents.items():
             values = [_value(evaluation["agents"][name], "coverage") for evaluation in evaluations.values()]
-            mean, low, high = np.array(values, float).T
-            look: dict[str, Any] = {"color": colours[name], "ls": "--" if result.get("bound") else "-"}
+            (mean, low, high), style = np.array(values, float).T, "--o" if result.get("bound") else "-o"
             axis.fill_between(list(evaluations), low, high, color=colours[name], alpha=0.15, lw=0)
-            axis.plot(list(evaluations), mean, marker="o", ms=3.5, label=label_of(name, result), **look)
+            axis.plot(list(evaluations), mean, style, ms=3.5, color=colours[name], label=label_of(name, result))
         axis.set_xlabel(parameter.replace("_", " "))
         plain_axis(axis, "both")
         axis.locator_params(axis="x", nbins=4)
@@ -296,17 +296,12 @@ def _intervals(agents: Mapping[str, Mapping[str, Any]]) -> str:
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
     """Return the names of the points (rotation, coverage) that no other dominates, by rising rotation."""
-
-    def beaten(x: float, y: float) -> bool:
-        return any(a <= x and b >= y and (a, b) != (x, y) for a, b in points.values())
-
-    return sorted((name for name, point in points.items() if not beaten(*point)), key=lambda name: points[name])
+    beaten = {(x, y) for x, y in points.values() for a, b in points.values() if a <= x and b >= y and (a, b) != (x, y)}
+    return sorted((name for name, point in points.items() if point not in beaten), key=lambda name: points[name])
 
 
 def _legend_beside(axis: Axes) -> None:
     """Write a legend to the right of the plot: the labels of its lines, highest last value first."""
-    lines, labels = axis.get_legend_handles_labels()
-    last = [float(line.get_ydata()[-1]) for line in lines]  # type: ignore[attr-defined]
-    order = np.argsort(-np.nan_to_num(last), kind="stable")
-    lines, labels = [lines[k] for k in order], [labels[k] for k in order]
-    axis.legend(lines, labels, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
+    lines: Any = axis.get_legend_handles_labels()[0]
+    lines.sort(key=lambda line: -np.nan_to_num(line.get_ydata()[-1]))
+    axis.legend(handles=lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)
