@@ -37,11 +37,6 @@ def checked_seed(seed: int, name: str = "seed") -> int:
     return int(seed)
 
 
-def random_seed() -> int:
-    """Draw a seed from the operating system's entropy."""
-    return int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
-
-
 TRACKS = ("target_tracks", "target_moves")
 """Names of recorded positions: after every sub-step, and after every move, extra moves included."""
 
@@ -104,7 +99,9 @@ class Simulator:
         self.absences = self.scenario.varies
         self._everyone = np.ones(self.num_envs, np.bool_)
         self._action_shapes = dict.fromkeys(((self.num_envs, n), (self.num_envs, len(self.scenario.decisions) * n)))
-        self.reset(seed=random_seed() if seed is None else seed)
+        if seed is None:
+            seed = int(np.random.SeedSequence().generate_state(1, np.uint64)[0]) >> 2
+        self.reset(seed=seed)
 
     @property
     def coverage(self) -> np.ndarray:
@@ -131,20 +128,13 @@ class Simulator:
         return self.state.working[:, :, None] & self.state.present[:, None, :]
 
     @property
-    def shown_pairs(self) -> np.ndarray:
-        """(B, n, m) bool: the mask of an observation. With full knowledge the valid pairs, else known targets.
-
-        A sensor is shown nothing if it does not work, and a target is known until the sensor is told that it left.
-        """
-        return self.state.working[:, :, None] & self._known_targets
-
-    @property
     def acting(self) -> np.ndarray:
         """(B, n) bool: the sensor works, and knows of a target that is present."""
         return self.state.working & self._known_targets.any(-1)
 
     @property
-    def _known_targets(self) -> np.ndarray:  # (B, r, m)
+    def _known_targets(self) -> np.ndarray:
+        """(B, r, m) bool: targets present, or with partial knowledge seen and not reported to have left since."""
         if self.known is None:
             return self.state.present[:, None]
         return np.isfinite(self.known.known_age) & ~self.known.known_left

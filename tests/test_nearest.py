@@ -18,7 +18,7 @@ ALL = tuple(FEATURES)
 def plain(simulator, dense, of_sensor, nearest, radius):
     """The specification, pair by pair: sorted by distance, then by index."""
     state, known = simulator.state, simulator.known
-    sensor, valid = state.sensor_position, simulator.shown_pairs
+    sensor, valid = state.sensor_position, state.working[:, :, None] & simulator._known_targets
     scenes, n, m = valid.shape
     slots = min(nearest, m)
     pairs = np.zeros((scenes, n, slots, dense["pairs"].shape[-1]), np.float32)

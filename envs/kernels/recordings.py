@@ -83,5 +83,5 @@ def leave_out_followers(state, tracks, first, last):
 
 @inlined
 def may_leave(state, p):
-    """Return whether targets can leave."""
+    """Return True if targets can leave."""
     return p.leave_rate > 0.0 or state.tracks is not None or state.recordings is not None
