@@ -43,14 +43,10 @@ class LevelPolicy(NamedTuple):
             raise TypeError(f"a level of a hierarchy is {policy!r}; it must be a LevelPolicy or have predict()")
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
-    def start(self, seeds: Sequence[int] | np.ndarray) -> State:
-        """Return the policy's initial state for scenes with these seeds (B,)."""
-        return started(self.policy, seeds)
-
     def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> State:
         """Return the initial state of a policy of single sensors, with a row and a seed for each of the n sensors."""
         keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
-        return self.start(keys.ravel())
+        return started(self.policy, keys.ravel())
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
@@ -122,7 +118,7 @@ class HierarchicalAgent:
             np.zeros((len(seeds), n, m), np.bool_),
             np.full(len(seeds), self.decision),
             BatchRandom.start(seeds, self.seed, "idle sensors"),
-            self.coordinator.start(seeds),
+            started(self.coordinator.policy, seeds),
             self.executor.start_sensors(seeds, n),
         )
 

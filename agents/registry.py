@@ -387,11 +387,8 @@ def _members(names: str) -> Iterator[tuple[str, str]]:
 def import_policy(name: str, scenario: Scenario) -> Policy:
     """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
 
-    A class or function is called with the scenario if it takes one (a parameter of that name, or the only parameter
-    without a default), else without arguments. An object with ``predict`` is used as it is.
-
-    Raises:
-        ValueError: no such module or class, more than one parameter without a default, or no ``predict``.
+    A class or function is called, with the scenario if it has a parameter `scenario`. An object with ``predict`` is
+    used as it is. Raises ``ValueError`` if there is no such module or class, or no ``predict``.
     """
     place, _, attribute = name.partition(":")
     if not {"", os.getcwd()} & set(sys.path):
@@ -406,12 +403,7 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
         raise ValueError(f"{name}: the module {place} has no {attribute}")
     policy: Any = getattr(module, attribute)
     if callable(policy) and (inspect.isclass(policy) or not hasattr(policy, "predict")):
-        parameters = inspect.signature(policy).parameters
-        several = inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD
-        needed = [one for one, how in parameters.items() if how.default is how.empty and how.kind not in several]
-        if len(needed) > 1:
-            raise ValueError(f"{name} requires {', '.join(needed)}; it may require only the scenario")
-        policy = policy(**dict.fromkeys(needed or {"scenario"} & parameters.keys(), scenario))
+        policy = policy(**({"scenario": scenario} if "scenario" in inspect.signature(policy).parameters else {}))
     if not callable(getattr(policy, "predict", None)):
         raise ValueError(f"{name} is {policy!r}, which has no predict(); it must be a class or an object with it")
     return policy

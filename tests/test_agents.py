@@ -84,7 +84,9 @@ def test_spaces_that_do_not_fit_are_refused():
         PPO(AttentionPolicy, "CartPole-v1")
     env = DirectionalSensorVecEnv("Coverage", 2)
     env.action_space = type(env.action_space)([3] * 5)
-    with pytest.raises(ValueError, match="has 5 actions, the observation 4 sensors"):
+    with pytest.raises(
+        ValueError, match=r"the action space is MultiDiscrete\(\[3 3 3 3 3\]\); for 4 sensors and 5 targets"
+    ):
         PPO(AttentionPolicy, env, n_steps=8, batch_size=8)
 
 

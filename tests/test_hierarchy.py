@@ -160,7 +160,7 @@ def test_one_sensor_is_a_scene_with_one_sensor():
     assert model.predict(venv.observe())[0].shape == (12,)
     with pytest.raises(ValueError, match=r"the action space is Discrete\(3\)"):
         AttentionPolicy(venv.observation_space, spaces.Discrete(3), lambda _: 1e-3, credit="difference_rewards")
-    with pytest.raises(ValueError, match=r"it must be MultiBinary\(20\)"):
+    with pytest.raises(ValueError, match=r"it must be MultiBinary\(20\), MultiDiscrete"):
         AttentionPolicy(CoordinatorTask().observation_space, spaces.MultiBinary(7), lambda _: 1e-3)
 
 

@@ -20,7 +20,7 @@ from torch import nn
 
 from hitmac.agents.learned.beliefs import BeliefPolicy, OwnKnowledge
 from hitmac.agents.learned.policy import AttentionPolicy, check_lists
-from hitmac.agents.learned.recurrent import MEMORIES, RECURRENT_FEATURES, RecurrentPolicy
+from hitmac.agents.learned.recurrent import MEMORIES, RecurrentPolicy
 from hitmac.agents.policy import PaddedActions, PerSensor, Policy, checked_nearness, farthest_reach, is_large
 from hitmac.agents.tracking.features import BELIEFS, space_of
 from hitmac.envs.files import read_text, whole_file, write_text
@@ -40,9 +40,6 @@ EXECUTOR = "executor"
 
 POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}
 """Options of a policy other than those of the encoder."""
-
-NEAREST, REACHES = 8, 2.0
-"""Most targets of a sensor that a policy is shown in a large scene, and their farthest distance in sensing ranges."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,10 +78,6 @@ class PolicyConfig:
         object.__setattr__(self, "policy", {"encoder_config": encoder} | POLICY_DEFAULTS | rest)
         object.__setattr__(self, "nearness", checked_nearness(self.nearness))
         check_choice("memory", self.policy["memory"], MEMORIES)
-        if self.policy["memory"] == "recurrent" and self.features != RECURRENT_FEATURES:
-            raise ValueError(
-                f"features is {self.features!r}; with the memory 'recurrent' it must be {RECURRENT_FEATURES}"
-            )
         if self.nearness and self._needs_all:
             raise ValueError(f"nearness is {self.nearness!r}; it must be empty, since {self._needs_all}")
 
@@ -110,7 +103,7 @@ class PolicyConfig:
         if not nearness and "radius" in (nearness := dict(self.nearness)):  # as far by the feature `distance`
             nearness["radius"] *= scenario.distance_scale / self.scenario.distance_scale
         if not nearness and is_large(scenario) and not self._needs_all:
-            nearness = {"nearest": NEAREST, "radius": REACHES * farthest_reach(scenario)}
+            nearness = {"nearest": 8, "radius": 2.0 * farthest_reach(scenario)}
         return dataclasses.replace(self, nearness=dict(nearness))
 
     @property
@@ -143,7 +136,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
-    """Write the policy into `folder`, which is made if need be; each file is written whole or not at all."""
+    """Write the policy into `folder`, made if need be; each file is written whole or not at all."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plain = {
@@ -284,8 +277,8 @@ def checkpoint_folder(folder: str | Path) -> Path:
 
 def executor_folder(folder: str | Path) -> Path:
     """Return the folder of the executor in a run or checkpoint of an executor or a coordinator."""
-    folder = checkpoint_folder(folder)
-    return folder / EXECUTOR if (folder / EXECUTOR).is_dir() else folder
+    own = checkpoint_folder(folder) / EXECUTOR
+    return own if own.is_dir() else own.parent
 
 
 def copy_executor(executor: str, folder: str | Path) -> None:

@@ -123,8 +123,8 @@ class TurnHead(nn.ModuleList):
     likelihood 1 and entropy 0 whatever the parameters, so that it takes no part in the learning.
     """
 
-    def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool = True) -> None:
-        super().__init__([perceptron(2 * weight_dim, weight_dim, decisions * num_actions, gain=0.01)])
+    def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool, gain: float = 0.01) -> None:
+        super().__init__([perceptron(2 * weight_dim, weight_dim, decisions * num_actions, gain)])
         self.decisions, self.masked = decisions, masked
 
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
@@ -166,17 +166,6 @@ class SceneValue(nn.Sequential):
         return super().forward(features.global_feature)
 
 
-class SensorValues(nn.ModuleList):
-    """Value of every sensor, by one perceptron on its feature and the global one."""
-
-    def __init__(self, weight_dim: int) -> None:
-        super().__init__([perceptron(2 * weight_dim, weight_dim, 1, gain=1.0)])
-
-    def forward(self, features: Features, mask: Tensor | None) -> Tensor:
-        """Return (B, n)."""
-        return self[0](beside_global(features)).flatten(1)
-
-
 class PairsCritic(nn.Module):
     """Value of the scene by :class:`hitmac.perception.AMCCritic` on all pairs' features, or each sensor's share."""
 
@@ -194,10 +183,15 @@ class PairsCritic(nn.Module):
         return contributions.unflatten(-1, pairs.shape[1:3]).sum(-1) if self.per_sensor else value.unsqueeze(-1)
 
 
+def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
+    """Return a perceptron for the value of the scene, or for that of every sensor (B, n), made as its turns are."""
+    return TurnHead(weight_dim, 1, 1, masked=False, gain=1.0) if per_sensor else SceneValue(weight_dim)
+
+
 CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
     "amc": partial(PairsCritic, kind="amc"),
     "no_prefix": partial(PairsCritic, kind="no_prefix"),
-    "value_head": lambda weight_dim, per_sensor: (SensorValues if per_sensor else SceneValue)(weight_dim),
+    "value_head": value_head,
 }
 """Critics by name: functions of the width of the features, and of whether every sensor has its own value."""
 
@@ -344,18 +338,13 @@ class AttentionPolicy(ActorCriticPolicy):
 
 def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
     """Return the number of actions to choose from and of choices of every sensor (or pair), or raise ValueError."""
-    if isinstance(action_space, spaces.MultiBinary):
-        if action_space.shape != (n * m,):
-            raise ValueError(f"the action space is {action_space}; it must be MultiBinary({n * m}), one for every pair")
+    if isinstance(action_space, spaces.MultiBinary) and action_space.shape == (n * m,):
         return 1, 1
-    choices = np.atleast_1d(getattr(action_space, "nvec", getattr(action_space, "n", ())))
-    if choices.ndim != 1 or len(set(choices)) != 1:
+    discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
+    choices = np.ravel(getattr(action_space, "nvec", getattr(action_space, "n", 0)))
+    if not discrete or len(set(choices)) != 1 or len(choices) % n:
         raise ValueError(
-            f"the action space is {action_space}; it must be MultiDiscrete([k] * n), Discrete(k) or MultiBinary(n * m)"
-        )
-    if len(choices) % n:
-        raise ValueError(
-            f"the action space has {len(choices)} actions, the observation {n} sensors; "
-            "there must be as many actions for each"
+            f"the action space is {action_space}; for {n} sensors and {m} targets it must be MultiBinary({n * m}), "
+            f"MultiDiscrete([k] * {n} * j), or for a sensor by itself Discrete(k)"
         )
     return int(choices[0]), len(choices) // n
