@@ -114,12 +114,10 @@ class RecurrentPolicy(AttentionPolicy):
         """Act as :class:`hitmac.agents.policy.Policy` specifies; of a single scene, the state has a scene axis too."""
         self.set_training_mode(False)
         pairs = torch.as_tensor(observation["pairs"], dtype=torch.float32, device=self.device)
-        single = pairs.ndim == 3
-        pairs = pairs.unsqueeze(0) if single else pairs
         memory = None if state is None else torch.as_tensor(state[0], device=self.device)
-        starts = None if episode_start is None else torch.as_tensor(episode_start, dtype=torch.bool, device=self.device)
+        starts = None if episode_start is None else torch.as_tensor(episode_start, device=self.device).reshape(1, -1)
         with torch.no_grad():
-            logits, _, new = self.unroll(pairs.unsqueeze(0), memory, None if starts is None else starts.reshape(1, -1))
+            logits, _, new = self.unroll(pairs.reshape(1, -1, *pairs.shape[-3:]), memory, starts)
             choice = self.action_dist.proba_distribution(action_logits=logits.flatten(1))
             actions = choice.get_actions(deterministic=deterministic).cpu().numpy()
-        return actions[0] if single else actions, (new.cpu().numpy(),)
+        return actions.reshape(*pairs.shape[:-3], actions.shape[-1]), (new.cpu().numpy(),)
