@@ -33,15 +33,10 @@ def parse(
     description: str | None = None,
     first: str = "",
 ) -> Options:
-    """Parse the options of the command line; an invalid option ends the program with a one-line message.
+    """Parse the options of the command line, a dataclass; an invalid one ends the program with a one-line message.
 
-    Args:
-        options: a dataclass, each field with a docstring.
-        program: name of the program in messages.
-        arguments: arguments of the command line; None: those of the process.
-        default: defaults of the options; None: those of the dataclass.
-        description: text of the help above the options; None: the docstring of the dataclass.
-        first: option whose value may stand first, without the name of the option.
+    None stands for the arguments of the process, the defaults of the dataclass, and its docstring as the help's text.
+    The value of the option `first` may stand first, without its name.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if first and given and not given[0].startswith("-"):
