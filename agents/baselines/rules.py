@@ -16,6 +16,7 @@ from hitmac.agents.policy import (
     Starts,
     State,
     check_parts,
+    check_size,
     checked_lists,
     checked_observation,
     farthest_reach,
@@ -176,6 +177,11 @@ class RandomAgent(RulePolicy):
     high: ClassVar[int] = 3
     """Decisions are uniform over 0 to high - 1."""
 
+    def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return an observation of any features and sizes, which has the axes of one of :attr:`size`."""
+        check_size(mask := np.asarray(mask), (None,) * len(self.size))
+        return pairs, mask
+
     def start(self, seeds: Sequence[int] | np.ndarray) -> BatchRandom:
         """Return the initial state of scenes with these seeds (B,)."""
         return BatchRandom.start(seeds, self.seed, type(self).__name__)
@@ -197,6 +203,7 @@ class StillAgent(RulePolicy):
 
     per_sensor: ClassVar[bool] = True
     nearest: ClassVar[int | None] = 1
+    checked = RandomAgent.checked
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
         """Return stay for every sensor."""
