@@ -13,6 +13,7 @@ from hitmac import train
 from hitmac.__main__ import COMMANDS, main
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.training import config as sizes
+from hitmac.agents.training import train as loop
 from hitmac.agents.training.config import JOBS, levels, with_defaults
 from hitmac.agents.training.train import RolloutCallback, stop_on_signal
 from hitmac.envs import load_scenario, presets
@@ -83,6 +84,16 @@ def test_a_training_stopped_within_an_update_goes_on_as_if_never_interrupted(lea
     assert here(asked[0], "--run-dir", "stopped", "--resume", at=3, number=signal.SIGTERM) == steps // 4
     here(asked[0], "--run-dir", "stopped", "--resume")
     assert same(state("whole"), state("stopped"))
+
+
+def test_time_ends_a_rollout_too(here, monkeypatch, capsys):
+    monkeypatch.setattr(loop, "OVERDUE", 0.0)
+    limit = ["--minutes", 0.01, "--rollout-steps", 10**9]  # a rollout without end
+    here("coverage", "--run-dir", "run", *SMALL, *limit)
+    assert "stopped; go on with" not in capsys.readouterr().out
+    load_policy("run")
+    assert state("run")["progress/steps"].item() > 0
+    here("coverage", "--run-dir", "run", "--resume", "--minutes", 0.02)
 
 
 def test_a_signal_that_is_ignored_stays_so():

@@ -188,6 +188,10 @@ def highest_entropy(space: spaces.Space[Any]) -> float:
 # The loop.
 
 
+OVERDUE = 8.0
+"""Seconds after the time limit at which a rollout ends within itself; shorter ones are finished."""
+
+
 class TrainingError(RuntimeError):
     """Training that cannot continue; what its last checkpoint holds is kept."""
 
@@ -292,6 +296,12 @@ class TrainingClock:
         )
 
     @property
+    def is_overdue(self) -> bool:
+        """True from :data:`OVERDUE` seconds after the time limit."""
+        seconds = self.progress.seconds + time.monotonic() - self._since
+        return self._seconds is not None and seconds > self._seconds + OVERDUE
+
+    @property
     def fraction(self) -> float:
         """Share of the training that is done, 0 to 1."""
         return self.fraction_at(self._engine.steps, self.progress.seconds)
@@ -373,7 +383,7 @@ class RolloutCallback(BaseCallback):
         # With credit for every sensor, their rewards are parts of the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
-        return True
+        return self._clock is None or not self._clock.is_overdue
 
     def _on_rollout_end(self) -> None:
         means = (self._sums[:3] / self._sums[3]).tolist()
