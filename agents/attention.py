@@ -1,7 +1,5 @@
 """Attention of a policy's networks to the targets, in the decisions that it takes."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,7 +57,7 @@ class AttentionWatch:
         self._calls: dict[str, tuple[tuple[Any, ...], dict[str, Any]]] = {}
         self.levels = tuple(self._encoders)
 
-    def __enter__(self) -> AttentionWatch:
+    def __enter__(self) -> "AttentionWatch":
         self._hooks = [
             encoder.register_forward_pre_hook(partial(self._keep, level), with_kwargs=True)
             for level, encoder in self._encoders.items()

@@ -1,7 +1,5 @@
 """Typed command line options, and one-line error messages."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import io

@@ -1,7 +1,5 @@
 """Hierarchy of HiT-MAC as one agent: a coordinator assigns targets to sensors, an executor turns the sensors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -35,7 +33,7 @@ class LevelPolicy(NamedTuple):
     """First and last seeds of the training scenes; () for a policy that was not trained."""
 
     @classmethod
-    def of(cls, policy: LevelPolicy | Policy) -> LevelPolicy:
+    def of(cls, policy: "LevelPolicy | Policy") -> "LevelPolicy":
         """Make a level of a policy, as :func:`hitmac.agents.load_executor` does; a level is returned unchanged."""
         if isinstance(policy, LevelPolicy):
             return policy

@@ -1,7 +1,5 @@
 """Protocol of all agents, learned or scripted: Stable-Baselines3's ``predict``, batched; their observations."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Registry of agents: the grammar of their names, and the agents that names stand for."""
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect

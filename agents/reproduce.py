@@ -1,7 +1,5 @@
 """Command line ``hitmac reproduce``: train and evaluate every row of the table of results in the README."""
 
-from __future__ import annotations
-
 import json
 import re
 import shlex

@@ -1,7 +1,5 @@
 """Command line ``hitmac scenarios``: list the scenarios and environments, or show, film or draw one scenario."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path

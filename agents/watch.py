@@ -1,7 +1,5 @@
 """Command line ``hitmac watch``: agents play an episode, shown on a page in the browser."""
 
-from __future__ import annotations
-
 import os
 import sys
 import webbrowser

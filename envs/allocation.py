@@ -1,7 +1,5 @@
 """Arrays of the kernels for a scenario, and checks of the positions, headings and states that a user hands over."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Simulator: the state of a batch of scenes and its dynamics, without spaces, rewards or auto-reset."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -295,7 +293,7 @@ class Simulator:
             self.run(physics.index, self._everyone)
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
-    def clone(self) -> Simulator:
+    def clone(self) -> "Simulator":
         """Return an independent simulator in the same state, with the same future."""
         return _restored(self.scenario, self.num_envs, self.num_threads, self.get_state())
 

@@ -7,8 +7,6 @@ environments) and :mod:`hitmac.agents` (policies, training, evaluation); :func:`
 Directional Sensor Networks", NeurIPS 2020.
 """
 
-from __future__ import annotations
-
 import importlib
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Command line ``hitmac``, the same as ``python -m hitmac``."""
 
-from __future__ import annotations
-
 import difflib
 import importlib
 import sys

@@ -1,7 +1,5 @@
 """Ctrl-C, SIGTERM and SIGHUP: each ends a program in one line."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

@@ -6,8 +6,6 @@ HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of them explains every 
 ``runs/<name>/``. In a checkout ``python train.py`` is the same.
 """
 
-from __future__ import annotations
-
 import os
 
 # Threads of PyTorch that wait for each other sleep, and leave the cores to others; it reads this when it is imported.

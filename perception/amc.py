@@ -1,7 +1,5 @@
 """AMC critic of HiT-MAC: the value of an assignment as a sum of approximate marginal contributions, in one pass."""
 
-from __future__ import annotations
-
 from torch import Tensor, nn
 from torch.nn import functional
 

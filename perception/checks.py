@@ -1,7 +1,5 @@
 """Argument checks of this package, with uniform error messages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from typing import Any

@@ -1,7 +1,5 @@
 """Encoders of agent-target features into per-target, per-agent and global features, and their configuration."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -164,7 +162,7 @@ class EncoderConfig:
             found["num_heads"] = f"it must be a divisor of the width, {self.weight_dim}"
         return found
 
-    def with_options(self, **options: Any) -> EncoderConfig:
+    def with_options(self, **options: Any) -> "EncoderConfig":
         """Return this configuration with some options changed; raise TypeError for unknown ones."""
         for name in options:
             if name not in self.__dict__:

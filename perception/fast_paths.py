@@ -1,7 +1,5 @@
 """Faster equivalents of what the layers compute, in five parts. Each is chosen from the size of its input."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple

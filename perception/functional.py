@@ -1,7 +1,5 @@
 """Attention as functions, and operations on masks. Only this module combines a softmax with a mask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Recurrent layers: the paper's bidirectional GRU, the memory of pairs, and the paper's noisy linear layer."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -3,8 +3,6 @@
 This package contains no part of that program. Its checkpoints are read as tensors only, and no code in them runs.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

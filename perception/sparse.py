@@ -3,8 +3,6 @@
 The same layers attend over either, so that with lists the cost grows with the number of listed pairs.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Tanh-projected attention of HiT-MAC."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 

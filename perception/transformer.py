@@ -1,7 +1,5 @@
 """Transformer: token embedding, positional encoding, multi-head attention, encoder block."""
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -1,7 +1,5 @@
 """Exact joint assignment of headings by integer programming, without foresight."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import ClassVar
 

@@ -1,7 +1,5 @@
 """Baseline levels of the hierarchy: coordinators, and executors of single sensors, that decide by rule."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, ClassVar
 

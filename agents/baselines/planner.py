@@ -1,7 +1,5 @@
 """Agents that plan sequences of headings: on the observation alone, or on beliefs about the targets."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Agents that decide by rule, without planning: random, still, nearest and greedy, and their base class."""
 
-from __future__ import annotations
-
 import math
 import zlib
 from collections.abc import Mapping, Sequence
@@ -57,13 +55,13 @@ class BatchRandom(NamedTuple):
     drawn: np.ndarray  # (B,) uint64, numbers drawn so far
 
     @classmethod
-    def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> BatchRandom:
+    def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> "BatchRandom":
         """Return the streams of rows with these seeds (B,), for an agent's seed; each purpose has its own streams."""
         salt = np.bitwise_xor.reduce(stream_keys(np.array([seed, zlib.crc32(purpose.encode())])))
         keys = stream_keys(stream_keys(np.asarray(seeds)) ^ salt)
         return cls(keys, np.zeros_like(keys))
 
-    def integers(self, high: int, columns: int) -> tuple[np.ndarray, BatchRandom]:
+    def integers(self, high: int, columns: int) -> "tuple[np.ndarray, BatchRandom]":
         """Draw the next numbers (B, columns) int64, uniform over 0 to high - 1; return them and the new state."""
         drawn = stream_integers(self.keys, self.drawn, columns, high)
         return drawn, BatchRandom(self.keys, self.drawn + np.uint64(columns))

@@ -6,8 +6,6 @@ upper bound; the clairvoyant estimate is a lower estimate of that optimum. On ra
 turn and move as they can, but each for every target alone.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Command line ``hitmac evaluate``: compare agents on the same new episodes."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Sequence

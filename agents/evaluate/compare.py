@@ -1,7 +1,5 @@
 """Comparison of agents on the same new episodes: their metrics, with intervals."""
 
-from __future__ import annotations
-
 import json
 import sys
 import time

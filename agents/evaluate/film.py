@@ -1,7 +1,5 @@
 """Film of an episode."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

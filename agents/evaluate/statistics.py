@@ -17,8 +17,6 @@ Behrens-Fisher test", Biometrics 1964). Two runs that differ therefore give a ve
 little evidence of the spread of others. The interval of one run is over episodes only, not over trainings.
 """
 
-from __future__ import annotations
-
 import itertools
 import math
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables of an evaluation, for the terminal and in Markdown; the rewards of the released program."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Command line ``hitmac export``: a learned policy as ONNX or a ``torch.export`` program, with a runner."""
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

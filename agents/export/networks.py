@@ -5,8 +5,6 @@ with a scene axis. Decisions are (B, k, n) whole numbers 0, 1, 2: first the turn
 ones, as of ``predict(..., deterministic=True)``. With them the modules return their logits (B, k, n, 3).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Policies on what the sensors know of the targets: beliefs, or each sensor's own knowledge."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 import numpy as np

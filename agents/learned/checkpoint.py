@@ -3,8 +3,6 @@
 The folder of a coordinator holds that of its executor, ``executor/``.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import shutil
@@ -94,7 +92,7 @@ class PolicyConfig:
             return str(error)
         return ""
 
-    def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> PolicyConfig:
+    def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> "PolicyConfig":
         """Return the metadata of the policy in use on a scenario: which targets it is shown there.
 
         They are the nearest as of `nearness`, if given, else as in its training. A policy that was trained on all

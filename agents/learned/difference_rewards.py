@@ -13,8 +13,6 @@ where i are the sensors that act. The rewards come from ``credit="difference_rew
 :class:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any
 

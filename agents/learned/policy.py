@@ -1,7 +1,5 @@
 """Attention policy for Stable-Baselines3: the encoder, a head for the actions, a critic."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Attention policy with a learned memory: a recurrent state of every pair, updated by what is seen now."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

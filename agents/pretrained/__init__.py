@@ -4,8 +4,6 @@ Each is a checkpoint, safetensors and JSON, with a card of its training and its 
 makes one of a run.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from hitmac.envs.validation import did_you_mean

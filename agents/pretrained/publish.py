@@ -1,7 +1,5 @@
 """Command line ``hitmac pretrained``: put a run's policy, with its card, among the pretrained ones."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import re

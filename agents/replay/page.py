@@ -1,7 +1,5 @@
 """Page that plays recorded episodes: one HTML file, which needs nothing else."""
 
-from __future__ import annotations
-
 import base64
 import html
 import io

@@ -1,7 +1,5 @@
 """Record of an episode: all that a page shows of it, packed."""
 
-from __future__ import annotations
-
 import base64
 import gzip
 from typing import Any

@@ -1,7 +1,5 @@
 """Beliefs of a whole scene, kept up from observations alone."""
 
-from __future__ import annotations
-
 from typing import ClassVar, NamedTuple
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Features of beliefs, for policies that learn."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple

@@ -1,7 +1,5 @@
 """Kalman filter for targets that are not always seen."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from hitmac.envs.simulator import positive

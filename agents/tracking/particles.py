@@ -4,8 +4,6 @@ A particle is a column of rows: position, aim, speed, length of the last move, m
 the goal of a particle that walks to goals, and else the unit vector of its direction.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Views of sensors. Compiled by numba."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Options of the trainings, a flat dataclass for each job; their defaults, and combinations that are refused."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import itertools

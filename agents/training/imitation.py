@@ -1,7 +1,5 @@
 """Imitation of a planner: the labels that a teacher gives, their loss, and learners of Stable-Baselines3's kind."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self

@@ -1,7 +1,5 @@
 """Evaluation of trainings: the curve of the policy in training, and the report on it beside the baselines."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@ The state is one file of tensors (safetensors): policy, optimizer, simulator, ra
 scenes in the learner's buffer.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import shutil
 import time

@@ -1,7 +1,5 @@
 """Several trainings: seeds and values of options, side by side in one directory, and the two levels of HiT-MAC."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import math

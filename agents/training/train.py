@@ -4,8 +4,6 @@
 process, :class:`hitmac.agents.training.rllib.engine.RLlibEngine` also on several machines.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import signal

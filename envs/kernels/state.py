@@ -5,8 +5,6 @@ scenes, so that the compiler can vectorise them, and the few arguments make call
 memory for users, each quantity by name and with the scenes along the first axis.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -9,8 +9,6 @@ processor's cache still holds. The caller waits for no helper that has not begun
 blocks of the helpers that the system does not run.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 import queue

@@ -4,8 +4,6 @@ Each training is a trial with one CPU. It works in its run directory, which all 
 shared file system), so that a trial whose machine is lost starts again elsewhere from the last checkpoint.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import os

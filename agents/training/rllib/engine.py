@@ -1,7 +1,5 @@
 """Training by PPO of RLlib."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Attention policy as an RLModule of RLlib."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import Any
 
@@ -31,7 +29,7 @@ class Choices(TorchDistribution):
     shape: tuple[int, ...]  # (c,), or () for a single choice
 
     @classmethod
-    def of(cls, space: spaces.Space) -> type[Choices]:
+    def of(cls, space: spaces.Space) -> "type[Choices]":
         """Return the class for the actions of a space: MultiDiscrete, Discrete, or MultiBinary, with k = 2."""
         k = 2 if isinstance(space, spaces.MultiBinary) else int(np.max(getattr(space, "nvec", getattr(space, "n", 0))))
         return type(cls.__name__, (cls,), {"num_actions": k, "shape": space.shape})

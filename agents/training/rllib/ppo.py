@@ -4,8 +4,6 @@
 their rows, :class:`AttentionPPOLearner` learns from them, and :class:`ScenePPO` sets the seeds of the scenes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Iterable
