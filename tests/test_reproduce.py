@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-from pathlib import Path
 
 import pytest
 
@@ -12,8 +11,6 @@ from hitmac.agents.command_line import parse
 from hitmac.agents.evaluate import evaluate, save_evaluation
 from hitmac.agents.reproduce import ROWS, Row, main, table
 from hitmac.agents.training.config import JOBS, HitMacOptions, check
-
-README = (Path(__file__).parents[1] / "README.md").read_text()
 
 
 @pytest.mark.parametrize("name", ROWS)
@@ -24,13 +21,6 @@ def test_every_row_can_be_made(name):
     if row.train:
         job, *options = shlex.split(row.train)
         check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
-
-
-def test_the_rows_of_the_readme_are_rows():
-    shown = re.search(r"\| agent \| coverage \|.*?\n\n", README, re.DOTALL)[0].splitlines()[2:]
-    names = [re.sub(r" \(.*\)", "", row.split(" | ")[0].strip("| ").replace("**", "")) for row in shown if row]
-    known = {*ROWS, "free turning", "clairvoyant"}
-    assert [name for name in names if name not in known and "released" not in name] == []
 
 
 @pytest.fixture
