@@ -17,6 +17,7 @@ from hitmac.agents.tracking import ParticleTracker
 from hitmac.envs import FEATURES, TASKS, Memory, Scenario, Simulator, load_scenario, observe
 from hitmac.envs.observation import Observer
 from hitmac.envs.wrappers import gym_env, pettingzoo_env, sb3_env, vector_env
+from hitmac.envs.wrappers.shell import Shell
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
 from tests.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
 
@@ -158,14 +159,17 @@ def measured(given: dict[str, Any]) -> None:
         Memory("shared").see(given["target_position"])
 
 
+_SHELLS: dict[str, Callable[..., object]] = {
+    "single": gym_env.DirectionalSensorEnv,
+    "vector": vector_env.DirectionalSensorVectorEnv,
+    "rows": sb3_env.DirectionalSensorVecEnv,
+    "parallel": pettingzoo_env.DirectionalSensorParallelEnv,
+}
 _MAKERS: dict[str, Callable[..., object]] = {
     "simulator": Simulator,
     "observer": functools.partial(Observer, _HIT_MAC),
     **{one.spec.name: one for one in TASKS.values()},
-    "single": functools.partial(gym_env.DirectionalSensorEnv, "Coverage"),
-    "vector": functools.partial(vector_env.DirectionalSensorVectorEnv, "Coverage"),
-    "rows": functools.partial(sb3_env.DirectionalSensorVecEnv, "Coverage"),
-    "parallel": functools.partial(pettingzoo_env.DirectionalSensorParallelEnv, "Coverage"),
+    **{name: functools.partial(shell, "Coverage") for name, shell in _SHELLS.items()},
     "tracker": functools.partial(ParticleTracker, _HIT_MAC),
     **{name: functools.partial(scripted_agent, name, _HIT_MAC) for name in SCRIPTED},
 }
@@ -175,8 +179,10 @@ _MAKERS: dict[str, Callable[..., object]] = {
 def _options_of(name: str) -> tuple[str, ...]:
     """Return the names of the arguments of a constructor, without those that hold others."""
     function = SCRIPTED.get(name, _MAKERS[name])
-    kept = {"scenario", "task", "executor", "options", "self"}
+    kept = {"scenario", "task", "executor", "options", "self", "scene"}
     kinds = [one for one in getattr(function, "__mro__", (function,)) if one is not object]
+    if name in _SHELLS:  # these take the options of the shell and of the task
+        kinds = [_SHELLS[name], Shell._set_task, TASKS["Coverage"]]
     found = {
         one.name
         for kind in kinds

@@ -273,7 +273,7 @@ class Beliefs:
     def _reports(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None, views: np.ndarray) -> Reports:
         """Return what the sensors' lists report."""
         scenario, shown = self.scenario, pairs.astype(np.float64)
-        every = views.reshape(len(mask), self.rows, -1, 7)[:, 0]
+        every = views[:: self.rows]
         x, y, c, s = (every[..., k, None] for k in (VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN))
         # Unit vector of the line of sight, from the heading's and the bearing's.
         east = c * shown[..., _COS] - s * shown[..., _SIN]
