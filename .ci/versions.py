@@ -128,7 +128,7 @@ def main() -> None:
     if options.list:
         print("\n".join(constraints("lowest", options.pin)))
         return
-    smoke = [f"tests/test_{name}.py" for name in SMOKE if (ROOT / f"tests/test_{name}.py").is_file()]
+    smoke = [str(path.relative_to(ROOT)) for name in SMOKE for path in ROOT.glob(f"tests/**/test_{name}.py")]
     tests = [] if options.all else smoke
     rows = [["Python", "versions", *SHOWN, "tests"]]
     for number, python in enumerate(found(options.pythons.split(","))):

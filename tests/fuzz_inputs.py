@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from hitmac.envs import Scenario, load_scenario, presets
 from hitmac.envs.validation import field_types
-from tests.scenes import scenarios
+from tests.envs.scenes import scenarios
 
 EXTREMES = [
     0, 1, -1, 2, 3, 0.5, -0.0, 5e-324, 1e-300, 1e-30, 1e9, 1e30, 1e31, 1e200, 1.7e308, float("nan"), float("inf"),

@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hitmac.envs import FEATURES, TASKS, Scenario, load_scenario, presets
 from hitmac.envs.tasks import CoverageTask, ExecutorTask, Task
 from hitmac.signals import end_on_signal
-from tests.scenes import scenarios
+from tests.envs.scenes import scenarios
 
 _SCENES = 256
 _LOOK_EVERY = 8  # steps

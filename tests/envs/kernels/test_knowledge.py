@@ -1,0 +1,324 @@
+"""What sensors know of the targets: what they see and are told, and nothing else."""
+
+import pickle
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitmac.envs import FEATURES, TASKS, Scenario, Simulator, load_scenario
+from hitmac.envs.observation import Observer
+from hitmac.envs.scenario import KNOWLEDGE
+from hitmac.envs.tasks import CoordinatorTask
+from tests.envs.scenes import scenarios
+
+PARTIAL = KNOWLEDGE[1:]
+HARD = Scenario(
+    walk="bounce", wander=30, position_noise=20, missed_detections=0.2, failure_rate=0.05, recovery_rate=0.3,
+    leave_rate=0.02, return_rate=0.1, zoom=(40, 120), discs=[(0, 0, 300)], communication_range=900, hops=2,
+    message_loss_rate=0.2, message_delay=2,
+)  # fmt: skip
+SCENES = {
+    "hit-mac": load_scenario("hit-mac"),
+    "hard": HARD,
+    "obstacles": load_scenario("obstacles"),
+    "random": load_scenario("random").replace(message_delay=3, hops=2),
+    "basketball-4": load_scenario("basketball-4"),
+}
+
+
+def turns(scenario, steps, batch, seed=3):
+    actions = scenario.num_sensors * len(scenario.decisions)
+    return np.random.default_rng(seed).integers(0, 3, (steps, batch, actions))
+
+
+class Reference:
+    """What the sensors of one scene know, by the rules, from what they see."""
+
+    def __init__(self, scenario):
+        n, m = scenario.num_sensors, scenario.num_targets
+        self.scenario, self.news = scenario, []
+        self.age = np.full((n, m), np.inf)
+        self.place, self.left = np.zeros((n, m, 2)), np.zeros((n, m), bool)
+
+    def learn(self, state):
+        scenario, n = self.scenario, len(self.age)
+        working, seen, there = state.working[0], state.visible[0], state.present[0]
+        self.left |= (self.age == 0) & ~there
+        self.age += 1
+        self.reports = seen.astype(int)
+        for i, j in np.argwhere(seen):
+            for k in range(n) if scenario.knowledge == "shared" else (i,):
+                self.place[k, j], self.age[k, j], self.left[k, j] = state.target_position[0, j], 0, False
+        if scenario.knowledge == "shared":
+            self.reports[:] = seen.sum(0)
+        self.news.append([(i, j, state.target_position[0, j].copy()) for i, j in np.argwhere(seen)])
+        delay = scenario.message_delay
+        if scenario.knowledge == "neighbours" and len(self.news) > delay:
+            apart = np.linalg.norm(state.sensor_position[0][:, None] - state.sensor_position[0], axis=-1)
+            link = (apart <= scenario.communication_range) & working[:, None]
+            heard = np.eye(n, dtype=bool)
+            for _ in range(scenario.hops):
+                heard = heard | ((link.astype(int) @ heard.astype(int)) > 0)
+            for i, j, place in self.news[-1 - delay]:
+                for k in np.flatnonzero(heard[:, i]):
+                    if k != i:
+                        self.reports[k, j] += 1
+                        if delay < self.age[k, j]:
+                            self.place[k, j], self.age[k, j], self.left[k, j] = place, delay, False
+
+    def check(self, simulator):
+        known = simulator.known
+        rows = slice(0, known.known_age.shape[1])
+        np.testing.assert_array_equal(known.known_age[0], self.age[rows])
+        np.testing.assert_array_equal(known.known_seeing[0], self.reports[rows])
+        np.testing.assert_array_equal(known.known_left[0], self.left[rows])
+        ever = np.isfinite(self.age[rows])
+        np.testing.assert_array_equal(known.known_position[0][ever], self.place[rows][ever])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    scenario=scenarios(),
+    knowledge=st.sampled_from(PARTIAL),
+    share=st.floats(0, 3),
+    hops=st.integers(1, 3),
+    delay=st.integers(0, 4),
+    seed=st.integers(0, 1000),
+)
+def test_sensors_know_what_they_see_and_are_told(scenario, knowledge, share, hops, delay, seed):
+    scenario = scenario.replace(
+        knowledge=knowledge, communication_range=share * scenario.extent[0], hops=hops, message_delay=delay,
+        position_noise=0, missed_detections=0,
+    )  # fmt: skip
+    simulator, reference = Simulator(scenario, 1, seed), Reference(scenario)
+    reference.learn(simulator.state)
+    reference.check(simulator)
+    for action in turns(scenario, 12, 1, seed):
+        simulator.step(action)
+        reference.learn(simulator.state)
+        reference.check(simulator)
+
+
+def test_many_sensors_report_too():
+    scenario = load_scenario("large-70x3").replace(
+        knowledge="neighbours", communication_range=60, hops=3, message_delay=1, sensing_range=60
+    )
+    simulator, reference = Simulator(scenario, 1, 0), Reference(scenario)
+    reference.learn(simulator.state)
+    for action in turns(scenario, 5, 1):
+        simulator.step(action)
+        reference.learn(simulator.state)
+        reference.check(simulator)
+    assert simulator.known.known_seeing.max() > 1
+
+
+@pytest.mark.parametrize("knowledge", PARTIAL)
+@pytest.mark.parametrize("name", SCENES)
+def test_what_is_not_known_is_not_shown(name, knowledge):
+    """Change all truth of targets that a sensor does not see: what it is shown stays the same, bit for bit."""
+    scenario = SCENES[name].replace(knowledge=knowledge)
+    simulator, observer = Simulator(scenario, 30, 5), Observer(scenario, tuple(FEATURES))
+    rng = np.random.default_rng(0)
+    for action in turns(scenario, 25, 30):
+        simulator.step(action)
+        before, saved = observer.observe(simulator), simulator.get_state()
+        for i in range(1 if knowledge == "shared" else scenario.num_sensors):
+            state = simulator.state
+            unseen = ~(state.covered if knowledge == "shared" else state.visible[:, i])
+            state.target_position[unseen] = rng.uniform(-1, 1, (unseen.sum(), 2)) * scenario.extent
+            for array in (state.velocity, state.goal, state.places, state.course, state.speed, state.present):
+                array[unseen] = rng.integers(0, 2, array[unseen].shape)
+            rows = slice(None) if knowledge == "shared" else i
+            state.visible.swapaxes(1, 2)[unseen] ^= np.arange(scenario.num_sensors) != rows if rows == i else False
+            after = observer.observe(simulator)
+            for key, shown in before.items():
+                np.testing.assert_array_equal(shown[:, rows], after[key][:, rows])
+            simulator.set_state(saved)
+    assert before["mask"].any()
+    assert not before["mask"].all()
+
+
+def test_paths_that_nobody_sees_are_not_shown():
+    """Two scenes whose targets go other ways, out of all sight, look the same."""
+    scenario = Scenario(num_sensors=1, num_targets=2, extra_move_every=0)
+    places = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(300, 0), (-600, 0)]}
+    tracks = np.tile([[(300.0, 0.0), (-600.0, 0.0)]], (2, 20, 1, 1))
+    tracks[0, :, 0, 0] += np.arange(20)
+    tracks[1, :, 0, 0] += np.arange(20)
+    tracks[1, :, 1, 1] += 30 * np.arange(20)
+    for knowledge in KNOWLEDGE:
+        simulator = Simulator(scenario.replace(knowledge=knowledge), 2, [8, 8])
+        simulator.place(**places)
+        simulator.place(target_tracks=tracks)
+        observer = Observer(simulator.scenario, tuple(FEATURES))
+        for _ in range(20):
+            simulator.step(np.zeros((2, 1), int))
+        one, other = observer.observe(simulator)["pairs"]
+        assert np.array_equal(one, other) == (knowledge != "full")
+        assert np.array_equal(one[:, 0], other[:, 0])
+
+
+@pytest.mark.parametrize("knowledge", PARTIAL)
+@pytest.mark.parametrize("name", ["hit-mac", "hard"])
+def test_what_is_seen_is_shown_as_with_full_knowledge(name, knowledge):
+    scenario = SCENES[name]
+    features = tuple(name for name in FEATURES if name != "others_seeing")
+    simulators = [Simulator(scenario.replace(knowledge=one), 20, 5) for one in ("full", knowledge)]
+    observers = [Observer(simulator.scenario, features) for simulator in simulators]
+    for action in turns(scenario, 20, 20):
+        full, partial = (observer.observe(one) for one, observer in zip(simulators, observers, strict=True))
+        seen = simulators[1].known.noticed if knowledge != "shared" else partial["pairs"][..., -8] == 1
+        if knowledge == "shared":  # of several sensors, the first measures for all
+            seen = simulators[1].known.noticed & (np.cumsum(simulators[1].known.noticed, 1) == 1)
+        assert partial["mask"][seen].all()
+        np.testing.assert_allclose(full["pairs"][seen], partial["pairs"][seen], atol=1e-6)
+        if not scenario.position_noise:
+            np.testing.assert_array_equal(full["pairs"][seen], partial["pairs"][seen])
+        for simulator in simulators:
+            simulator.step(action)
+    for name, array in simulators[0].get_state().items():  # the scenes are the same, and so are all their draws
+        np.testing.assert_array_equal(array, simulators[1].get_state()[name], err_msg=name)
+
+
+@pytest.mark.parametrize("knowledge", PARTIAL)
+def test_batches_threads_states_and_copies_change_nothing(knowledge):
+    scenario = HARD.replace(knowledge=knowledge)
+    batch, two = Simulator(scenario, 40, 40), Simulator(scenario, 40, 40, num_threads=2)
+    two.threads = type(two.threads)(40, 2, 8)
+    single, late = Simulator(scenario, 1, 57), Simulator(scenario, 40, 1)
+    run = turns(scenario, 40, 40)
+    for step, action in enumerate(run):
+        if step == 15:
+            mask = np.arange(40) % 4 == 1
+            for simulator in (batch, two):
+                simulator.reset(mask=mask)
+            single.reset()
+        if step == 20:
+            late.set_state(batch.get_state())
+            copies = [late, batch.clone(), pickle.loads(pickle.dumps(batch))]
+        for simulator in (batch, two, *(copies if step >= 20 else ())):
+            simulator.step(action)
+        single.step(action[17:18])
+    state = batch.get_state()
+    for name, array in single.get_state().items():
+        np.testing.assert_array_equal(array[0], state[name][17], err_msg=name)
+    for simulator in (two, *copies):
+        for name, array in simulator.get_state().items():
+            np.testing.assert_array_equal(array, state[name], err_msg=name)
+    assert np.isfinite(state["known_age"]).any()
+
+
+def test_a_state_belongs_to_its_knowledge():
+    simulator = Simulator(HARD.replace(knowledge="own"), 2, 0)
+    state = simulator.get_state()
+    with pytest.raises(ValueError, match="a state must have the names"):
+        Simulator(HARD, 2, 0).set_state(state)
+    with pytest.raises(ValueError, match="'known_age' holds a number that is not finite"):
+        simulator.set_state(state | {"known_age": state["known_age"] * np.nan})
+    assert Simulator(HARD, 2, 0).known is None
+
+
+def test_messages_get_lost_as_often_as_said():
+    scenario = Scenario(num_sensors=2, num_targets=1, walk="still", knowledge="neighbours", communication_range=5000)
+    places = {"sensor_position": [(0, 0), (0, 100)], "heading": [0, 180], "target_position": [(500, 0)]}
+    told = {}
+    for rate in (0, 0.3, 1):
+        simulator = Simulator(scenario.replace(message_loss_rate=rate), 500, 0)
+        simulator.place(**places)
+        told[rate] = np.empty((20, 500))
+        for step in range(20):
+            simulator.step(np.zeros((500, 2), int))
+            told[rate][step] = simulator.known.known_age[:, 1, 0] == 0
+        assert (simulator.known.known_age[:, 0, 0] == 0).all()
+    assert told[0].all()
+    assert not told[1].any()
+    assert told[0.3].mean() == pytest.approx(0.7, abs=0.02)
+    assert abs(np.corrcoef(told[0.3][:-1].ravel(), told[0.3][1:].ravel())[0, 1]) < 0.04
+
+
+def test_features_by_hand():
+    scenario = Scenario(
+        num_sensors=1, num_targets=2, knowledge="own", walk="bounce", speed_noise=0, extra_move_every=0, time_step=1,
+    )  # fmt: skip
+    simulator, observer = Simulator(scenario, 1, 0), Observer(scenario, tuple(FEATURES))
+    simulator.place(sensor_position=[(250, -500)], heading=[40], target_position=[(650, -490), (-600, 0)])
+    simulator.state.course[:], simulator.state.speed[:] = -0.5 * np.pi, 40  # straight down, out of view at the right
+
+    def shown():
+        observation = observer.observe(simulator)
+        return dict(zip(FEATURES, observation["pairs"][0, 0].T, strict=True)), observation["mask"][0, 0]
+
+    for _ in range(3):  # it is at -530 after one sub-step: 4 degrees below the x axis, 44 from the heading
+        simulator.step(np.zeros((1, 1), int))
+    values, mask = shown()
+    assert mask.tolist() == [1, 0]
+    assert (values["age"][0], values["seen_now"][0], values["visible"][0]) == (pytest.approx(0.02), 0, 0)
+    assert values["distance"][0] == pytest.approx(np.hypot(400, 30) / 2000)
+    assert values["tangential_velocity"][0] == pytest.approx(-40 / 100 * 400 / np.hypot(400, 30), abs=1e-6)
+    assert values["expected_distance"][0] == pytest.approx(np.hypot(400, 110) / 2000)
+    bearing = np.arctan2(-110, 400) - np.radians(40)
+    assert values["expected_sin"][0] == pytest.approx(np.sin(bearing), abs=1e-6)
+    assert values["expected_cos"][0] == pytest.approx(np.cos(bearing), abs=1e-6)
+    assert values["spread"][0] == pytest.approx(2 * 100 / 2000)
+    for j in range(2):  # also for the target that was never seen
+        assert values["sensor_x"][j] == pytest.approx(0.2)
+        assert values["sensor_y"][j] == pytest.approx(-0.4)
+        assert values["heading_sin"][j] == pytest.approx(np.sin(np.radians(40)))
+        assert values["heading_cos"][j] == pytest.approx(np.cos(np.radians(40)))
+    assert {name for name, of_both in values.items() if of_both[1]} == {
+        "sensor_x", "sensor_y", "heading_sin", "heading_cos"
+    }  # fmt: skip
+    simulator.reset()
+    assert (shown()[0]["age"][shown()[1] == 1] == 0).all()
+
+
+def test_who_is_placed_at_the_start_was_never_elsewhere():
+    scenario = Scenario(num_sensors=1, num_targets=1, knowledge="own")
+    simulator = Simulator(scenario, 1, 0)
+    behind = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-300, 0)]}
+    simulator.reset(options={**behind, "target_position": [(300, 0)]})
+    assert simulator.known.known_age.item() == 0
+    simulator.place(**behind)
+    assert simulator.known.known_age.item() == np.inf
+    simulator.place(target_position=[(300, 0)])
+    simulator.step(np.zeros((1, 1), int))
+    simulator.place(**behind)
+    assert simulator.known.known_age.item() == 1
+    assert simulator.known.known_position[0, 0, 0, 0] > 0
+
+
+def test_a_target_that_is_seen_leaving_is_known_to_have_left():
+    scenario = Scenario(num_sensors=1, num_targets=1, knowledge="own", field_of_view=360, sensing_range=9999)
+    scenario = scenario.replace(leave_rate=0.5, return_rate=0.5)
+    simulator, observer = Simulator(scenario, 50, 0), Observer(scenario)
+    for _ in range(10):
+        simulator.step(np.zeros((50, 1), int))
+        np.testing.assert_array_equal(observer.observe(simulator)["mask"][:, 0], simulator.state.present)
+
+
+@pytest.mark.parametrize("knowledge", PARTIAL)
+@pytest.mark.parametrize("task", TASKS)
+def test_all_tasks_can_be_played(task, knowledge):
+    for scenario in SCENES.values():
+        task_of_scene = TASKS[task](scenario.replace(knowledge=knowledge), 6, 0, features=tuple(FEATURES))
+        space = task_of_scene.action_space
+        for _ in range(4):
+            task_of_scene.step(np.stack([space.sample() for _ in range(6)]))
+            shown = task_of_scene.observe()
+            for b in range(6):
+                assert task_of_scene.observation_space.contains({key: array[b] for key, array in shown.items()})
+
+
+def test_the_scripted_executor_turns_to_where_a_target_was_last_seen():
+    scenario = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0)
+    for knowledge in ("full", "own"):
+        task = CoordinatorTask(scenario.replace(knowledge=knowledge), 1, 0, idle="hold")
+        task.simulator.place(sensor_position=[(0, 0)], heading=[-30], target_position=[(300, 0)])
+        task.step(np.zeros((1, 1), int))
+        task.simulator.place(heading=[-130], target_position=[(-300, -1)])  # out of view
+        task.simulator.place(heading=[-110])
+        for _ in range(3):
+            task.step(np.ones((1, 1), int))
+        assert (task.simulator.state.heading.item() < -110) == (knowledge == "full")
