@@ -52,13 +52,13 @@ reproduce: $(VENV)/.installed
 	$(BIN)/python -m hitmac reproduce $(ARGS)
 
 fuzz: $(VENV)/.installed
-	$(BIN)/python -m tests.fuzz $(ARGS)
+	$(BIN)/python -m tools.fuzz $(ARGS)
 
 soak: $(VENV)/.installed
-	$(BIN)/python -m tests.soak $(ARGS)
+	$(BIN)/python -m tools.soak $(ARGS)
 
 faults: $(VENV)/.installed
-	$(BIN)/python -m tests.faults $(ARGS)
+	$(BIN)/python -m tools.faults $(ARGS)
 
 versions:
-	$(PYTHON) .ci/versions.py $(ARGS)
+	$(PYTHON) tools/versions.py $(ARGS)

@@ -23,7 +23,7 @@ from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
-from tests.faults import JOBS
+from tools.faults import JOBS
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -75,7 +75,7 @@ def test_a_training_to_kill_begins(name, tmp_path, monkeypatch):
 
 @pytest.mark.slow
 def test_killed_and_resumed_in_short(tmp_path):
-    table = [sys.executable, "-m", "tests.faults", "--trials", "2", "--bare", "coverage-ppo", "evaluation", "export"]
+    table = [sys.executable, "-m", "tools.faults", "--trials", "2", "--bare", "coverage-ppo", "evaluation", "export"]
     ended = subprocess.run(table, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert len(ended.stdout.splitlines()) >= 3 * 4

@@ -1,4 +1,4 @@
-"""Inputs for :mod:`tests.fuzz`: junk, and what is valid but for a few changes."""
+"""Inputs for :mod:`tools.fuzz`: junk, and valid input with a few changes."""
 
 import json
 
@@ -32,7 +32,7 @@ DTYPES = [np.float64, np.float32, np.float16, np.int64, np.int8, np.uint8, np.ui
 
 @st.composite
 def changed_parameters(draw):
-    """Parameters of a scenario that is valid but for up to three of them."""
+    """Parameters of a valid scenario, up to three of them replaced."""
     base = draw(st.one_of(scenarios(), st.sampled_from(presets()).map(load_scenario)))
     parameters = {name: value for name, value in vars(base).items() if name not in ("tracks", "background")}
     for name in draw(st.lists(st.sampled_from(sorted(field_types(Scenario))), max_size=3)):
@@ -44,7 +44,7 @@ def changed_parameters(draw):
 
 @st.composite
 def changed_arrays(draw, arrays, most=3):
-    """Copies of named arrays of which a few are others."""
+    """Copies of named arrays, some of them changed."""
     arrays = {name: np.array(array) for name, array in arrays.items()}
     for name in draw(st.lists(st.sampled_from(sorted(arrays)), max_size=most, unique=True)):
         arrays[name] = draw(changed_array(np.asarray(arrays[name])))
@@ -53,7 +53,7 @@ def changed_arrays(draw, arrays, most=3):
 
 @st.composite
 def changed_array(draw, array):
-    """Array with another number, type or shape, or no array."""
+    """Array with another number, dtype or shape, or junk."""
     how = draw(st.integers(0, 6))
     if how == 0:
         return draw(junk)
@@ -70,14 +70,14 @@ def changed_array(draw, array):
         with np.errstate(all="ignore"):
             try:
                 new.flat[place] = number
-            except (OverflowError, ValueError, TypeError):  # it does not hold such a number
+            except (OverflowError, ValueError, TypeError):  # the dtype cannot hold it
                 return np.full(array.shape, number, object)
     return new
 
 
 @st.composite
 def text_files(draw, parameters=None):
-    """Texts of YAML or JSON: whole, changed, cut, or none."""
+    """YAML or JSON text: whole, changed, cut or replaced."""
     content = draw(changed_parameters()) if parameters is None else parameters
     plain = json.loads(json.dumps(content, default=str))
     text = draw(st.sampled_from([json.dumps, lambda value: yaml.safe_dump(value, default_flow_style=None)]))(plain)
@@ -108,14 +108,14 @@ def changed_bytes(draw, content):
     if how == 2:
         return draw(st.binary(max_size=300))
     if how == 3:
-        place = draw(st.integers(0, min(len(content), 400)))  # where the names and shapes are
+        place = draw(st.integers(0, min(len(content), 400)))  # names and shapes
         return content[:place] + draw(st.binary(min_size=1, max_size=3)) + content[place + 1 :]
     return content
 
 
 @st.composite
 def tracks_files(draw):
-    """CSV files of tracks, nearly whole."""
+    """CSV files of tracks with a few odd rows."""
     cells = st.one_of(st.sampled_from(["0", "1", "0.13", "a", "", "nan", "inf", "-1e400", '"', "1e9", "\0"]), st.text())
     header = draw(st.sampled_from(["time,id,x,y", "time,id,x", "x,y,id,time", "time,id,x,y,x", ""]))
     rows = draw(st.lists(st.lists(cells, min_size=3, max_size=5), max_size=6))
@@ -125,7 +125,7 @@ def tracks_files(draw):
 
 @st.composite
 def command_lines(draw, options):
-    """Arguments of a command line, of the given options (name: valid values) and others."""
+    """Arguments of a command line: some of the given options (name -> valid values), and unknown ones."""
     values = st.one_of(
         st.sampled_from([
             "", "0", "-1", "1", "2", "nan", "inf", "1e9", "1e400", "9" * 40, "9" * 5000, "x", "none", "/", "/dev/null",

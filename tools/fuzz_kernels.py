@@ -1,4 +1,4 @@
-"""Parts of :mod:`tests.fuzz` that give arrays and numbers to kernels and networks."""
+"""Parts of :mod:`tools.fuzz` for arrays and numbers: simulator, tasks, agents, trackers, networks, constructors."""
 
 import functools
 import inspect
@@ -19,18 +19,14 @@ from hitmac.envs.observation import Observer
 from hitmac.envs.wrappers import gym_env, pettingzoo_env, sb3_env, vector_env
 from hitmac.envs.wrappers.shell import Shell
 from hitmac.perception import AgentTargetEncoder, EncoderConfig
-from tests.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
+from tools.fuzz_inputs import changed_array, changed_arrays, changed_parameters, junk
 
-ALL_KERNELS = True
-"""Whether agents and scenarios are played for which kernels of their own are compiled."""
-
-_LARGEST = 300  # pairs, discs or cells along a side of scenes that are simulated
+_LARGEST = 300  # pairs, discs, cells along a side, or delay of scenarios that are simulated
 _HIT_MAC = load_scenario("hit-mac")
-Part = tuple[st.SearchStrategy[Any], Callable[[Any], object]]
 
 
 def _play(simulator: Simulator, steps: int = 12) -> None:
-    """Advance; whatever happens, all that is observed is finite and inside its space."""
+    """Advance; all observations must be finite and inside their space."""
     observer = Observer(simulator.scenario, tuple(FEATURES))
     low, high = observer.space["pairs"].low, observer.space["pairs"].high
     n = simulator.scenario.num_sensors
@@ -38,17 +34,16 @@ def _play(simulator: Simulator, steps: int = 12) -> None:
         simulator.step(np.full((simulator.num_envs, n), step % 3))
         pairs = observer.observe(simulator)["pairs"]
         assert np.isfinite(pairs).all(), "an observation is not finite"
-        assert (pairs >= low - 1e-4 * np.abs(low)).all(), "an observation is under its space"
-        assert (pairs <= high + 1e-4 * np.abs(high)).all(), "an observation is over its space"
-        assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is not from 0 to 1"
+        assert (pairs >= low - 1e-4 * np.abs(low)).all(), "an observation is below its space"
+        assert (pairs <= high + 1e-4 * np.abs(high)).all(), "an observation is above its space"
+        assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is outside [0, 1]"
 
 
 def scenario(parameters: dict[str, Any]) -> None:
-    """Make a scenario and play it."""
+    """Build a scenario and simulate it."""
     made = Scenario.from_dict(parameters)
     sizes = made.num_sensors * made.num_targets, made.random_discs, made.grid, made.message_delay
-    plain = made.knowledge == "full" and not (made.rails or made.pan_limits or made.sensor_headings)
-    if max(sizes) <= _LARGEST and not made.tracks and (ALL_KERNELS or (plain and made.placement != "fixed")):
+    if max(sizes) <= _LARGEST and not made.tracks:
         _play(Simulator(made, 2, 0))
 
 
@@ -68,7 +63,7 @@ def state(arrays: dict[str, Any]) -> None:
 
 
 def place(given: tuple[dict[str, Any], Any, Any]) -> None:
-    """Reset and place."""
+    """Reset with options."""
     places, seed, mask = given
     simulator = _simulator()
     simulator.reset(seed=0)
@@ -82,43 +77,41 @@ def _tasks() -> list[envs.Task]:
 
 
 def action(given: Any) -> None:
-    """Step every task."""
-    for number, task in enumerate(_tasks()):
-        if number == given[0]:
-            task.reset(seed=0)
-            task.step(given[1])
-            assert np.isfinite(task.observe()["pairs"]).all()
-
-
-@functools.cache
-def _playing(name: str) -> tuple[Any, dict[str, np.ndarray], Any]:
-    """Return an agent, an observation and its state, before anything is changed."""
-    agent = scripted_agent(name, _HIT_MAC)
-    task = TASKS["Coverage"]("hit-mac", 2, 0, features=agent.features)
-    _, kept = agent.predict(task.observe())
-    task.step(np.ones((2, 4), np.int64))
-    return agent, task.observe(), kept
+    """Step a task."""
+    number, actions = given
+    task = _tasks()[number]
+    task.reset(seed=0)
+    task.step(actions)
+    assert np.isfinite(task.observe()["pairs"]).all()
 
 
 _AGENTS = [name for name in SCRIPTED if name not in ("random", "still", "exact")]
 
 
+@functools.cache
+def _playing(name: str) -> tuple[Any, dict[str, np.ndarray], Any]:
+    """Return an agent, an observation and the agent's state before it."""
+    agent = scripted_agent(name, _HIT_MAC)
+    task = TASKS["Coverage"]("hit-mac", 2, 0, features=agent.features)
+    _, memory = agent.predict(task.observe())
+    task.step(np.ones((2, 4), np.int64))
+    return agent, task.observe(), memory
+
+
 @st.composite
 def _observations(draw: Any) -> Any:
-    name = draw(st.sampled_from(_AGENTS if ALL_KERNELS else ["nearest", "greedy"]))
-    _, observation, kept = _playing(name)
-    if kept is not None:
-        names = [f"{number:02}" for number in range(len(kept))]
-        arrays = draw(changed_arrays(dict(zip(names, kept, strict=True)), 1))
-        kept = tuple(arrays[one] for one in names)
+    name = draw(st.sampled_from(_AGENTS))
     starts = draw(st.one_of(st.none(), changed_array(np.array([True, False]))))
-    return name, draw(changed_arrays(observation, 2)), draw(st.one_of(st.just(kept), st.just(None), junk)), starts
+    return name, draw(changed_arrays(_playing(name)[1], 2)), starts
 
 
 def agent(given: Any) -> None:
-    """Decide."""
-    name, observation, kept, starts = given
-    decided, _ = _playing(name)[0].predict(observation, kept, starts, deterministic=True)
+    """Decide, with the memory of the last call if the pairs have the same shape."""
+    name, observation, starts = given
+    agent, before, memory = _playing(name)
+    if getattr(observation["pairs"], "shape", None) != before["pairs"].shape:
+        memory = None
+    decided, _ = agent.predict(observation, memory, starts, deterministic=True)
     assert ((decided >= 0) & (decided <= 2)).all()
 
 
@@ -152,7 +145,7 @@ _MEASURED = {
 
 
 def measured(given: dict[str, Any]) -> None:
-    """Observe what was measured."""
+    """Compute an observation from measurements."""
     with np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         observe(_HIT_MAC, tuple(FEATURES), **given)
@@ -177,11 +170,11 @@ _MAKERS: dict[str, Callable[..., object]] = {
 
 @functools.cache
 def _options_of(name: str) -> tuple[str, ...]:
-    """Return the names of the arguments of a constructor, without those that hold others."""
+    """Return the names of a constructor's arguments, except those that take whole objects."""
     function = SCRIPTED.get(name, _MAKERS[name])
     kept = {"scenario", "task", "executor", "options", "self", "scene"}
     kinds = [one for one in getattr(function, "__mro__", (function,)) if one is not object]
-    if name in _SHELLS:  # these take the options of the shell and of the task
+    if name in _SHELLS:  # options of the shell and of the task
         kinds = [_SHELLS[name], Shell._set_task, TASKS["Coverage"]]
     found = {
         one.name
@@ -198,7 +191,7 @@ _MADE = st.sampled_from(list(_MAKERS)).flatmap(
 
 
 def constructor(given: tuple[str, dict[str, Any]]) -> None:
-    """Make something; names of arguments that belong to another class of its kind are no faults."""
+    """Construct; a refused name of an argument is no fault."""
     name, options = given
     try:
         _MAKERS[name](**options)
@@ -221,7 +214,7 @@ def _encoders(draw: Any) -> Any:
 
 
 def encoder(given: Any) -> None:
-    """Encode; absurd sizes, which take what memory they say, are left out."""
+    """Encode, except with sizes that rightly take much memory."""
     options, arrays = given
     if any(isinstance(value, int | float) and value > 64 for value in options.values()):
         return
@@ -234,10 +227,6 @@ def encoder(given: Any) -> None:
     made(pairs, mask)
 
 
-def _states() -> st.SearchStrategy[dict[str, Any]]:
-    return st.deferred(lambda: changed_arrays(_simulator().get_state()))
-
-
 def _places() -> st.SearchStrategy[Any]:
     places = {"sensor_position": np.zeros((2, 4, 2)), "heading": np.zeros((2, 4)), "target_position": np.ones((5, 2)),
               "target_tracks": np.zeros((3, 5, 2))}  # fmt: skip
@@ -246,15 +235,12 @@ def _places() -> st.SearchStrategy[Any]:
     return st.tuples(some, st.one_of(st.none(), st.integers(0, 9), junk), mask)
 
 
-_ACTIONS = {k: np.zeros(shape, np.int64) for k, shape in enumerate([(2, 4), (2, 4), (2, 20)])}
-KERNEL_PARTS: dict[str, Part] = {
+_ACTIONS = [np.zeros(shape, np.int64) for shape in ((2, 4), (2, 4), (2, 20))]  # of each task
+KERNEL_PARTS: dict[str, tuple[st.SearchStrategy[Any], Callable[[Any], object]]] = {
     "scenario": (changed_parameters(), scenario),
-    "state": (_states(), state),
+    "state": (st.deferred(lambda: changed_arrays(_simulator().get_state())), state),
     "place": (_places(), place),
-    "action": (
-        st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), changed_array(_ACTIONS[k]))),
-        action,
-    ),
+    "action": (st.integers(0, 2).flatmap(lambda k: st.tuples(st.just(k), changed_array(_ACTIONS[k]))), action),
     "agent": (_observations(), agent),
     "tracker": (changed_arrays(_TRACKER, 2), tracker),
     "measured": (changed_arrays(_MEASURED, 2), measured),

@@ -1,8 +1,8 @@
-"""Long runs of the environments: ``make soak``, or ``python -m tests.soak [--million 500] [CASE ...]``.
+"""Long runs of the environments with random actions and resets: ``make soak``.
 
-Every preset and task, every kind of knowledge, recorded tracks, and random scenarios, with random actions, resets and
-places. Nothing that is observed may be NaN or outside its space, no reward or coverage out of its range, nobody outside
-the arena, and the memory stays as it is. A table has a line for each case.
+The cases are every preset, task and kind of knowledge, recorded tracks, and random scenarios. Observations must be
+finite and inside their space, rewards and coverage within their range, sensors and targets inside the arena, and the
+memory constant. Prints a table with a row per case.
 """
 
 import argparse
@@ -23,13 +23,13 @@ from hitmac.signals import end_on_signal
 from tests.envs.scenes import scenarios
 
 _SCENES = 256
-_LOOK_EVERY = 8  # steps
-_GROWTH = 2**26  # bytes by which the memory of a case may grow after its first tenth
+_OBSERVE_EVERY = 8  # steps
+_GROWTH = 2**26  # bytes that a case may add after its first tenth
 _NOISY = {"position_noise": 20.0, "missed_detections": 0.1, "failure_rate": 0.01, "recovery_rate": 0.1}
 
 
 class Case(NamedTuple):
-    """Task on a scenario, with the options of the task."""
+    """Task with its scenario and options."""
 
     name: str
     task: type[Task]
@@ -38,7 +38,7 @@ class Case(NamedTuple):
 
 
 def cases(folder: Path, number: int = 12) -> Iterator[Case]:
-    """Yield all cases; files of tracks are written to a folder, and `number` scenarios are random."""
+    """Yield all cases, `number` of them random scenarios; write the files of tracks to `folder`."""
     every = {"features": tuple(FEATURES)}
     for name in presets():
         yield Case(name, CoverageTask, load_scenario(name), every)
@@ -49,8 +49,8 @@ def cases(folder: Path, number: int = 12) -> Iterator[Case]:
     yield Case("goals unfiltered", ExecutorTask, hit_mac.replace(leave_rate=0.05, return_rate=0.2), goals)
     for knowledge in ("full", "shared", "neighbours", "own"):
         yield Case(f"noisy {knowledge}", CoverageTask, hit_mac.replace(knowledge=knowledge, **_NOISY), every)
-    told = {"knowledge": "neighbours", "hops": 3, "message_delay": 4, "message_loss_rate": 0.3}
-    yield Case("told late", CoverageTask, hit_mac.replace(**told, **_NOISY, leave_rate=0.02, return_rate=0.1), every)
+    late = {"knowledge": "neighbours", "hops": 3, "message_delay": 4, "message_loss_rate": 0.3}
+    yield Case("late reports", CoverageTask, hit_mac.replace(**late, **_NOISY, leave_rate=0.02, return_rate=0.1), every)
     path = folder / "tracks.csv"
     path.write_text("time,id,x,y\n" + "".join(
         f"{0.13 * k:.2f},{j},{1000 * np.sin(k / 40 + j):.1f},{900 * np.cos(k / 90 * (j + 1)):.1f}\n"
@@ -73,83 +73,72 @@ def cases(folder: Path, number: int = 12) -> Iterator[Case]:
 
 
 def memory() -> int:
-    """Return the bytes of memory that this process uses."""
-    status = Path("/proc/self/statm")
-    if not status.exists():
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return int(status.read_text().split()[1]) * resource.getpagesize()
+    """Return the bytes of memory in use by this process."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
 
 def soak(case: Case, sub_steps: int, seed: int = 0) -> int:
-    """Run a case for some sub-steps of all scenes together; return the bytes by which the memory has grown.
+    """Run a case for a number of sub-steps, summed over its scenes; return the growth of the memory in bytes.
 
-    Raises AssertionError that says what was wrong.
+    Raises AssertionError with the fault.
     """
     task = case.task(case.scenario, _SCENES, seed, **case.options)
-    rng, space = np.random.default_rng(seed), task.observation_space["pairs"]
+    rng, space, simulator = np.random.default_rng(seed), task.observation_space["pairs"], task.simulator
     slack = 1e-5 * np.maximum(np.abs(space.low), np.abs(space.high))
-    low, high = space.low - slack, space.high + slack
-    extent, simulator = np.array(case.scenario.extent) * (1 + 1e-9), task.simulator
-    highest = 2 if task.turning else 1
+    extent, choices = np.array(case.scenario.extent) * (1 + 1e-9), 3 if task.turning else 2
     steps = -(-sub_steps // (_SCENES * task.sub_steps))
     before = memory()
     for step in range(steps):
-        reward = task.step(rng.integers(0, highest + 1, (_SCENES, *task.action_space.shape)))
+        reward = task.step(rng.integers(0, choices, (_SCENES, *task.action_space.shape)))
         ended = simulator.track_ended | (rng.random(_SCENES) < 0.002)
         if ended.any():
             task.reset(mask=ended)
         if step % 1000 == 999:
-            simulator.set_state(simulator.get_state())  # which accepts whatever can be
-        if step % _LOOK_EVERY == 0:
+            simulator.set_state(simulator.get_state())  # checks the state
+        if step % _OBSERVE_EVERY == 0:
             pairs = task.observe()["pairs"]
             assert np.isfinite(pairs).all(), "an observation is not finite"
-            assert ((pairs >= low) & (pairs <= high)).all(), "an observation is outside its space"
-            assert np.abs(reward).max() <= 3, f"a reward is {reward}"  # also if one is NaN
-            assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is not from 0 to 1"
+            assert ((pairs >= space.low - slack) & (pairs <= space.high + slack)).all(), (
+                "an observation is outside its space"
+            )
+            assert np.abs(reward).max() <= 3, f"a reward is {reward}"  # fails for NaN too
+            assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all(), "a coverage is outside [0, 1]"
             for places in (simulator.state.sensor_position, simulator.state.target_position):
-                assert (np.abs(places) <= extent).all(), "somebody is outside the arena"
+                assert (np.abs(places) <= extent).all(), "a sensor or target is outside the arena"
         if step == steps // 10:
             before = memory()
     grown = memory() - before
-    assert grown <= _GROWTH, f"the memory has grown by {grown} bytes"
+    assert grown <= _GROWTH, f"the memory grew by {grown} bytes"
     return grown
 
 
 def main() -> int:
-    """Run all cases, or those of some names; return the number of those that failed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.soak", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("cases", nargs="*", metavar="CASE", help="cases whose names begin so (all)")
-    parser.add_argument(
-        "--million",
-        type=float,
-        default=500.0,
-        help="million sub-steps; a case with 4 times the pairs gets half as many",
-    )
+    """Run all cases, or those named; return the number of failed cases."""
+    parser = argparse.ArgumentParser(prog="python -m tools.soak", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("cases", nargs="*", metavar="CASE", help="beginnings of the names of cases (all)")
+    parser.add_argument("--million", type=float, default=500.0, help="million sub-steps; larger scenes get fewer")
     parser.add_argument("--random", type=int, default=12, help="number of random scenarios")
     parser.add_argument("--seed", type=int, default=0, help="seed of scenes and actions")
     options = parser.parse_args()
     failed = 0
     with tempfile.TemporaryDirectory() as folder:
-        chosen = [
-            case for case in cases(Path(folder), options.random)
-            if not options.cases or case.name.startswith(tuple(options.cases))
-        ]  # fmt: skip
+        every = cases(Path(folder), options.random)
+        chosen = [case for case in every if not options.cases or case.name.startswith(tuple(options.cases))]
         shares = np.array([(case.scenario.num_sensors * case.scenario.num_targets) ** -0.5 for case in chosen])
         print(f"{'case':<20}{'n x m':>8}{'million':>9}{'seconds':>9}{'grown MB':>10}  result")
         for case, share in zip(chosen, shares / shares.sum(), strict=True):
             sub_steps = int(1e6 * options.million * share)
-            began, grown, result = time.perf_counter(), 0, "as it must"
+            began, grown, result = time.perf_counter(), 0, "passed"
             try:
                 grown = soak(case, sub_steps, options.seed)
             except AssertionError as error:
                 failed, result = failed + 1, f"FAILED: {error}; {case.scenario.to_dict()}"
-            size = f"{case.scenario.num_sensors}x{case.scenario.num_targets}"
-            seconds = time.perf_counter() - began
-            print(f"{case.name:<20}{size:>8}{sub_steps / 1e6:>9.2f}{seconds:>9.0f}{grown / 2**20:>10.1f}  {result}",
-                  flush=True)  # fmt: skip
+            size, seconds = f"{case.scenario.num_sensors}x{case.scenario.num_targets}", time.perf_counter() - began
+            row = f"{case.name:<20}{size:>8}{sub_steps / 1e6:>9.2f}{seconds:>9.0f}{grown / 2**20:>10.1f}  {result}"
+            print(row, flush=True)
     return failed
 
 
 if __name__ == "__main__":
-    with end_on_signal("python -m tests.soak"):
+    with end_on_signal("python -m tools.soak"):
         sys.exit(main())

@@ -1,0 +1,1 @@
+"""Long checks, see README.md; not part of the package."""
