@@ -1,7 +1,7 @@
 """Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-Constructors raise ``ValueError`` for an option out of its range; calls raise ``ValueError`` for a shape that does not
-fit, and ``TypeError`` for a mask that is no tensor. The message names the argument, its value and what is allowed.
+Constructors raise ``ValueError`` for options out of range. Calls raise ``ValueError`` for mismatched shapes and
+``TypeError`` for masks that are not tensors. The message names the argument, its value and the allowed values.
 
 Further modules: :mod:`hitmac.perception.functional` (scores), :mod:`hitmac.perception.released` (the published
 networks), :mod:`hitmac.perception.plots` (plots of attention weights).

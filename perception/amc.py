@@ -1,4 +1,4 @@
-"""AMC critic of HiT-MAC: the value of an assignment as a sum of approximate marginal contributions, in one pass."""
+"""AMC critic of HiT-MAC: value of an assignment as a sum of approximate marginal contributions, in one pass."""
 
 from torch import Tensor, nn
 from torch.nn import functional
@@ -9,19 +9,19 @@ from hitmac.perception.functional import xavier_linear, zero_masked
 from hitmac.perception.tanh_attention import AttentionLayer
 
 CRITICS = ("amc", "no_prefix", "value_head")
-"""The paper's critic; its ablation onlyJ, without G, so that pairs count by themselves; a linear layer over sum(z)."""
+"""The paper's critic; its ablation onlyJ, a linear layer over each z alone; a linear layer over sum(z)."""
 
 
 class AMCCritic(nn.Module):
-    """Critic that values a sequence of pairs as the sum of the contributions that each adds to the pairs before it.
+    """Critic that sums the contribution of each pair to the pairs before it.
 
     ``value = sum over j of linear([G(z_1 .. z_(j-1)); z_j])``, where G is the global feature of a second attention
-    layer over the prefix, and 0 for the empty prefix (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
+    layer over the prefix, 0 for the empty prefix (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
     contribution, after Shapley).
 
     One pass computes all prefixes. With the scores ``s = q k^T``, the prefix 1..j has ``G_j = sum over i <= j of
     (sum over l <= j of exp(s[i, l]) v_l) / (sum over l <= j of exp(s[i, l]))``, two running sums along each row. The
-    linear layer needs one number of every v, so the sums cost L^2 operations. Memory grows with L.
+    linear layer needs only one number per v, so the sums cost L^2 operations. Memory grows with L.
 
     Args:
         feature_dim: width of a pair's feature z.
@@ -49,7 +49,7 @@ class AMCCritic(nn.Module):
 
         Args:
             z: (..., L, feature_dim), the pairs in order; L is 0 or more.
-            mask: (..., L), 0 and 1 in any dtype; 1 marks a valid pair, and the others are skipped. None: all are valid.
+            mask: (..., L), 0 and 1 in any dtype; 1 marks a valid pair; the others are skipped. None: all are valid.
             return_contributions: also return the contribution of each pair.
 
         Returns:
@@ -59,12 +59,12 @@ class AMCCritic(nn.Module):
         mask = check_tokens(z, mask, self.feature_dim)
         z = zero_masked(z, mask)
         if self.attention is not None:
-            # Split the linear layer over [G; z]: of G it needs only the one number that each v adds.
+            # The linear layer over [G; z], split: it needs only one number per v.
             of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
             query, key, value = self.attention.project(z)
             # tanh bounds every score by +-weight_dim.
             sums = prefix_sums(query, key, value @ of_prefix, mask, float(self.weight_dim)).to(value.dtype)
-            # Each pair takes the prefix of the pairs before it; the first takes none.
+            # The prefix of a pair ends before it; that of the first is empty.
             contributions = functional.pad(sums, (1, 0))[..., : z.shape[-2]] + z @ of_pair
         else:
             contributions = z @ self.linear.weight.squeeze(0)

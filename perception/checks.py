@@ -40,7 +40,7 @@ def check_choice(name: str, value: Any, known: Iterable[str]) -> None:
 
 
 def one_of(known: Iterable[str], value: Any) -> str:
-    """Return the words for a choice of names, with the one that `value` may have been meant to be."""
+    """Describe a choice of names; suggest the nearest one to `value`."""
     known = list(known)
     near = get_close_matches(str(value), known, n=1)
     return f"one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else "")
@@ -70,7 +70,7 @@ def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1
 
 
 def check_index(name: str, index: Tensor, shape: tuple[int | str, ...]) -> None:
-    """Raise unless an index tensor holds whole numbers and has the shape; "any" in it stands for any length."""
+    """Raise unless an index tensor holds whole numbers and has the shape, in which "any" allows any length."""
     if not isinstance(index, Tensor):
         raise TypeError(f"{name} is a {type(index).__name__}; expected a tensor of whole numbers")
     if index.is_floating_point() or index.dtype == torch.bool:
@@ -93,21 +93,21 @@ def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool, widt
 
 
 def check_pairs(mask: Tensor, length: int, keys: int, axes: int | None = None) -> Tensor:
-    """Return a mask as bool with two axes to `axes`; raise ValueError unless it broadcasts to (..., length, keys)."""
+    """Return a mask as bool with at least two axes; raise ValueError unless it broadcasts to (..., length, keys)."""
     mask = as_mask(mask)
     wide = mask.unsqueeze(0) if mask.ndim == 1 else mask
-    # Compared one by one, since `in` fails for the symbolic sizes of a compiler.
+    # `in` fails for the symbolic sizes of a compiler.
     fits = wide.ndim > 1 and all(a == b or a == 1 for a, b in zip(wide.shape[-2:], (length, keys), strict=True))
     if not fits or (axes is not None and wide.ndim > axes):
         raise ValueError(
             f"mask has shape {tuple(mask.shape)}; it must broadcast to (..., {length}, {keys}), from each query to "
-            f"each key. A mask of the keys alone, (..., {keys}), is key_mask of MultiHeadAttention"
+            f"each key. For a mask of the keys, (..., {keys}), use key_mask of MultiHeadAttention"
         )
     return wide
 
 
 def check_finite(x: Tensor, name: str = "x") -> Tensor:
-    """Return `x`; raise ValueError with the index of its first number that is not finite. No layer calls it."""
+    """Return `x`; raise ValueError with the index of its first non-finite number. No layer calls it."""
     bad = (~x.isfinite()).nonzero()
     if len(bad):
         place = tuple(bad[0].tolist())

@@ -18,7 +18,7 @@ from hitmac.perception.transformer import FourierFeatures
 
 
 def over_agents(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend over each agent's targets, then over the agents, so that each agent takes the others into account."""
+    """Attend over each agent's targets, then over the agents, so that agents take each other into account."""
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
@@ -38,9 +38,9 @@ def over_pairs(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> 
 
 
 def over_axes(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend from every pair over the pairs of its agent and over those of its target, and add both to its embedding.
+    """Attend from each pair to the pairs of its agent and to those of its target; add both to its embedding.
 
-    Such layers are equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
+    The result is equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
     across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
     """
     of_agent, _, of_targets = pairs.within_agents(layers[0], tokens, pooled=False)
@@ -55,13 +55,13 @@ class Attending(NamedTuple):
     """Way of attending."""
 
     attend: Callable[[Sequence[nn.Module], AllPairs, Tensor], tuple[Features, Weights]]
-    """Function from the layers, the pairs and their tokens to the features and the weights."""
+    """Function of the layers, the pairs and their tokens that returns the features and the weights."""
     layers: tuple[str, ...] = ("attention",)
-    """Names of its layers in the encoder, and so in its tensors."""
+    """Names of its layers in the encoder."""
     takes_lists: bool = True
-    """It attends over neighbour lists too."""
+    """Supports lists of targets and neighbours."""
     by_target: bool = False
-    """Pairs of the same target attend to each other."""
+    """Attends between the pairs of a target."""
 
 
 ATTEND_OVER: dict[str, Attending] = {
@@ -74,9 +74,10 @@ ATTEND_OVER: dict[str, Attending] = {
 
 
 class FlatEncoder(nn.Module):
-    """Encoder of n agents' features of m targets without attention, for one fixed n and m and order of them.
+    """Encoder without attention, for fixed numbers of agents n and targets m in a fixed order.
 
-    Two linear layers with ReLU map the m concatenated pairs of each agent, with their mask; two others the n * m pairs.
+    Two linear layers with ReLU map each pair, two the concatenated pairs of each agent, two those of the scene, all
+    with their masks.
 
     Args:
         num_agents, num_targets: n and m.
@@ -118,12 +119,12 @@ class EncoderConfig:
     """Options of an encoder.
 
     Raises:
-        ValueError: options out of their range; the message names all of them.
+        ValueError: options out of range; the message names all of them.
     """
 
     encoder: str = "attention"
-    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, only for the numbers of sensors and
-    targets that it was trained on, which has no option other than the width."""
+    """attention; recurrent, the paper's ablation with a bidirectional GRU; mlp, for fixed numbers of sensors and
+    targets, with no option other than the width."""
     attend_over: str = "agents"
     """Axis of attention: agents, targets, pairs or axes."""
     pooling: str = "sum"
@@ -137,7 +138,7 @@ class EncoderConfig:
     num_blocks: int = 1
     """Blocks of attention, 1 or more; the paper has 1."""
     num_frequencies: int = 0
-    """Number of sines and of cosines appended to every feature before them, 0 or more."""
+    """Number of sines and of cosines appended to each input feature, 0 or more."""
     weight_dim: int = 64
     """Width of the encoder, 1 or more; even if recurrent."""
 
@@ -146,7 +147,7 @@ class EncoderConfig:
             raise ValueError("; ".join(f"{name} is {getattr(self, name)!r}; {what}" for name, what in problems.items()))
 
     def problems(self) -> dict[str, str]:
-        """Return for every option that is out of its range the words that name what is allowed."""
+        """Return the options out of range, each with a description of the allowed values."""
         found = {}
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
             if (value := getattr(self, name)) not in list(known):
@@ -173,7 +174,7 @@ class EncoderConfig:
 def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
     """Remove the encoder's options from keyword arguments and return them as one configuration.
 
-    They are ``encoder_config``, if given, and over it every option by its own name.
+    Single options override those of ``encoder_config``, if given.
     """
     config = options.pop("encoder_config", None) or EncoderConfig()
     if not isinstance(config, EncoderConfig):
@@ -182,7 +183,7 @@ def take_encoder_config(options: dict[str, Any]) -> EncoderConfig:
 
 
 def _layers(config: EncoderConfig) -> list[nn.Module]:
-    """Build the layers of the way of attending: HiT-MAC's attention, or the paper's ablation, a bidirectional GRU."""
+    """Build the layers of the way of attending: HiT-MAC's attention, or the paper's ablation, the GRU."""
     kind: type[nn.Module] = RecurrentLayer
     options: dict[str, Any] = {"pooling": config.pooling}
     if config.encoder == "attention":
@@ -193,29 +194,29 @@ def _layers(config: EncoderConfig) -> list[nn.Module]:
 class AgentTargetEncoder(nn.Module):
     """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
-    Every pair's features pass through linear layers with a ReLU, and then through attention in one of the ways of
+    The features of each pair pass through linear layers with a ReLU, then through attention in one of the ways of
     :data:`hitmac.perception.encoder.ATTEND_OVER`:
 
-    - ``"agents"``: over each agent's targets, then over the agents, so that each agent takes the others into account;
+    - ``"agents"``: over each agent's targets, then over the agents, so that agents take each other into account;
     - ``"targets"``: over each agent's own targets only;
     - ``"pairs"``: over all n * m pairs as one sequence, as in the paper's coordinator;
-    - ``"axes"``: from every pair over the pairs of its agent, and over the pairs of its target.
+    - ``"axes"``: from each pair to the pairs of its agent, and to the pairs of its target.
 
-    With more than one block (Vaswani and others, NeurIPS 2017), the next one attends, with layers of its own, over
-    ``z + W2 relu(W1 (z + a))``, where z is the pair's feature and a its agent's by the block before. So an agent can
-    take into account what the others will do about a target.
+    Each further block (Vaswani and others, NeurIPS 2017) attends, with its own layers, over
+    ``z + W2 relu(W1 (z + a))``, where z is the pair's feature and a its agent's after the previous block. An agent can
+    thus take into account how the others treat a target.
 
     The encoder accepts any n and m at run time. Permuting agents or targets permutes the outputs in the same way,
-    except with the encoder ``"recurrent"``, whose outputs depend on their order.
+    except with the encoder ``"recurrent"``, whose outputs depend on the order.
 
     Args:
         feature_dim: d, width of a pair's features.
         weight_dim: f, width of the outputs; None: that of `config`.
         config: the options; None: the defaults of :class:`EncoderConfig`.
-        **options: single options of :class:`EncoderConfig`, which replace those of `config`.
+        **options: single options of :class:`EncoderConfig`, which override those of `config`.
 
     Raises:
-        ValueError: an option out of its range, or the encoder ``"mlp"``, a :class:`hitmac.perception.FlatEncoder`.
+        ValueError: an option out of range, or the encoder ``"mlp"``, a :class:`hitmac.perception.FlatEncoder`.
         TypeError: an unknown option.
     """
 
@@ -250,27 +251,27 @@ class AgentTargetEncoder(nn.Module):
     ) -> Features | tuple[Features, Weights]:
         """Encode a batch of scenes.
 
-        With `targets`, an agent's pairs are a list of k targets, such as the nearest, and not all m; the result is that
-        of all pairs with a mask that is 1 for the listed ones. With `neighbours`, ``"agents"`` attends from each agent
-        to those of its list, which should hold itself. The cost then grows with the lists.
+        With `targets`, each agent has a list of k targets, such as the nearest, instead of all m; the result equals
+        that of all pairs with a mask that is 1 for the listed ones. With `neighbours`, ``"agents"`` attends from each
+        agent to those in its list, which should include itself. The cost then grows with the lists.
 
         Args:
             pairs: (..., n, m, feature_dim) with any number of leading axes, or none; n and m are 0 or more.
-            mask: (..., n, m), 0 and 1 in any dtype (the environments' int8, Stable-Baselines3's float32); 1 marks a
-                valid pair. None: all are valid. An agent without any valid pair counts as absent.
-            targets: (..., n, k), whole numbers: the target of every place of `pairs` (..., n, k, feature_dim) and
-                `mask`; no target twice, and -1 in an empty place. None: place j is target j.
-            neighbours: (..., n, l), whole numbers: the agents near each agent, -1 in an empty place. None: all.
+            mask: (..., n, m), 0 and 1 in any dtype (int8 in the environments, float32 in Stable-Baselines3); 1 marks a
+                valid pair. None: all are valid. An agent without a valid pair counts as absent.
+            targets: (..., n, k), whole numbers: the target at each place of `pairs` (..., n, k, feature_dim) and
+                `mask`, without repetition; -1 marks an empty place. None: place j is target j.
+            neighbours: (..., n, l), whole numbers: the agents near each agent; -1 marks an empty place. None: all.
             need_weights: also return the attention weights.
-            need_pairs: False: with `targets`, leave out the features per target, (..., n, 0, f), which saves time.
+            need_pairs: False: with `targets`, omit the features per target, (..., n, 0, f), which saves time.
 
         Returns:
-            :class:`Features`, zero for absent pairs and agents, and with `need_weights` also :class:`Weights`, those of
-            the last block.
+            :class:`Features`, zero for absent pairs and agents; with `need_weights` also the :class:`Weights` of the
+            last block.
 
         Raises:
-            ValueError: a shape that does not fit, or `targets` for an encoder that attends over ``"pairs"``.
-            TypeError: the mask, `targets` or `neighbours` is not a tensor of the right kind.
+            ValueError: mismatched shapes, or `targets` for an encoder that attends over ``"pairs"``.
+            TypeError: the mask, `targets` or `neighbours` is not a tensor of the right dtype.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)
         way = ATTEND_OVER[self.attend_over]
@@ -279,8 +280,8 @@ class AgentTargetEncoder(nn.Module):
             if not way.takes_lists:
                 known = ", ".join(name for name, each in ATTEND_OVER.items() if each.takes_lists)
                 raise ValueError(
-                    f"targets is given, and attend_over is {self.attend_over!r}, which makes one sequence of all pairs "
-                    f"of a scene; with targets it must be one of {known}"
+                    f"attend_over is {self.attend_over!r}, one sequence of all pairs of a scene; with targets it must "
+                    f"be one of {known}"
                 )
             scenes = SparsePairs(scenes, pairs, targets, neighbours, way.by_target)
         tokens = scenes.embed(self.embed, pairs)  # (..., n, m, f)
@@ -293,7 +294,7 @@ class AgentTargetEncoder(nn.Module):
 
 
 class _Block(nn.Module):
-    """Block after the first: a feed-forward network for every pair, and the layers of the way of attending."""
+    """Further block: a feed-forward network for each pair, and the layers of the way of attending."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -302,7 +303,7 @@ class _Block(nn.Module):
         self.layers = nn.ModuleList(_layers(config))
 
     def forward(self, per_target: Tensor, of_agent: Tensor) -> Tensor:
-        """Return the tokens of the next way of attending, from the features of the pairs and of their agents."""
+        """Return the tokens to attend over, from the features of the pairs and of their agents."""
         return per_target + self.feed_forward(per_target + of_agent)
 
 
@@ -310,9 +311,9 @@ class EncoderKind(NamedTuple):
     """Kind of encoder."""
 
     build: Callable[[EncoderConfig, int, int, int], nn.Module]
-    """Function from the options, n, m and the width d of a pair's features to the encoder."""
+    """Function of the options, n, m and the width d of a pair's features that returns the encoder."""
     any_size: bool = True
-    """The encoder takes any n and m at run time."""
+    """Accepts any n and m at run time."""
 
 
 _of_sequences = EncoderKind(lambda config, n, m, feature_dim: AgentTargetEncoder(feature_dim, config=config))

@@ -1,4 +1,4 @@
-"""Faster equivalents of what the layers compute, in five parts. Each is chosen from the size of its input."""
+"""Faster equivalents of operations of the layers, each chosen by the size of its input."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -11,7 +11,7 @@ from torch.nn import functional
 
 
 def is_recorded() -> bool:
-    """Return True while a program for all sizes is compiled, exported or traced; no size may choose its path."""
+    """Return True while a program for all sizes is compiled, exported or traced, whose path no size may choose."""
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
@@ -25,13 +25,13 @@ def is_transformed(*tensors: Tensor) -> bool:
 # ---- tanh ----
 
 _TANH_FROM = 2**16
-"""Input numbers from which on a function with a gradient of its own pays."""
+"""Numbers in the input from which a custom gradient is faster."""
 
 
 def tanh_maps(x: Tensor, *maps: nn.Module) -> list[Tensor]:
-    """Return ``tanh(f(x))`` for each of some linear maps f, from 65,536 numbers on as ``2 sigmoid(2 f(x)) - 1``.
+    """Return ``tanh(f(x))`` for each linear map f, for 65,536 numbers or more as ``2 sigmoid(2 f(x)) - 1``.
 
-    A CPU computes the sigmoid faster. The result is accurate to the rounding of 1.
+    The sigmoid is faster on a CPU. The result is accurate to the rounding of 1.
     """
     if is_recorded() or x.numel() < _TANH_FROM or x.device.type != "cpu":
         return [linear(x).tanh() for linear in maps]
@@ -40,7 +40,7 @@ def tanh_maps(x: Tensor, *maps: nn.Module) -> list[Tensor]:
 
 
 def _fast_tanh(x: Tensor) -> Tensor:
-    # In half precision, the difference is too inaccurate near 0.
+    # The difference is too inaccurate near 0 in half precision.
     plain = x.dtype not in (torch.float32, torch.float64) or is_transformed(x)
     return x.tanh() if plain else _Tanh.apply(x)
 
@@ -63,7 +63,7 @@ class _Tanh(torch.autograd.Function):
 # ---- attention over long sequences ----
 
 _LONG_FROM = 256 * 256
-"""Scores from which on their matrix is not materialised: memory then grows with the sequence, not its square."""
+"""Scores from which their matrix is not materialised: memory then grows with the sequence, not its square."""
 
 
 def fused_kernel_pays(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> bool:
@@ -84,17 +84,17 @@ def fused_attention(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Compute dot-product attention by PyTorch's fused kernel, for a mask (..., 1, S) bool of the keys or none.
+    """Compute dot-product attention by PyTorch's fused kernel, for a bool mask (..., 1, S) of the keys or none.
 
-    `written_out` is the same function of query, key and value, for derivatives that the kernel does not have.
+    `written_out` is the same function of query, key and value, for derivatives that the kernel lacks.
     """
     inputs = query, key, value
     masks = () if mask is None else (mask.shape[:-2],)
     lead = torch.broadcast_shapes(*(x.shape[:-2] for x in inputs), *masks)
     allowed = some = None
     if mask is not None and causal:
-        # The kernel takes no mask together with `causal`. An extra column, 0 or very low in the keys and 1 in the
-        # queries, masks the keys instead.
+        # The kernel accepts no mask together with `causal`. Instead, an extra column, 1 in the queries and 0 or very
+        # low in the keys, masks the keys.
         kind = key.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else key.dtype
         low = key.new_zeros(mask.mT.shape).masked_fill(~mask.mT, torch.finfo(dtype).min / 4)  # (..., S, 1)
@@ -107,7 +107,7 @@ def fused_attention(
         allowed = (mask | ~some).expand(*lead, 1, key.shape[-2]).reshape(-1, 1, 1, key.shape[-2])
     width = max(query.shape[-1], value.shape[-1])
 
-    def four_axes(x: Tensor) -> Tensor:  # the kernel takes (N, 1, length, width) with a common width
+    def four_axes(x: Tensor) -> Tensor:  # the kernel expects (N, 1, length, width) with a common width
         x = functional.pad(x, (0, width - x.shape[-1])) if x.shape[-1] < width else x
         return x.expand(*lead, *x.shape[-2:]).reshape(-1, 1, *x.shape[-2:])
 
@@ -122,7 +122,7 @@ def fused_attention(
 
 
 class _TwiceDifferentiable(torch.autograd.Function):
-    """Output of the fused kernel, which has only first derivatives; all others are those of the written-out form."""
+    """Output of the fused kernel, which has only first derivatives; the written-out form provides all others."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, *arguments: Any) -> Tensor:
@@ -147,11 +147,11 @@ class _TwiceDifferentiable(torch.autograd.Function):
 # ---- attention within every prefix ----
 
 _PREFIX_BLOCK, _PREFIX_ROWS = 2**17, 16
-"""Scores in a block of rows, about, and least number of its rows. The size depends only on the length, so that the sums
-of a sequence are taken in the same order in every batch."""
+"""Approximate number of scores, and least number of rows, in a block. Its size depends only on the length, so that the
+order of summation is the same in every batch."""
 
 _LIMIT = {torch.float64: 256.0, torch.float32: 32.0}
-"""Scores up to which exp(), its inverse, and the square of the inverse, for second derivatives, stay in range."""
+"""Largest scores for which exp(), its inverse, and the square of the inverse, for second derivatives, stay in range."""
 
 
 def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, bound: float) -> Tensor:
@@ -160,9 +160,9 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     ``g_j = sum over i <= j of N[i, j] / S[i, j]`` with the scores ``s = q k^T`` and the running sums
     ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
 
-    q and k are (..., L, d), u = `added` is (..., L), and `mask` (..., L) bool is True for valid tokens; the others are
-    skipped. `bound` limits a score's absolute value. The result g (..., L) is in double precision where the device
-    supports it. Memory grows with L; of second derivatives, and of compiled or exported programs, with L squared.
+    q and k are (..., L, d), u = `added` is (..., L); the bool `mask` (..., L) is True for valid tokens, and the others
+    are skipped. `bound` limits the absolute value of a score. The result g (..., L) is in double precision where the
+    device supports it. Memory grows with L; for second derivatives and compiled or exported programs, with L squared.
     """
     double = _double(query)
     if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
@@ -170,7 +170,7 @@ def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, 
     arguments = query, key, added.to(double), None if mask is None else mask.to(double), bound
     if torch.compiler.is_compiling():  # a program for every length has no fixed number of blocks
         return _prefix_values(*arguments, [slice(None)])
-    if forward_ad._current_level >= 0:  # a function of one's own has forward-mode derivatives of the first order only
+    if forward_ad._current_level >= 0:  # a custom function has forward-mode derivatives of the first order only
         return _prefix_values(*arguments)
     return _PrefixSums.apply(*arguments)
 
@@ -187,7 +187,7 @@ def _prefix_values(
 
 
 class _PrefixSums(torch.autograd.Function):
-    """:func:`prefix_sums` block by block; the backward pass recomputes what a block needs."""
+    """:func:`prefix_sums` block by block; the backward pass recomputes each block."""
 
     generate_vmap_rule = True
 
@@ -234,8 +234,8 @@ def _levels(
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
     """Yield exp(s) (..., rows, L) of a block, its running sums, and 1 for the prefixes for which both are valid.
 
-    The range of exp() is too small for all scores of a wide layer, which are split into levels, each with its own
-    shift. A prefix belongs to the level of its largest score: larger scores come later, much lower ones add nothing.
+    The scores of a wide layer exceed the range of exp(), so they are split into levels, each with its own shift. A
+    prefix belongs to the level of its largest score: larger scores come later, much lower ones add nothing.
     """
     double = _double(rows)
     scores = (rows @ key.mT).to(double)
@@ -245,7 +245,7 @@ def _levels(
         within = within * valid[..., block].unsqueeze(-1)
     limit = _LIMIT[double]
     levels = max(1, math.ceil(bound / limit))
-    passed: Tensor | float = 1.0  # 1 for the prefixes that have a score of this level or a higher one
+    passed: Tensor | float = 1.0  # 1 for the prefixes with a score of this level or a higher one
     for level in range(levels):
         powers, reached = scores, within
         if levels > 1:
@@ -254,7 +254,7 @@ def _levels(
             higher = 0.0 if last else (scores > shift + limit).to(double).cumsum(-1).clamp(max=1.0)
             powers, reached, passed = (scores - shift).clamp(max=limit), within * (passed - higher), higher
         powers = powers.exp()
-        # The sums of the other prefixes may be 0: add 1, to divide by.
+        # The sums of the other prefixes may be 0; adding 1 allows the division.
         yield powers, powers.cumsum(-1) + (1.0 - reached), reached
 
 
@@ -270,37 +270,37 @@ def _double(x: Tensor) -> torch.dtype:
 # ---- sequences of any lengths ----
 
 _CHUNK = 4096
-"""Tokens of a chunk, and tokens from which on padding costs more than further buckets."""
+"""Tokens of a chunk, and tokens from which padding costs more than further buckets."""
 
 
 class Bucket(NamedTuple):
-    """Sequences of like length, padded to a common one."""
+    """Sequences of similar length, padded to a common one."""
 
-    tokens: Tensor  # (G, c) int64, the tokens of each sequence; in a padded place any token
-    mask: Tensor | None  # (G, c) bool, False where padded; None: no place is
-    first: int | None = None  # the tokens follow each other, from this one on; None: they may not
+    tokens: Tensor  # (G, c) int64, the tokens of each sequence; any token where padded
+    mask: Tensor | None  # (G, c) bool, False where padded; None: no padding
+    first: int | None = None  # first of consecutive tokens; None: they may not be consecutive
 
     def of(self, x: Tensor) -> Tensor:
-        """Return the tokens (G, c, f) of the sequences, of all tokens x (T, f)."""
+        """Return the tokens (G, c, f) of the sequences from all tokens x (T, f)."""
         if self.first is None:
             return x.index_select(0, self.tokens.flatten()).unflatten(0, self.tokens.shape)
         return x.narrow(0, self.first, self.tokens.numel()).unflatten(0, self.tokens.shape)
 
 
 class Groups(NamedTuple):
-    """Division of T tokens into sequences; a token belongs to one sequence at most."""
+    """Division of T tokens into sequences; a token belongs to at most one sequence."""
 
     buckets: list[Bucket]
-    place: Tensor | None  # (T,) int64, of each token among those of all buckets, any if in no group; None: its own
+    place: Tensor | None  # (T,) int64, of each token among those of all buckets, any without a sequence; None: its own
 
     def together(self, parts: list[Tensor], like: Tensor) -> Tensor:
-        """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` without any."""
+        """Return all tokens (T, f) from those (G, c, f) of each bucket; `like` if there is no bucket."""
         tokens = torch.cat([part.flatten(0, 1) for part in parts]) if parts else like
         return tokens if self.place is None else tokens.index_select(0, self.place)
 
 
 def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
-    """Return the valid places (T,) of a mask (N, k) bool, shorter rows first, and the groups of each row's."""
+    """Return the valid places (T,) of a bool mask (N, k), shorter rows first, grouped by row."""
     counts = mask.sum(-1)
     order = counts.argsort(stable=True)
     row, column = mask[order].nonzero(as_tuple=True)
@@ -316,10 +316,10 @@ def group_rows(mask: Tensor) -> tuple[Tensor, Groups]:
 
 
 def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_bucket: bool = False) -> Groups:
-    """Group tokens (T,) of keys 0 to number - 1, or `number` for no group; rank, 0 to ranks - 1, orders a group.
+    """Group tokens (T,) by keys 0 to number - 1, `number` for no group; rank, 0 to ranks - 1, orders a group.
 
-    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket; many tokens get a bucket for each size up to 32,
-    and without gradients are split into chunks. With `one_bucket`, all groups are padded to the size of the largest.
+    Groups of more than 2^(i - 1) and up to 2^i tokens share a bucket; with many tokens, each size up to 32 has its own,
+    and without gradients buckets are split into chunks. `one_bucket` pads all groups to the size of the largest.
     """
     length, device = keys.shape[0], keys.device
     if not one_bucket and length == 0:
@@ -334,7 +334,7 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
         step = torch.arange(size, device=device)
         mask = step < counts.unsqueeze(-1)
         places = first.unsqueeze(-1) + torch.where(mask, step, 0)
-        # An empty group at the end of the tokens begins behind the last of them.
+        # An empty group at the end begins after the last token.
         tokens = order[places.clamp(max=length - 1)]
         return Bucket(tokens, None if not one_bucket and bool(mask.all()) else mask)
 
@@ -356,7 +356,7 @@ def group_tokens(keys: Tensor, number: int, rank: Tensor, ranks: int, *, one_buc
 
 
 def as_size(number: Tensor) -> int:
-    """Return a whole number, at least 1, that a shape may depend on, also of a compiled or exported program."""
+    """Return a whole number, at least 1, that shapes may depend on, also in compiled or exported programs."""
     found = number.clamp(min=1).item()
     if is_recorded():
         torch._check(found >= 1)
@@ -369,13 +369,16 @@ def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
         not is_recorded()
         and not torch.is_grad_enabled()
         and x.numel() >= _TANH_FROM
-        and maps[0].out_features <= 64  # up to this score, which tanh bounds by the width, sums of exp() are finite
+        and maps[0].out_features <= 64  # bound of the scores after tanh; sums of exp() remain finite
         and x.device.type == "cpu"
         and x.dtype in (torch.float32, torch.float64)
         and not is_transformed(x)
         and not torch.is_autocast_enabled("cpu")
         and all(  # only `x W^T + b`: a parametrised map has another class
-            type(linear) is nn.Linear and not linear._forward_hooks and not linear._forward_pre_hooks for linear in maps
+            type(linear) is nn.Linear
+            and linear.bias is not None
+            and not (linear._forward_hooks or linear._forward_pre_hooks)
+            for linear in maps
         )
     )
 

@@ -1,4 +1,4 @@
-"""Attention as functions, and operations on masks. Only this module combines a softmax with a mask."""
+"""Attention as functions, scores, poolings. Only this module combines a softmax with a mask."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,13 +12,13 @@ from hitmac.perception.fast_paths import fused_attention, fused_kernel_pays
 
 
 class Score(nn.Module):
-    """Base class of all scores, which map query (..., L, d_q) and key (..., S, d_k) to (..., L, S).
+    """Base class of scores, which map query (..., L, d_q) and key (..., S, d_k) to (..., L, S).
 
-    Raises ``ValueError`` for widths that do not fit.
+    Raises ``ValueError`` for mismatched widths.
     """
 
     def as_dot(self, query: Tensor) -> Tensor | None:
-        """Return the query (..., L, d_k) whose dot product with the key is the score; None if there is none."""
+        """Return the query (..., L, d_k) whose dot product with the key is the score; None if it does not exist."""
         return None
 
     def forward(self, query: Tensor, key: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class Score(nn.Module):
         assert changed is not None
         if changed.shape[-1] != key.shape[-1]:
             raise ValueError(
-                f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs them to fit"
+                f"query has width {changed.shape[-1]} and key {key.shape[-1]}; {type(self).__name__} needs equal widths"
             )
         return changed @ key.mT
 
@@ -113,7 +113,7 @@ SCORES: dict[str, Callable[[int], Score]] = {
 
 
 def make_score(score: str | Score, width: int) -> Score:
-    """Build the score of a name for queries and keys of a width; a module is returned unchanged."""
+    """Build a named score for queries and keys of a width; return a module unchanged."""
     if isinstance(score, Score):
         return score
     check_choice("score", score, SCORES)
@@ -142,12 +142,12 @@ def attend(
         causal: query i attends only to the keys up to i; L must equal S.
         dropout: probability of setting a weight to 0 (the others are scaled up to compensate); 0 when not training.
         need_weights: also return the weights. Without weights and dropout, memory grows with L + S instead of L * S
-            where the score is a dot product, the sequences are long, and the mask is one of the keys.
+            if the score is a dot product, the sequences are long, and the mask depends only on the keys.
 
     Returns:
-        The outputs (..., L, d_v), and the weights (..., L, S) or None. A masked key has weight exactly 0. A query
-        without any key has weights and output 0, and finite gradients. A key that no query may attend to, and its
-        value, may be NaN or infinite: neither outputs nor gradients depend on them.
+        The outputs (..., L, d_v), and the weights (..., L, S) or None. Masked keys have weight exactly 0. Queries
+        without keys have weights and output 0, and finite gradients. Keys and values that no query may attend to may
+        be NaN or infinite: neither outputs nor gradients depend on them.
     """
     check_attended(query, key, value, causal)
     if mask is not None:
@@ -167,7 +167,7 @@ def attend_finite(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute :func:`attend` for a bool mask of two axes or more, and finite keys and values."""
+    """Compute :func:`attend` for a bool mask of at least two axes, and finite keys and values."""
     if not need_weights and dropout == 0.0 and fused_kernel_pays(query, key, value, mask):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
@@ -187,7 +187,7 @@ def attend_finite(
 def attend_heads(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, num_heads: int, *options: Any
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute :func:`attend_finite` for each head; in inputs and outputs the heads are side by side.
+    """Compute :func:`attend_finite` for each head; inputs and outputs concatenate the heads.
 
     The weights are (..., num_heads, L, S) or None.
     """
@@ -203,8 +203,8 @@ def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
     """Return the softmax over the last axis of scores (..., L, S) where the bool mask is True; 0 elsewhere."""
     if mask is None:
         return scores.softmax(-1)
-    # The lowest finite number rather than -inf keeps a row without keys free of NaN; the product with the mask then
-    # makes its weights exact zeros.
+    # The lowest finite number, unlike -inf, keeps rows without keys free of NaN; the product with the mask makes masked
+    # weights exactly 0.
     return torch.where(mask, scores, torch.finfo(scores.dtype).min).softmax(-1) * mask
 
 
@@ -214,7 +214,7 @@ def causal_mask(length: int, device: torch.device | None = None) -> Tensor:
 
 
 def xavier_linear(inputs: int, outputs: int) -> nn.Linear:
-    """Build a linear map that starts Xavier-uniform, with biases 0."""
+    """Build a linear layer initialised Xavier-uniform, with zero biases."""
     linear = nn.Linear(inputs, outputs)
     nn.init.xavier_uniform_(linear.weight)
     nn.init.zeros_(linear.bias)
@@ -227,7 +227,7 @@ def zero_masked(x: Tensor, mask: Tensor | None) -> Tensor:
 
 
 def finite_if_unseen(x: Tensor, seen: Tensor) -> Tensor:
-    """Return `x` (..., L, d) with zeros where `seen` is False for NaN and what a score would make infinite."""
+    """Return `x` (..., L, d) with zeros for NaN, and for numbers too large for a score, where `seen` is False."""
     return torch.where(seen.unsqueeze(-1) | (x.abs() < torch.finfo(x.dtype).max ** 0.5), x, 0.0)
 
 
@@ -262,16 +262,16 @@ FIXED_POOLINGS = {"sum": pool_sum, "mean": pool_mean, "max": pool_max}
 """Poolings without parameters."""
 
 POOLINGS: dict[str, Callable[..., Tensor]] = FIXED_POOLINGS | {"attention": pool_by_query}
-"""All poolings; those that are not fixed also take a query."""
+"""All poolings; ``"attention"`` also takes a query."""
 
 
 def pool(x: Tensor, mask: Tensor | None, pooling: str) -> Tensor:
-    """Pool tokens by the name of a fixed pooling."""
+    """Pool tokens by a fixed pooling."""
     return FIXED_POOLINGS[pooling](x, mask)
 
 
 def count_tokens(x: Tensor, mask: Tensor | None) -> Tensor:
-    """Count the valid tokens of x (..., L, d), (..., 1); at least 1, as a divisor."""
+    """Return the number (..., 1) of valid tokens of x (..., L, d), at least 1, as a divisor."""
     valid = x.new_ones(x.shape[-2]) if mask is None else mask
     return valid.sum(-1, keepdim=True).clamp(min=1)
 
@@ -280,21 +280,21 @@ class Features(NamedTuple):
     """Encoder outputs for a scene with n agents and m targets."""
 
     per_target: Tensor
-    """(..., n, m, f): one feature for every pair of an agent and a target."""
+    """(..., n, m, f): feature of each pair of an agent and a target."""
     per_agent: Tensor
-    """(..., n, f): one feature for every agent."""
+    """(..., n, f): feature of each agent."""
     global_feature: Tensor
-    """(..., f): one feature for the whole scene."""
+    """(..., f): feature of the scene."""
 
 
 class Weights(NamedTuple):
-    """Attention weights; None where the encoder does not attend. The axis of the h heads precedes the last two."""
+    """Attention weights, None where the encoder does not attend; the axis of the h heads precedes the last two."""
 
     targets: Tensor | None = None
-    """(..., n, h, m, m): for every agent, from each of its targets to each; of listed targets (..., n, h, k, k)."""
+    """(..., n, h, m, m): for each agent, from each of its targets to each; with lists (..., n, h, k, k)."""
     agents: Tensor | None = None
-    """(..., h, n, n): from each agent to each; with `neighbours` (..., h, n, l), to each of its list. With ``"axes"``
-    for every target (..., m, h, n, n), of listed targets (..., m, h, c, c), from each agent that lists the target to
-    each, in their order; c is the largest number of them, and m the highest listed index + 1."""
+    """(..., h, n, n): from each agent to each; with `neighbours` (..., h, n, l), to each in its list. With ``"axes"``
+    for each target (..., m, h, n, n); with lists (..., m, h, c, c), between the up to c agents that list the target, in
+    their order, where m is the highest listed index + 1."""
     pairs: Tensor | None = None
     """(..., h, n * m, n * m): from each pair to each, in the order i * m + j."""

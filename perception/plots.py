@@ -1,6 +1,6 @@
 """Plots of attention weights: heat maps, lines over a scene, films.
 
-All raise ``ValueError`` for shapes that do not fit, and ``ModuleNotFoundError`` without the extra ``plots``.
+All raise ``ValueError`` for mismatched shapes, and ``ModuleNotFoundError`` without the extra ``plots``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Extent = tuple[float, ...]  # left, right, bottom, top
 
 
 def received(weights: Array) -> np.ndarray:
-    """Return the attention (..., S) that each key receives: weights (..., h, L, S), mean over heads and queries."""
+    """Return the attention (..., S) that each key receives: mean of weights (..., h, L, S) over heads and queries."""
     return _as_array(weights).mean((-3, -2))
 
 
@@ -70,8 +70,8 @@ def lines(
         weights: (n, m), weight from agent i to target j, for instance :func:`received`.
         agents: positions (n, 2).
         targets: positions (m, 2).
-        extent: (left, right, bottom, top) of the shown part of the scene, as :class:`hitmac.envs.render.Picture` has.
-        picture: (height, width, 3), drawn behind the lines; it must show just that part.
+        extent: (left, right, bottom, top) of the shown part of the scene, see :class:`hitmac.envs.render.Picture`.
+        picture: (height, width, 3), drawn behind the lines; it must show exactly that part.
         title: title of the figure.
     """
     weights, agents, targets = map(_as_array, (weights, agents, targets))
@@ -110,7 +110,7 @@ def film(
     pictures: Sequence[np.ndarray] | None = None,
     frames_per_second: int = 10,
 ) -> None:
-    """Write attention over time as an animated GIF of :func:`lines`; the file is written whole or not at all.
+    """Write attention over time as an animated GIF of :func:`lines`, whole or not at all.
 
     Args:
         path: file of the film; its name must end in .gif.
@@ -139,7 +139,7 @@ def film(
 
 
 def save(figure: Figure, path: str | Path) -> None:
-    """Write a figure in the format of the file's extension, whole or not at all; a ValueError lists the known ones."""
+    """Write a figure, whole or not at all, in the format of the file's extension; ValueError for an unknown one."""
     known = figure.canvas.get_supported_filetypes()
     if Path(path).suffix.lower().removeprefix(".") not in known:
         raise ValueError(f"path is {str(path)!r}; its name must end in one of .{', .'.join(known)}")

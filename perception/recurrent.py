@@ -27,16 +27,16 @@ class RecurrentLayer(nn.Module):
     """Bidirectional GRU with the interface of :class:`hitmac.perception.AttentionLayer`, the paper's ablation.
 
     ``z`` concatenates the states of both directions at each token, and ``global_feature`` pools z. The outputs depend
-    on the order of the tokens. Masked tokens are skipped. It equals ``nn.GRU`` over the valid tokens, and can also be
-    mapped, compiled, and exported for every length.
+    on the order of the tokens. The layer equals ``nn.GRU`` over the valid tokens, and can also be mapped, compiled, and
+    exported for any length.
 
     Args:
         feature_dim: width of an input token.
-        weight_dim: width of z; even, since each direction takes half of it.
+        weight_dim: width of z; even, half for each direction.
         pooling: ``"sum"``, ``"mean"`` or ``"max"``.
 
     Attributes:
-        gru: holds the parameters, with the names, shapes and initialisation of those of ``nn.GRU``.
+        gru: the parameters, with the names, shapes and initialisation of ``nn.GRU``.
     """
 
     def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
@@ -54,7 +54,7 @@ class RecurrentLayer(nn.Module):
         """Map x (..., L, feature_dim) and mask (..., L) to z (..., L, weight_dim) and global_feature (..., weight_dim).
 
         Raises the errors of :meth:`hitmac.perception.AttentionLayer.forward`, and ``ValueError`` if `need_weights` is
-        True, since the layer has no attention weights.
+        True: the layer has no attention weights.
         """
         if need_weights:
             raise ValueError("need_weights is True; a recurrent layer has no attention weights")
@@ -65,8 +65,8 @@ class RecurrentLayer(nn.Module):
         return z, pool(z, mask, self.pooling)
 
     def _states(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        """Return both directions' states (N, L, 2 H) after each token of x (N, L, d); a masked one changes none."""
-        if x.shape[1] == 0:  # an extra token, dropped again, keeps all parameters in the graph
+        """Return both directions' states (N, L, 2 H) after each token of x (N, L, d); masked tokens are skipped."""
+        if x.shape[1] == 0:  # an extra token, then dropped, keeps all parameters in the graph
             return self._states(functional.pad(x, (0, 0, 0, 1)), None)[:, :0]
         x = x.transpose(0, 1)  # (L, N, d)
         (w_in, w_state, b_in, b_state) = (
@@ -86,7 +86,7 @@ class RecurrentLayer(nn.Module):
 
         state = x.new_zeros(2, x.shape[1], self.weight_dim // 2)
         if getattr(torch.compiler, "is_exporting", bool)():  # PyTorch 2.4 has no such function
-            # A loop is exported for one length only. torch.compile still gets the loop, once for each length, since
+            # A loop is exported for one length only. torch.compile still unrolls the loop for each length, since
             # Inductor of PyTorch 2.13 gives wrong gradients of scan (https://github.com/pytorch/pytorch/issues/153679).
             from torch._higher_order_ops import scan
 
@@ -105,14 +105,14 @@ class RecurrentLayer(nn.Module):
 
 
 class PairMemory(nn.Module):
-    r"""Recurrent state of every pair of an agent and a target, which turns with the agent.
+    r"""Recurrent state of each pair of an agent and a target, which turns with the agent.
 
-    A state is f / 2 vectors of the plane, kept in the frame of the world, and read and advanced in that of the agent.
+    A state is f / 2 vectors of the plane, stored in the world's frame, and read and advanced in the agent's.
     With the features x of a pair, the agent's heading :math:`\theta`, and :func:`hitmac.perception.recurrent.gru`,
 
     .. math:: h' = R(\theta) \; \mathrm{GRU}(\mathrm{relu}(W x + b), R(-\theta) \, h).
 
-    All pairs share the weights; n and m are free, and permuting agents or targets permutes the states.
+    All pairs share the weights; n and m may vary, and permuting agents or targets permutes the states.
 
     Args:
         feature_dim: d, width of a pair's features.
@@ -137,11 +137,11 @@ class PairMemory(nn.Module):
     def forward(
         self, pairs: Tensor, heading: Tensor, state: Tensor | None = None, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Go through T steps of pairs (T, ..., n, m, d) and heading (T, ..., n, 2), its cosine and sine.
+        """Advance over T steps of pairs (T, ..., n, m, d) and heading (T, ..., n, 2), its cosine and sine.
 
-        `state` (..., n, m, f) is the one that the last call returned, None: zero; `starts` (T, ...) bool marks the
-        scenes whose state is zero before a step, None: none. Return the states (T, ..., n, m, f) after each step, in
-        the frames of the agents, and the last one in that of the world, for the next call.
+        `state` (..., n, m, f) is that of the previous call, None: zero; the bool `starts` (T, ...) marks the scenes
+        whose state is reset to zero before a step, None: none. Return the states (T, ..., n, m, f) after each step, in
+        the agents' frames, and the last one in the world's, for the next call.
         """
         steps, *scenes, n, m, _ = pairs.shape
         inputs = self.of_input(self.embed(pairs).relu())  # (T, ..., n, m, 3 f)
@@ -163,7 +163,7 @@ class PairMemory(nn.Module):
 
 
 def _turned(state: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Return a state whose vectors, x in the first half and y in the second, are turned clockwise."""
+    """Return a state with its vectors, x in the first half and y in the second, turned clockwise."""
     x, y = state.chunk(2, -1)
     return torch.cat((cos * x + sin * y, cos * y - sin * x), -1)
 

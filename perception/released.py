@@ -1,6 +1,6 @@
 """Networks of the published HiT-MAC program, built from the tensors of a checkpoint that the user provides.
 
-This package contains no part of that program. Its checkpoints are read as tensors only, and no code in them runs.
+This package contains no part of that program. Its checkpoints are read as tensors only; no code in them runs.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from hitmac.perception.tanh_attention import AttentionLayer
 class ReleasedCoordinator(nn.Module):
     """HiT-MAC's coordinator network: ``(..., n, m, d) -> logits (..., n * m, 2), value (...,)``.
 
-    Two linear layers with ReLU for every pair, attention over all pairs as one sequence, two logits (after a ReLU) for
+    Two linear layers with ReLU for each pair, attention over all pairs as one sequence, two logits (after a ReLU) for
     each pair's z, and the AMC critic (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
     Args:
@@ -43,7 +43,7 @@ class ReleasedCoordinator(nn.Module):
 class ReleasedExecutor(nn.Module):
     """HiT-MAC's executor network: ``(..., m, d) -> logits (..., 3), value (...,)``.
 
-    The attention layer over the m rows of a sensor; logits (after a ReLU) and value from the global feature.
+    Attention over the m rows of a sensor; logits (after a ReLU) and value from the global feature.
 
     Args:
         feature_dim: d, width of a row; 4 in the paper.
@@ -62,7 +62,7 @@ class ReleasedExecutor(nn.Module):
         return self.actor(global_feature).relu(), self.critic(global_feature).squeeze(-1)
 
 
-# Parts of the tensors' names in the published program, and what they are called in the modules here.
+# Parts of the tensors' names in the published program, and their names in the modules here.
 _COORDINATOR = {
     "encoder.features.": "encoder.",
     "actor.actor_linear": "actor",
@@ -77,7 +77,7 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
 
     Raises:
         FileNotFoundError: the file does not exist.
-        ValueError: the file holds anything other than the tensors of one of the two networks; the message names it.
+        ValueError: the file holds anything other than the tensors of one of the two networks.
     """
     path = Path(path)
     if not path.is_file():
@@ -85,16 +85,16 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
     try:
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # a damaged or malicious file can raise anything
-        # The library's own message tells how to run the code of the file.
+        # PyTorch's own message explains how to run the code of the file.
         raise ValueError(
-            f"{path} cannot be read as tensors only: it is damaged or holds other things ({type(error).__name__})"
+            f"{path} cannot be read as tensors only: it is damaged or holds other objects ({type(error).__name__})"
         ) from None
     if isinstance(content, dict):
         content = content.get("model", content)
     if not isinstance(content, dict) or not all(
         isinstance(x, Tensor) and x.layout == torch.strided and x.is_floating_point() for x in content.values()
     ):
-        raise ValueError(f"{path} does not hold a dictionary of tensors, all of floating-point numbers")
+        raise ValueError(f"{path} does not hold a dictionary of floating-point tensors")
     try:
         return from_tensors(content)
     except ValueError as error:
@@ -102,9 +102,9 @@ def load_released(path: str | Path) -> ReleasedCoordinator | ReleasedExecutor:
 
 
 def from_tensors(tensors: Mapping[str, Tensor | np.ndarray]) -> ReleasedCoordinator | ReleasedExecutor:
-    """Build the network of tensors under the names that the published program gives them.
+    """Build the network from tensors with the names of the published program.
 
-    Raises ``ValueError`` that names a tensor that is missing, unknown, of another shape or not finite.
+    Raises ``ValueError`` with the name of a tensor that is missing, unknown, of another shape or not finite.
     """
     coordinator, found = any("Shapley" in name for name in tensors), {}
     for theirs, value in tensors.items():

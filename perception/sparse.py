@@ -1,6 +1,6 @@
 """Tokens of the encoder: all pairs of agents and targets, or those of each agent's list. Scenes of different sizes.
 
-The same layers attend over either, so that with lists the cost grows with the number of listed pairs.
+The same layers attend over both; with lists, the cost grows with the number of listed pairs.
 """
 
 import math
@@ -29,7 +29,7 @@ Attended = tuple[Tensor, Tensor, Tensor | None]
 
 
 class AllPairs:
-    """All pairs (..., n, m) of agents and targets, as the tokens that a way of attending works on."""
+    """All pairs (..., n, m) of agents and targets, as tokens."""
 
     def __init__(self, mask: Tensor | None, pooling: str, need_weights: bool) -> None:
         self.mask: Any = mask  # (..., n, m) bool; None: all are valid
@@ -45,11 +45,11 @@ class AllPairs:
         return layer(found.per_target, found.per_agent.unsqueeze(-2))
 
     def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
-        """Return the sum of three features of the pairs, zero where not valid."""
+        """Return the sum of three features of the pairs, zero where invalid."""
         return zero_masked(tokens + of_agent + of_target, self.mask)
 
     def pairs(self, tokens: Tensor, need_pairs: bool) -> Tensor:
-        """Return the pairs (..., n, m, f) of tokens, zero where not valid; (..., n, 0, f) if they are not needed."""
+        """Return the pairs (..., n, m, f) of tokens, zero where invalid."""
         return tokens
 
     def pool(self, tokens: Tensor) -> Tensor:
@@ -82,11 +82,11 @@ class AllPairs:
 
 
 class SparsePairs(AllPairs):
-    """Pairs of each agent and the targets of its list, out of the same places as all pairs.
+    """Pairs of each agent and the targets of its list.
 
-    All scenes are one set of T tokens, one for each valid pair. If the weights are needed too, and in compiled and
-    exported programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` groups the
-    pairs of each target too. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
+    All scenes are one set of T tokens, one for each valid pair. If the weights are needed, and in compiled and exported
+    programs, every place is a token, valid or not, which keeps the shapes of the lists. `by_target` also groups the
+    pairs of each target. For the lists see :meth:`hitmac.perception.AgentTargetEncoder.forward`.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class SparsePairs(AllPairs):
         return layer(found.per_target, per_agent.index_select(0, self.agent))
 
     def total(self, tokens: Tensor, of_agent: Tensor, of_target: Tensor) -> Tensor:
-        """Return the sum of three features of the pairs; without gradients it overwrites the last."""
+        """Return the sum of three features of the pairs; without gradients, overwrite the last."""
         if torch.is_grad_enabled() or is_recorded():
             return tokens + of_agent + of_target
         return of_target.add_(of_agent).add_(tokens)  # in place: new memory costs more than the sum
@@ -190,7 +190,7 @@ class SparsePairs(AllPairs):
 
 
 def _within(layer: nn.Module, x: Tensor, groups: Groups, need_weights: bool) -> tuple[Tensor, Tensor | None]:
-    """Apply a layer within each group of tokens x (T, f); return its outputs and the weights of the last bucket."""
+    """Apply a layer within each group of tokens x (T, f); return the outputs and the weights of the last bucket."""
     if not isinstance(layer, AttentionLayer):
         outputs = [layer(bucket.of(x), bucket.mask, need_weights=need_weights)[0] for bucket in groups.buckets]
         return groups.together(outputs, x), None
@@ -214,10 +214,10 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
         scenes: B tensors (n_b, m_b, d) of one width, dtype and device; n_b and m_b are 0 or more.
 
     Returns:
-        The pairs (B, n, m, d), zero outside each scene, where n and m are the largest sizes; and the mask (B, n, m).
+        The pairs (B, n, m, d), zero outside each scene, where n and m are the largest sizes, and the mask (B, n, m).
     """
     if not scenes:
-        raise ValueError("there is no scene to pad; give one or more")
+        raise ValueError("scenes is empty; expected one scene or more")
     for number, scene in enumerate(scenes):
         if scene.ndim != 3 or scene.shape[-1] != scenes[0].shape[-1]:
             raise ValueError(
@@ -235,8 +235,7 @@ def pad_scenes(scenes: Sequence[Tensor]) -> tuple[Tensor, Tensor]:
 def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
     """Return the features (n_b, m_b, f) of each scene of a padded batch (B, n, m, f).
 
-    In the mask (B, n, m), 0 and 1 in any dtype, the agents of a scene are the rows with any 1, and its targets the
-    columns with any 1, in any position. A scene without agents or without targets is returned as (0, 0, f), since its
-    mask is all 0.
+    The agents of a scene are the rows with any 1 in the mask (B, n, m), 0 and 1 in any dtype, and its targets the
+    columns with any 1. A scene without agents or without targets is returned as (0, 0, f), since its mask is all 0.
     """
     return [scene[valid.any(1)][:, valid.any(0)] for scene, valid in zip(per_target, mask != 0, strict=True)]

@@ -21,7 +21,7 @@ class AttentionLayer(nn.Module):
         num_heads: number of heads; it must divide weight_dim.
         scaled: divide the scores by the square root of a head's width.
         pooling: pooling of z into the global feature: ``"sum"``, the paper's, which grows with the sequence;
-            ``"mean"`` and ``"max"``, which do not; ``"attention"``, weighted by a learned query.
+            ``"mean"``; ``"max"``; ``"attention"``, weighted by a learned query.
         residual: add the input to z (feature_dim must be weight_dim).
         layer_norm: normalise z, after the residual.
         dropout: probability of dropping a weight while training; in [0, 1).
@@ -68,8 +68,7 @@ class AttentionLayer(nn.Module):
 
         Returns:
             ``z`` (..., L, weight_dim), zero at masked tokens, ``global_feature`` (..., weight_dim), and with
-            `need_weights` the weights (..., num_heads, L, L). The content of a masked token affects neither values nor
-            gradients.
+            `need_weights` the weights (..., num_heads, L, L). Masked tokens affect neither values nor gradients.
 
         Raises:
             ValueError: the last axis of x is not feature_dim, or the mask's shape is not (..., L).
@@ -88,7 +87,7 @@ class AttentionLayer(nn.Module):
         return (z, global_feature) if weights is None else (z, global_feature, weights)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k, v (..., L, weight_dim), in which the heads are side by side."""
+        """Return q, k, v (..., L, weight_dim), each the concatenated heads."""
         query, key, value = tanh_maps(x, self.Q, self.K, self.V)  # tanh(Q x), tanh(K x), tanh(V x)
         if self.scaled:
             query = query / (self.weight_dim // self.num_heads) ** 0.5
@@ -97,7 +96,7 @@ class AttentionLayer(nn.Module):
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, need_weights: bool
     ) -> tuple[Tensor, Tensor | None]:
-        """Return ``softmax(q k^T) v`` and the weights, by head, or None, for a mask (..., S) of the keys."""
+        """Return ``softmax(q k^T) v`` and the weights of each head, or None, for a mask (..., S) of the keys."""
         keys = None if mask is None else mask.unsqueeze(-2)
         dropout = self.dropout if self.training else 0.0
         return attend_heads(query, key, value, keys, self.num_heads, None, False, dropout, need_weights)

@@ -15,8 +15,8 @@ class TokenEmbedding(nn.Module):
     Args:
         num_tokens: size of the vocabulary.
         embed_dim: d, width of a vector.
-        scaled: multiply by sqrt(d). If False, the embedding is ``E[token]``. The vectors are initialised with variance
-            1 either way.
+        scaled: multiply by sqrt(d); otherwise the embedding is ``E[token]``. The initial variance of the result is 1
+            in both cases.
     """
 
     def __init__(self, num_tokens: int, embed_dim: int, *, scaled: bool = True) -> None:
@@ -38,7 +38,7 @@ class PositionalEncoding(nn.Module):
 
     Args:
         embed_dim: d, width of a token.
-        dropout: probability of dropping a number of the sum while training; in [0, 1).
+        dropout: probability of dropping an element of the sum while training; in [0, 1).
     """
 
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
@@ -52,7 +52,7 @@ class PositionalEncoding(nn.Module):
         self, length: int, *, dtype: torch.dtype | None = None, device: torch.device | str | None = None
     ) -> Tensor:
         """Return the encoding (length, embed_dim), by default in PyTorch's default dtype and on its default device."""
-        # Double precision up to the last step: angles grow with the position, and half types have 8 to 11 bits.
+        # Double precision until the last step: angles grow with the position, and half types have 8 to 11 bits.
         # Not a buffer: a change of dtype would round it, and loading tensors would leave it empty.
         device = torch.get_default_device() if device is None else torch.device(device)
         maker = torch.device("cpu") if device.type == "mps" else device  # MPS has no double precision
@@ -80,7 +80,7 @@ class MultiHeadAttention(nn.Module):
         head_dim: width of a head's q, k and v; None: embed_dim / h.
         output_dim: width of the output; None: embed_dim. Only with `output_map`.
         output_map: apply W_o. If False, the output is the concatenated heads, h * head_dim wide.
-        score: a name out of :data:`hitmac.perception.functional.SCORES`, or a score for the width of a head.
+        score: a name in :data:`hitmac.perception.functional.SCORES`, or a score for the width of a head.
         bias: add a bias to the linear projections.
         dropout: probability of dropping a weight while training; in [0, 1).
 
@@ -151,8 +151,8 @@ class MultiHeadAttention(nn.Module):
 
         Returns:
             The outputs (..., L, output_dim), and the weights (..., num_heads, L, S) or None. The output of a query
-            without any key is the bias of the output map. Tokens that no query may attend to may be NaN or infinite
-            (in self-attention also as queries): neither the other outputs nor gradients depend on them.
+            without keys is the bias of the output map. Tokens that no query may attend to may be NaN or infinite (in
+            self-attention also as queries): neither the other outputs nor gradients depend on them.
         """
         key = query if key is None else key
         value = key if value is None else value
@@ -178,8 +178,8 @@ def pairwise_mask(query: Tensor, key: Tensor, mask: Tensor | None, key_mask: Ten
     key_mask = as_mask(key_mask, "key_mask")
     if not 1 <= key_mask.ndim < axes or key_mask.shape[-1] != keys:
         raise ValueError(
-            f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. A mask from each query "
-            f"to each key, (..., {length}, {keys}), is mask"
+            f"key_mask has shape {tuple(key_mask.shape)}; it must be {(*key.shape[:-2], keys)}. For a mask from each "
+            f"query to each key, (..., {length}, {keys}), use mask"
         )
     key_mask = key_mask.unsqueeze(-2)
     return key_mask if mask is None else mask & key_mask
@@ -246,8 +246,8 @@ class EncoderBlock(nn.Module):
 class FourierFeatures(nn.Module):
     """Layer that appends sines and cosines to features: (..., d) -> (..., d * (1 + 2 K)).
 
-    They are sin(pi k x) and cos(pi k x) for k = 1 .. K = `num_frequencies`. They remove the jump of a bearing, given in
-    half turns, behind the sensor, and make thresholds easier to learn (Tancik and others, NeurIPS 2020).
+    These are sin(pi k x) and cos(pi k x) for k = 1 .. K = `num_frequencies`. They remove the jump of a bearing, in half
+    turns, behind the sensor, and make thresholds easier to learn (Tancik and others, NeurIPS 2020).
     """
 
     def __init__(self, num_frequencies: int) -> None:

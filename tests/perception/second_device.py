@@ -2,10 +2,8 @@
 
 A tensor there has a storage of no bytes; the tensor that holds its numbers is found by it. Every operation of PyTorch
 goes through :func:`_compute`, which refuses tensors of two devices as an accelerator does. A process has one such
-device for ever, so :mod:`tests.perception.on_second_device` runs in a process of its own.
+device for good, so :mod:`tests.perception.on_second_device` runs in a process of its own.
 """
-
-from __future__ import annotations
 
 from collections import deque
 from typing import Any

@@ -1,154 +1,208 @@
-"""The recurrent ablation: PyTorch's modules over the tokens that are there, mapped, compiled and exported."""
+"""Recurrent layers: PyTorch's GRU over the valid tokens, the memory of pairs by hand, noisy linear layers."""
+
+import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from torch import nn
 
-from hitmac.perception import AgentTargetEncoder, RecurrentLayer
+from hitmac.perception import NoisyLinear, RecurrentLayer
+from hitmac.perception.recurrent import PairMemory
+from tests.perception.helpers import LEADS, random, same
 
-LEADS = [(), (2,), (3, 2), (2, 1, 2)]
+MASK = torch.tensor([[True, False, True, True], [False] * 4, [True, True, False, False]])
 
 
 def layer():
-    torch.manual_seed(0)
     return RecurrentLayer(4, 6).double()
 
 
-def inputs(lead, length, masked):
-    torch.manual_seed(length)
-    x = torch.randn(*lead, length, 4, dtype=torch.float64)
-    return x, torch.rand(*lead, length) > 0.4 if masked else None
-
-
-def pytorchs(made, x, mask=None):
-    """PyTorch's module over the tokens that are there, sequence by sequence."""
+def pytorchs(made, x, mask):
+    """PyTorch's module over the valid tokens, sequence by sequence."""
     theirs = nn.GRU(4, 3, batch_first=True, bidirectional=True).to(x.dtype)
     theirs.load_state_dict(made.gru.state_dict())
-    mask = torch.ones(x.shape[:-1], dtype=torch.bool) if mask is None else mask
     rows = []
-    for sequence, there in zip(x.reshape(-1, *x.shape[-2:]), mask.reshape(-1, mask.shape[-1]), strict=True):
+    for sequence, valid in zip(x.reshape(-1, *x.shape[-2:]), mask.reshape(-1, mask.shape[-1]), strict=True):
         row = torch.zeros(x.shape[-2], 6, dtype=x.dtype)
-        if there.any():
-            row[there] = theirs(sequence[there])[0]
+        if valid.any():
+            row[valid] = theirs(sequence[valid])[0]
         rows.append(row)
     return torch.stack(rows).reshape(*x.shape[:-1], 6)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("length", [1, 2, 5])
-def test_it_is_pytorchs_over_what_is_there(length, masked):
-    made = layer()
-    for lead in LEADS:
-        x, mask = inputs(lead, length, masked)
-        z, total = made(x if mask is None else x.masked_fill(~mask.unsqueeze(-1), torch.nan), mask)
-        expected = pytorchs(made, x, mask)
-        torch.testing.assert_close(z, expected)
-        torch.testing.assert_close(total, expected.sum(-2))
+@settings(deadline=None, max_examples=30)
+@given(lead=st.sampled_from([*LEADS, (2, 1, 2)]), length=st.integers(1, 5), masked=st.booleans())
+def test_it_is_pytorchs_over_the_valid_tokens(lead, length, masked):
+    made, x = layer(), random(*lead, length, 4)
+    mask = torch.rand(*lead, length) > (0.4 if masked else -1)
+    given_x = x.masked_fill(~mask.unsqueeze(-1), torch.nan)
+    expected = pytorchs(made, x, mask)
+    same(made(given_x, mask if masked else None), (expected, expected.sum(-2)))
+    mean = RecurrentLayer(4, 6, pooling="mean").double()
+    mean.load_state_dict(made.state_dict())
+    count = mask.sum(-1, keepdim=True).clamp(min=1)
+    torch.testing.assert_close(mean(given_x, mask)[1], expected.sum(-2) / count)
 
 
 def test_checkpoints_and_the_start_are_pytorchs():
     torch.manual_seed(3)
     reference = nn.GRU(4, 3, batch_first=True, bidirectional=True)
     torch.manual_seed(3)
-    made = RecurrentLayer(4, 6)
-    ours = made.state_dict()
+    ours = RecurrentLayer(4, 6).state_dict()
     assert list(ours) == [f"gru.{name}" for name in reference.state_dict()]
-    for name, tensor in reference.state_dict().items():
-        torch.testing.assert_close(ours[f"gru.{name}"], tensor, atol=0, rtol=0)
+    same(ours.values(), reference.state_dict().values(), atol=0, rtol=0)
 
 
-@pytest.mark.parametrize("masked", [False, True])
-@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0, 0), (0,), (2, 0, 3)])
-def test_nothing_there_has_gradients(shape, masked):
-    made = layer()
-    x = torch.randn(*shape, 4, dtype=torch.float64, requires_grad=True)
-    z, total = made(x, torch.zeros(shape, dtype=torch.bool) if masked else None)
-    assert z.shape == (*shape, 6)
-    assert total.shape == (*shape[:-1], 6)
-    gradients = torch.autograd.grad(z.sum() + total.sum(), [x, *made.parameters()])
-    assert not any(gradient.any() for gradient in gradients)
+@pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0,), (2, 0, 3)])
+def test_nothing_there_has_gradients(shape):
+    made, x = layer(), random(*shape, 4).requires_grad_()
+    for mask in (None, torch.zeros(shape, dtype=torch.bool)):
+        z, total = made(x, mask)
+        assert z.shape == (*shape, 6)
+        assert total.shape == (*shape[:-1], 6)
+        gradients = torch.autograd.grad(z.sum() + total.sum(), [x, *made.parameters()])
+        assert not any(gradient.any() for gradient in gradients)
 
 
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # forward mode of PyTorch
 def test_derivatives_and_maps():
-    made, (x, mask) = layer(), inputs((3,), 4, True)
-    x.requires_grad_()
-    assert torch.autograd.gradcheck(lambda tokens: made(tokens, mask), (x,), check_forward_ad=True)
-    assert torch.autograd.gradgradcheck(lambda tokens: made(tokens, mask)[0], (x,))
-    plain = x.detach()
-    for one, other in zip(torch.func.vmap(made)(plain, mask), made(plain, mask), strict=True):
-        torch.testing.assert_close(one, other)
-    torch.testing.assert_close(torch.func.vmap(lambda tokens: made(tokens)[0])(plain), made(plain)[0])
-    torch.testing.assert_close(
-        torch.func.jacfwd(lambda tokens: made(tokens, mask)[1])(plain),
-        torch.func.jacrev(lambda tokens: made(tokens, mask)[1])(plain),
-    )
+    made, x = layer(), random(3, 4, 4).requires_grad_()
+    assert torch.autograd.gradcheck(lambda tokens: made(tokens, MASK), (x,), check_forward_ad=True)
+    assert torch.autograd.gradgradcheck(lambda tokens: made(tokens, MASK)[0], (x,))
+    same(torch.func.vmap(made)(x, MASK), made(x, MASK))
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_types(dtype):
-    made, (x, mask) = layer(), inputs((2,), 5, True)
-    expected = made(x, mask)[0]
-    half = made.to(dtype)(x.to(dtype), mask)[0]
+    made, x = layer(), random(3, 4, 4)
+    expected = made(x, MASK)[0]
+    half = made.to(dtype)(x.to(dtype), MASK)[0]
     assert half.dtype == dtype
     torch.testing.assert_close(half.double(), expected, atol=0.03, rtol=0)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        torch.testing.assert_close(made.float()(x.float(), mask)[0].double(), expected, atol=0.03, rtol=0)
+        torch.testing.assert_close(made.float()(x.float(), MASK)[0].double(), expected, atol=0.03, rtol=0)
 
 
-@pytest.mark.slow
-def test_compiled_is_eager():
-    made = layer()
-    compiled = torch.compile(made, backend="aot_eager", fullgraph=True)
-    for length in (4, 2):
-        x, mask = inputs((3,), length, True)
-        ours, theirs = (x.clone().requires_grad_() for _ in range(2))
-        one, other = compiled(ours, mask)[0], made(theirs, mask)[0]
-        torch.testing.assert_close(one, other)
-        torch.testing.assert_close(
-            *(torch.autograd.grad(z.square().sum(), t)[0] for z, t in ((one, ours), (other, theirs)))
-        )
+def headings(*degrees):
+    """Cosine and sine (T, 1, 1, 2) of the headings of one agent."""
+    angles = torch.tensor(degrees, dtype=torch.float64).deg2rad()
+    return torch.stack((angles.cos(), angles.sin()), -1)[:, None, None]
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:# The axis name")
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
-def test_exported_is_eager_at_other_sizes(tmp_path):
-    import onnxruntime
-    from torch.export import Dim, export
+def memory_and_scenes(steps=5, scenes=3, n=2, m=4, d=6):
+    angles = 6.3 * torch.rand(steps, scenes, n, dtype=torch.float64)
+    return PairMemory(d, 8).double(), random(steps, scenes, n, m, d), torch.stack((angles.cos(), angles.sin()), -1)
 
-    made = layer().float().eval()
-    sizes = {0: Dim("batch", min=1, max=512), 1: Dim("length", min=2, max=4096)}
-    example = (torch.randn(3, 5, 4), torch.rand(3, 5) > 0.3)
-    exported = export(made, example, dynamic_shapes=(sizes, sizes)).module()
+
+def test_the_memory_of_an_agent_that_does_not_turn_is_a_gru():
+    memory, pairs, _ = memory_and_scenes()
+    cell = nn.GRUCell(8, 8, dtype=torch.float64)
+    for name, linear in (("ih", memory.of_input), ("hh", memory.of_state)):
+        getattr(cell, f"weight_{name}").data, getattr(cell, f"bias_{name}").data = linear.weight.data, linear.bias.data
+    straight = torch.tensor([1.0, 0.0], dtype=torch.float64).expand(*pairs.shape[:3], 2)
+    states, last = memory(pairs, straight)
+    expected = torch.zeros(24, 8, dtype=torch.float64)
+    for step in range(5):
+        expected = cell(memory.embed(pairs[step]).relu().reshape(24, 8), expected)
+        torch.testing.assert_close(states[step].reshape(24, 8), expected)
+    torch.testing.assert_close(last.reshape(24, 8), expected)
+
+
+def test_a_kept_vector_turns_against_the_agent():
+    memory = PairMemory(1, 2).double()
     with torch.no_grad():
-        program = torch.onnx.export(
-            made, example, dynamo=True, dynamic_shapes=(sizes, sizes), input_names=["x", "mask"],
-            output_names=["z", "total"], verbose=False,
-        )  # fmt: skip
-    program.save(tmp_path / "recurrent.onnx")
-    session = onnxruntime.InferenceSession(tmp_path / "recurrent.onnx")
-    for shape in ((2, 9), (7, 3)):
-        x, mask = torch.randn(*shape, 4), torch.rand(shape) > 0.3
-        expected = made(x, mask)
-        by_onnx = session.run(None, {"x": x.numpy(), "mask": mask.numpy()})
-        for results in (exported(x, mask), map(torch.as_tensor, by_onnx)):
-            for one, other in zip(results, expected, strict=True):
-                torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+        for parameter in memory.parameters():
+            parameter.zero_()
+        memory.of_state.bias[2:4] = 1e9  # keeps the state as it is
+    east = torch.tensor([[[[1.0, 0.0]]]], dtype=torch.float64)
+    states, last = memory(torch.zeros(3, 1, 1, 1, 1, dtype=torch.float64), headings(0, 30, 90), east)
+    expected = [[math.cos(math.radians(a)), -math.sin(math.radians(a))] for a in (0, 30, 90)]  # to the right of it
+    torch.testing.assert_close(states.reshape(3, 2), torch.tensor(expected, dtype=torch.float64))
+    torch.testing.assert_close(last, east)
 
 
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # PyTorch's own, in scan
-def test_a_recurrent_encoder_exports():
-    from torch.export import Dim, export
+def test_a_sequence_is_the_same_at_once_step_by_step_and_in_any_order_of_agents_and_targets():
+    memory, pairs, heading = memory_and_scenes()
+    starts = torch.zeros(5, 3, dtype=torch.bool)
+    starts[2, 1] = starts[4, 0] = True
+    whole, last = memory(pairs, heading, starts=starts)
+    state = None
+    for step in range(5):
+        one, state = memory(pairs[step : step + 1], heading[step : step + 1], state, starts[step : step + 1])
+        torch.testing.assert_close(one[0], whole[step])
+    torch.testing.assert_close(state, last)
+    fresh, _ = memory(pairs[2:4, 1:2], heading[2:4, 1:2])
+    torch.testing.assert_close(fresh, whole[2:4, 1:2])
+    permuted = memory(pairs[:, :, [1, 0]][..., [2, 0, 3, 1], :], heading[:, :, [1, 0]], starts=starts)
+    same(permuted, (whole[:, :, [1, 0]][..., [2, 0, 3, 1], :], last[:, [1, 0]][..., [2, 0, 3, 1], :]))
 
-    torch.manual_seed(0)
-    net = AgentTargetEncoder(6, 8, encoder="recurrent").eval()
-    sizes = {0: Dim("batch", min=1, max=512), 1: Dim("n", min=2, max=64), 2: Dim("m", min=2, max=64)}
 
-    def scene(*shape):
-        return torch.randn(*shape, 6), torch.rand(shape) > 0.3
+def test_the_gradient_reaches_earlier_steps_and_stops_where_an_episode_begins():
+    memory, pairs, heading = memory_and_scenes()
+    pairs.requires_grad_()
+    starts = torch.zeros(5, 3, dtype=torch.bool)
+    starts[3, 0] = True
+    memory(pairs, heading, starts=starts)[0][-1].sum().backward()
+    reached = pairs.grad.abs().sum((2, 3, 4)) > 0  # (T, B)
+    assert reached[:, 1:].all()
+    assert reached[:, 0].tolist() == [False, False, False, True, True]
 
-    exported = export(net, scene(3, 4, 5), dynamic_shapes=(sizes, sizes)).module()
-    given = scene(2, 6, 3)
-    for one, other in zip(exported(*given), net(*given), strict=True):
-        torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
+
+def test_the_memory_learns_to_carry_a_direction_along():
+    """A direction is shown once; after four random turns its bearing is asked for."""
+    memory, read = PairMemory(4, 8), nn.Linear(8, 2)
+    learner = torch.optim.Adam([*memory.parameters(), *read.parameters()], lr=3e-2)
+    for _ in range(150):
+        turns = 0.5 * torch.randn(5, 64, 1)
+        angle, place = turns.cumsum(0), 6.3 * torch.rand(64, 1)
+        heading = torch.stack((angle.cos(), angle.sin()), -1)
+        bearing = place - angle
+        shown = torch.zeros(5, 64, 1, 1, 4)
+        shown[0, :, :, 0] = torch.stack((torch.ones(64, 1), bearing[0].cos(), bearing[0].sin(), place * 0), -1)
+        states, _ = memory(shown, heading)
+        asked = torch.stack((bearing[-1].cos(), bearing[-1].sin()), -1)
+        loss = (read(states[-1, :, :, 0]) - asked).square().mean()
+        learner.zero_grad()
+        loss.backward()
+        learner.step()
+    assert loss < 0.05  # 0.5 without a memory
+
+
+def test_noise_can_be_drawn_and_removed():
+    layer, x = NoisyLinear(400, 300), torch.randn(5, 400)
+    plain = nn.functional.linear(x, layer.weight, layer.bias)
+    noisy = layer(x)
+    assert (noisy - plain).abs().max() > 0.1
+    torch.testing.assert_close(layer(x), noisy)  # the noise stays until it is drawn again
+    layer.sample_noise(torch.Generator().manual_seed(1))
+    again = layer(x)
+    assert (again - noisy).abs().max() > 0.1
+    layer.sample_noise(torch.Generator().manual_seed(1))
+    torch.testing.assert_close(layer(x), again)
+    torch.testing.assert_close(layer.eval()(x), plain)
+    layer.train().remove_noise()
+    torch.testing.assert_close(layer(x), plain)
+    layer.sample_noise()
+    # f(e) has mean 0 and E f(e)^2 = E|e| = sqrt(2 / pi).
+    assert layer.noise_in.square().mean().item() == pytest.approx((2 / math.pi) ** 0.5, abs=0.1)
+    assert layer.weight_sigma.unique().item() == pytest.approx(0.5 / 20)
+    layer(x).square().sum().backward()
+    assert layer.weight_sigma.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda: RecurrentLayer(4, 5), "weight_dim is 5; it must be even"),
+        (lambda: RecurrentLayer(4, 6, pooling="attention"), "pooling is 'attention'"),
+        (lambda: RecurrentLayer(4, 6)(torch.zeros(3, 4), need_weights=True), "need_weights is True"),
+        (lambda: PairMemory(3, 0), "width is 0"),
+        (lambda: PairMemory(3, 7), "width is 7"),
+        (lambda: NoisyLinear(4, 5, sigma=-1), "sigma is -1; it must be a number, 0 or more"),
+    ],
+)
+def test_bad_input(call, says):
+    with pytest.raises(ValueError, match=says):
+        call()

@@ -1,8 +1,39 @@
-"""Every way to differentiate a function of three numbers, for comparing two forms of one function."""
+"""Random numbers, comparisons, attention written out, and ways to differentiate a function of three numbers."""
 
 import torch
 from torch import autograd, func
 from torch.autograd import forward_ad
+
+LEADS = [(), (2,), (3, 2)]
+OTHER_TYPES = [
+    torch.int8, torch.uint8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64, torch.float16,
+    torch.bfloat16,
+]  # fmt: skip
+
+
+def random(*shape):
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def same(one, other, **tolerance):
+    """Compare the tensors of two sequences, pair by pair."""
+    for a, b in zip(one, other, strict=True):
+        torch.testing.assert_close(a, b, **tolerance)
+
+
+def gradients(outputs, inputs):
+    """Return the gradients of a nonlinear sum of all outputs, zero where an input does not count."""
+    total = sum((output.pow(3) + output).sum() for output in outputs)
+    return torch.autograd.grad(total, list(inputs), create_graph=True, materialize_grads=True)
+
+
+def written_out(query, key, value, mask=None, causal=False):
+    """Compute attention, all scores at once."""
+    scores = query @ key.mT
+    mask = torch.ones(scores.shape[-2:], dtype=torch.bool) if mask is None else mask
+    mask = mask & torch.ones(scores.shape[-2:], dtype=torch.bool).tril() if causal else mask
+    return (scores.masked_fill(~mask, -1e30).softmax(-1) * mask) @ value
+
 
 T, V = torch.tensor([0.3, -0.2, 0.1]).double(), torch.tensor([1.0, 0.5, -2.0]).double()
 

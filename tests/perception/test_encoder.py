@@ -1,0 +1,264 @@
+"""Encoders: by hand, masks, order, sizes, weights; their configuration from the command line to the network."""
+
+import dataclasses
+import json
+import re
+
+import pytest
+import torch
+from gymnasium import spaces
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitmac.agents import AttentionExtractor, AttentionPolicy, PolicyConfig
+from hitmac.agents.command_line import parse
+from hitmac.agents.learned.checkpoint import load_policy, save_policy
+from hitmac.agents.training.config import JOBS, check
+from hitmac.agents.training.train import build
+from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.perception import AgentTargetEncoder, EncoderConfig, FlatEncoder
+from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
+from hitmac.perception.functional import FIXED_POOLINGS
+from tests.perception.helpers import random, same
+
+OTHER = {
+    "encoder": "recurrent",
+    "attend_over": "axes",
+    "pooling": "mean",
+    "num_heads": 2,
+    "scaled": True,
+    "embed_layers": 2,
+    "num_blocks": 2,
+    "num_frequencies": 3,
+    "weight_dim": 8,
+}
+"""A value of every option that is not its default."""
+KINDS = [("attention", "sum", 1), ("attention", "max", 3), ("recurrent", "mean", 2)]
+"""Pairs of encoder, pooling, number of blocks."""
+
+
+def encoder(**options):
+    net = AgentTargetEncoder(6, 8, **options).double()
+    with torch.no_grad():  # biases start at 0, which would leave absent pairs 0 by themselves
+        for parameter in net.parameters():
+            parameter.add_(0.1 * torch.randn_like(parameter))
+    return net
+
+
+def scene():
+    """Two scenes with absent pairs, and an agent of the first absent."""
+    pairs, mask = random(2, 3, 4, 6), torch.rand(2, 3, 4) > 0.3
+    mask[0, 0] = False
+    mask[:, -1, -1] = True
+    return pairs, mask
+
+
+@pytest.mark.parametrize("over", ATTEND_OVER)
+@pytest.mark.parametrize(("kind", "pooling", "blocks"), KINDS)
+def test_masked_pairs_change_neither_values_nor_gradients(over, kind, pooling, blocks):
+    net, (pairs, mask) = encoder(encoder=kind, attend_over=over, pooling=pooling, num_blocks=blocks), scene()
+    hidden = torch.where(mask.unsqueeze(-1), pairs, torch.nan).requires_grad_()
+    features, found = net(pairs, mask), net(hidden, mask)
+    same(features, found, atol=0, rtol=0)
+    assert not found.per_target[~mask].any()
+    assert not found.per_agent[~mask.any(-1)].any()
+    sum(feature.square().sum() for feature in found).backward()
+    assert not hidden.grad[~mask].any()
+    assert all(parameter.grad is not None for parameter in net.parameters())
+
+
+@pytest.mark.parametrize("over", ATTEND_OVER)
+@pytest.mark.parametrize(("pooling", "blocks"), [("sum", 1), ("mean", 2), ("max", 2)])
+@settings(deadline=None, max_examples=10)
+@given(n=st.integers(0, 4), m=st.integers(0, 4), lead=st.sampled_from([(), (2,), (3, 2)]), data=st.data())
+def test_order_batches_and_padding_of_any_number_of_agents_and_targets(over, pooling, blocks, n, m, lead, data):
+    net = encoder(attend_over=over, pooling=pooling, num_blocks=blocks, num_heads=2)
+    pairs = random(*lead, n, m, 6)
+    whole = net(pairs)
+    assert [tuple(one.shape) for one in whole] == [(*lead, n, m, 8), (*lead, n, 8), (*lead, 8)]
+    agents, targets = (data.draw(st.permutations(range(number))) for number in (n, m))
+    shuffled = net(pairs[..., agents, :, :][..., targets, :])
+    per_target = whole.per_target[..., agents, :, :][..., targets, :]
+    same(shuffled, (per_target, whole.per_agent[..., agents, :], whole.global_feature))
+    if lead:
+        same(net(pairs[-1]), (feature[-1] for feature in whole))
+    padded = torch.nn.functional.pad(pairs, (0, 0, 0, 2, 0, 1), value=torch.inf)  # one more agent, two more targets
+    mask = torch.zeros(*lead, n + 1, m + 2, dtype=torch.bool)
+    mask[..., :n, :m] = True
+    more = net(padded, mask)
+    found = more.per_target[..., :n, :m, :], more.per_agent[..., :n, :], more.global_feature
+    same(found, whole if n * m else map(torch.zeros_like, whole))
+
+
+def test_agents_affect_each_other_except_over_their_own_targets():
+    pairs = random(2, 3, 6)
+    changed = pairs.clone()
+    changed[1] += 1
+    for over in ATTEND_OVER:
+        net = encoder(attend_over=over)
+        difference = (net(pairs).per_agent[0] - net(changed).per_agent[0]).abs().max()
+        assert bool(difference > 1e-6) == (over != "targets")
+
+
+def test_over_the_axes_by_hand():
+    """A pair is its embedding plus what the others of its agent and of its target add."""
+    net, pairs = encoder(attend_over="axes"), random(3, 4, 6)
+    embedded, features = net.embed(pairs), net(pairs)
+    for i in range(3):
+        for j in range(4):
+            row, column = net.attention(embedded[i])[0][j], net.between_agents(embedded[:, j])[0][i]
+            torch.testing.assert_close(features.per_target[i, j], embedded[i, j] + row + column)
+    per_target = features.per_target
+    same(features, (per_target, per_target.sum(1), per_target.sum((0, 1))))
+
+
+def test_blocks_by_hand():
+    """The second block attends over the first one's features, after a feed-forward network."""
+    net, pairs = encoder(num_blocks=2), random(3, 4, 6)
+    z, agents = net.attention(net.embed(pairs))
+    agents = agents + net.between_agents(agents)[0]
+    block = net.later_blocks[0]
+    one, relu, two = block.feed_forward
+    z, agents = block.layers[0](z + two(relu(one(z + agents[:, None]))))
+    others, global_feature = block.layers[1](agents)
+    same(net(pairs), (z, agents + others, global_feature))
+
+
+def test_layers_of_the_embedding_and_of_the_ways_of_attending():
+    net = encoder(num_frequencies=2, embed_layers=2)
+    assert [layer.in_features for layer in net.embed if isinstance(layer, torch.nn.Linear)] == [6 * 5, 8]
+    for over, way in ATTEND_OVER.items():
+        names = [name for name, _ in encoder(attend_over=over).named_children()]
+        assert names == ["embed", *way.layers, "later_blocks"]
+
+
+@pytest.mark.parametrize("over", ATTEND_OVER)
+def test_weights(over):
+    net, (pairs, mask) = encoder(attend_over=over, num_heads=2), scene()
+    features, weights = net(pairs, mask, need_weights=True)
+    same(features, net(pairs, mask))
+    shapes = {"agents": (2, 2, 3, 3), "targets": (2, 3, 2, 4, 4), "pairs": (2, 2, 12, 12)}
+    if over == "axes":
+        shapes["agents"] = (2, 4, 2, 3, 3)  # of every target
+    both = ["targets", "agents"]
+    given_names = {"agents": both, "targets": ["targets"], "pairs": ["pairs"], "axes": both}[over]
+    assert {name for name, value in weights._asdict().items() if value is not None} == set(given_names)
+    of_keys = {"targets": mask, "pairs": mask.flatten(1), "agents": mask.mT if over == "axes" else mask.any(-1)}
+    for name in given_names:
+        value, keys = getattr(weights, name), of_keys[name].unsqueeze(-2)  # (..., 1 head, keys)
+        assert value.shape == shapes[name]
+        torch.testing.assert_close(value.sum(-1), keys.expand(value.shape[:-1]).to(value))
+        assert not value.masked_select(~keys.unsqueeze(-2)).any()
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+def test_a_kind_of_encoder_takes_the_sizes_that_its_table_allows(kind):
+    pairs, mask = scene()
+    net = ENCODERS[kind].build(EncoderConfig(encoder=kind, weight_dim=8), 3, 4, 6).double()
+    features = net(pairs, mask)
+    assert [tuple(feature.shape) for feature in features] == [(2, 3, 4, 8), (2, 3, 8), (2, 8)]
+    same(net(torch.where(mask.unsqueeze(-1), pairs, torch.nan), mask), features)
+    if ENCODERS[kind].any_size:
+        assert net(pairs[:, :2]).per_agent.shape == (2, 2, 8)
+    else:
+        with pytest.raises(ValueError, match="pairs are of 2 agents and 4 targets; this encoder is for 3 and 4"):
+            net(pairs[:, :2])
+
+
+def test_agents_share_the_layers_of_the_flat_encoder():
+    net, pairs, order = FlatEncoder(3, 4, 6, 8).double(), random(2, 3, 4, 6), [2, 0, 1]
+    features, moved = net(pairs), net(pairs[:, order])
+    same(moved[:2], (feature[:, order] for feature in features[:2]))
+    assert (moved.global_feature - features.global_feature).abs().max() > 1e-6
+
+
+def test_a_tensordict_module():
+    from tensordict import TensorDict
+    from tensordict.nn import TensorDictModule
+
+    net, (pairs, mask) = encoder(), scene()
+    features = net(pairs, mask)
+    filled = TensorDictModule(net, ["pairs", "mask"], list(features._fields))(TensorDict(pairs=pairs, mask=mask))
+    same([filled[name] for name in features._fields], features)
+
+
+@pytest.mark.parametrize("name", OTHER)
+def test_an_option_reaches_the_encoder_from_the_command_line_and_from_the_checkpoint(name, tmp_path):
+    """A new field of the configuration needs no other line to get there."""
+    value = OTHER[name]
+    flag = "--" + name.replace("_", "-")
+    arguments = [*([flag] if value is True else [flag, str(value)]), "--algorithm", "ppo"]
+    options = parse(JOBS["coverage"], "train.py", [*arguments, "--num-envs", "2", "--scenario", "hit-mac-2x2"])
+    check(options)
+    expected = dataclasses.replace(JOBS["coverage"]().encoder_config, **{name: value})
+    assert options.encoder_config == expected
+    model, _, written = build(options, load_scenario("hit-mac-2x2"))
+    assert model.policy.features_extractor.encoder.config == expected
+    save_policy(tmp_path, model.policy, written)
+    assert json.loads((tmp_path / "config.json").read_text())["policy"][name] == value
+    policy, read = load_policy(tmp_path)
+    assert read == written
+    assert read.encoder == policy.features_extractor.encoder.config == expected
+
+
+def test_every_option_is_tried_and_every_choice_stands_in_the_help(capsys):
+    assert OTHER.keys() == EncoderConfig().__dict__.keys()
+    assert all(getattr(EncoderConfig(), name) != value for name, value in OTHER.items())
+    with pytest.raises(SystemExit):
+        parse(JOBS["coverage"], "train.py", ["--help"])
+    shown = capsys.readouterr().out
+    assert not [name for name in (*ENCODERS, *ATTEND_OVER, *FIXED_POOLINGS) if name not in shown]
+
+
+def test_options_can_be_given_whole_or_one_by_one():
+    whole, apart = EncoderConfig(weight_dim=8, attend_over="axes"), {"weight_dim": 8, "attend_over": "axes"}
+    space = spaces.Dict({"pairs": spaces.Box(-1, 1, (3, 2, 4)), "mask": spaces.MultiBinary((3, 2))})
+    actions = spaces.MultiDiscrete([3] * 3)
+    for made in (
+        AgentTargetEncoder(4, 8, attend_over="axes"),
+        AgentTargetEncoder(4, config=whole),
+        AgentTargetEncoder(4, config=EncoderConfig(weight_dim=8), attend_over="axes"),
+        AttentionExtractor(space, **apart).encoder,
+        AttentionExtractor(space, encoder_config=whole).encoder,
+        AttentionPolicy(space, actions, lambda _: 1e-3, **apart).features_extractor.encoder,
+        AttentionPolicy(space, actions, lambda _: 1e-3, encoder_config=whole).features_extractor.encoder,
+    ):
+        assert made.config == whole
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"weight_dim": 0}, "weight_dim is 0; it must be a whole number, 1 or more"),
+        ({"weight_dim": 8.0}, "weight_dim is 8.0; it must be a whole number, 1 or more"),
+        ({"weight_dim": 7, "encoder": "recurrent"}, "weight_dim is 7; it must be even for a recurrent encoder"),
+        ({"num_frequencies": -1}, "num_frequencies is -1; it must be a whole number, 0 or more"),
+        ({"embed_layers": True}, "embed_layers is True; it must be a whole number, 1 or more"),
+        ({"num_heads": 3}, "num_heads is 3; it must be a divisor of the width, 64"),
+        ({"scaled": 1}, "scaled is 1; it must be True or False"),
+        (
+            {"attend_over": "axis", "pooling": "first"},
+            "attend_over is 'axis'; it must be one of agents, targets, pairs, axes (did you mean axes?); "
+            "pooling is 'first'; it must be one of sum, mean, max",
+        ),
+    ],
+)
+def test_options_out_of_their_range_are_refused(options, says):
+    with pytest.raises(ValueError, match=f"^{re.escape(says)}$"):
+        EncoderConfig(**options)
+    with pytest.raises((ValueError, TypeError), match="--"):
+        check(JOBS["coverage"](**options))
+
+
+def test_unknown_options_and_inputs_that_do_not_fit_are_refused():
+    with pytest.raises(TypeError, match=r"unknown encoder option 'wieght_dim'; it .* \(did you mean weight_dim"):
+        AgentTargetEncoder(4, wieght_dim=8)
+    given_options = {"features": DEFAULT_FEATURES, "scenario": load_scenario("hit-mac"), "training_seeds": (1, 2)}
+    with pytest.raises(ValueError, match=r"policy is {'wieght_dim': 8}; it may hold encoder, .*, critic, credit"):
+        PolicyConfig(policy={"wieght_dim": 8}, **given_options)
+    with pytest.raises(ValueError, match="encoder is 'mlp'; it must be one of attention, recurrent"):
+        AgentTargetEncoder(4, 8, encoder="mlp")
+    with pytest.raises(ValueError, match="needs 2 token axes"):
+        AgentTargetEncoder(6, 8)(torch.zeros(3, 6))
+    with pytest.raises(ValueError, match="a recurrent layer has no attention weights"):
+        AgentTargetEncoder(6, 8, encoder="recurrent")(torch.zeros(2, 3, 6), need_weights=True)
