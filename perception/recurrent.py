@@ -174,8 +174,7 @@ class NoisyLinear(nn.Linear):
     ``y = (w + sigma_w * e_w) x + b + sigma_b * e_b`` with factorised noise, ``e_w = f(e_out) f(e_in)^T``,
     ``e_b = f(e_out)``, ``f(e) = sign(e) sqrt(|e|)``, e standard normal (their section 3.1 (b)).
 
-    The noise is constant between calls of :meth:`sample_noise`. In evaluation mode, and after :meth:`remove_noise`,
-    the layer computes the plain ``w x + b``.
+    The noise is constant between calls of :meth:`sample_noise`. In evaluation mode the layer computes ``w x + b``.
 
     Args:
         in_features, out_features: widths of input and output.
@@ -201,11 +200,6 @@ class NoisyLinear(nn.Linear):
         for noise in (self.noise_in, self.noise_out):
             drawn = torch.randn(noise.shape, generator=generator, dtype=noise.dtype, device=noise.device)
             noise.copy_(drawn.sign() * drawn.abs().sqrt())
-
-    def remove_noise(self) -> None:
-        """Set the noise to zero until it is drawn again."""
-        self.noise_in.zero_()
-        self.noise_out.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         """Map x (..., in_features) to y (..., out_features)."""

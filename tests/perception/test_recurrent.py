@@ -170,7 +170,7 @@ def test_the_memory_learns_to_carry_a_direction_along():
     assert loss < 0.05  # 0.5 without a memory
 
 
-def test_noise_can_be_drawn_and_removed():
+def test_noise_is_drawn_and_absent_in_evaluation():
     layer, x = NoisyLinear(400, 300), torch.randn(5, 400)
     plain = nn.functional.linear(x, layer.weight, layer.bias)
     noisy = layer(x)
@@ -182,9 +182,7 @@ def test_noise_can_be_drawn_and_removed():
     layer.sample_noise(torch.Generator().manual_seed(1))
     torch.testing.assert_close(layer(x), again)
     torch.testing.assert_close(layer.eval()(x), plain)
-    layer.train().remove_noise()
-    torch.testing.assert_close(layer(x), plain)
-    layer.sample_noise()
+    layer.train().sample_noise()
     # f(e) has mean 0 and E f(e)^2 = E|e| = sqrt(2 / pi).
     assert layer.noise_in.square().mean().item() == pytest.approx((2 / math.pi) ** 0.5, abs=0.1)
     assert layer.weight_sigma.unique().item() == pytest.approx(0.5 / 20)
