@@ -1,4 +1,4 @@
-"""What sensors know of the targets: what they see and are told, and nothing else."""
+"""Knowledge of the targets: what sensors see and what messages tell them, and nothing else."""
 
 import pickle
 
@@ -78,7 +78,7 @@ class Reference:
         np.testing.assert_array_equal(known.known_position[0][ever], self.place[rows][ever])
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=25)
 @given(
     scenario=scenarios(),
     knowledge=st.sampled_from(PARTIAL),
@@ -114,8 +114,13 @@ def test_many_sensors_report_too():
     assert simulator.known.known_seeing.max() > 1
 
 
-@pytest.mark.parametrize("knowledge", PARTIAL)
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize(
+    ("name", "knowledge"),
+    [
+        ("hit-mac", "own"), ("hard", "neighbours"), ("hard", "shared"), ("obstacles", "shared"),
+        ("random", "neighbours"), ("basketball-4", "own"),
+    ],
+)  # fmt: skip
 def test_what_is_not_known_is_not_shown(name, knowledge):
     """Change all truth of targets that a sensor does not see: what it is shown stays the same, bit for bit."""
     scenario = SCENES[name].replace(knowledge=knowledge)
@@ -140,7 +145,7 @@ def test_what_is_not_known_is_not_shown(name, knowledge):
     assert not before["mask"].all()
 
 
-def test_paths_that_nobody_sees_are_not_shown():
+def test_unseen_paths_are_not_shown():
     """Two scenes whose targets go other ways, out of all sight, look the same."""
     scenario = Scenario(num_sensors=1, num_targets=2, extra_move_every=0)
     places = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(300, 0), (-600, 0)]}
@@ -160,8 +165,9 @@ def test_paths_that_nobody_sees_are_not_shown():
         assert np.array_equal(one[:, 0], other[:, 0])
 
 
-@pytest.mark.parametrize("knowledge", PARTIAL)
-@pytest.mark.parametrize("name", ["hit-mac", "hard"])
+@pytest.mark.parametrize(
+    ("name", "knowledge"), [("hit-mac", "own"), ("hit-mac", "shared"), ("hard", "neighbours"), ("hard", "shared")]
+)
 def test_what_is_seen_is_shown_as_with_full_knowledge(name, knowledge):
     scenario = SCENES[name]
     features = tuple(name for name in FEATURES if name != "others_seeing")
@@ -182,14 +188,12 @@ def test_what_is_seen_is_shown_as_with_full_knowledge(name, knowledge):
         np.testing.assert_array_equal(array, simulators[1].get_state()[name], err_msg=name)
 
 
-@pytest.mark.parametrize("knowledge", PARTIAL)
-def test_batches_threads_states_and_copies_change_nothing(knowledge):
-    scenario = HARD.replace(knowledge=knowledge)
+def test_batches_threads_states_and_copies_change_nothing():
+    scenario = HARD.replace(knowledge="neighbours")
     batch, two = Simulator(scenario, 40, 40), Simulator(scenario, 40, 40, num_threads=2)
     two.threads = type(two.threads)(40, 2, 8)
     single, late = Simulator(scenario, 1, 57), Simulator(scenario, 40, 1)
-    run = turns(scenario, 40, 40)
-    for step, action in enumerate(run):
+    for step, action in enumerate(turns(scenario, 40, 40)):
         if step == 15:
             mask = np.arange(40) % 4 == 1
             for simulator in (batch, two):
@@ -210,17 +214,7 @@ def test_batches_threads_states_and_copies_change_nothing(knowledge):
     assert np.isfinite(state["known_age"]).any()
 
 
-def test_a_state_belongs_to_its_knowledge():
-    simulator = Simulator(HARD.replace(knowledge="own"), 2, 0)
-    state = simulator.get_state()
-    with pytest.raises(ValueError, match="a state must have the names"):
-        Simulator(HARD, 2, 0).set_state(state)
-    with pytest.raises(ValueError, match="'known_age' holds a number that is not finite"):
-        simulator.set_state(state | {"known_age": state["known_age"] * np.nan})
-    assert Simulator(HARD, 2, 0).known is None
-
-
-def test_messages_get_lost_as_often_as_said():
+def test_messages_get_lost_at_their_rate():
     scenario = Scenario(num_sensors=2, num_targets=1, walk="still", knowledge="neighbours", communication_range=5000)
     places = {"sensor_position": [(0, 0), (0, 100)], "heading": [0, 180], "target_position": [(500, 0)]}
     told = {}
@@ -274,7 +268,7 @@ def test_features_by_hand():
     assert (shown()[0]["age"][shown()[1] == 1] == 0).all()
 
 
-def test_who_is_placed_at_the_start_was_never_elsewhere():
+def test_targets_placed_at_the_start_were_never_elsewhere():
     scenario = Scenario(num_sensors=1, num_targets=1, knowledge="own")
     simulator = Simulator(scenario, 1, 0)
     behind = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-300, 0)]}
@@ -298,17 +292,14 @@ def test_a_target_that_is_seen_leaving_is_known_to_have_left():
         np.testing.assert_array_equal(observer.observe(simulator)["mask"][:, 0], simulator.state.present)
 
 
-@pytest.mark.parametrize("knowledge", PARTIAL)
 @pytest.mark.parametrize("task", TASKS)
-def test_all_tasks_can_be_played(task, knowledge):
-    for scenario in SCENES.values():
-        task_of_scene = TASKS[task](scenario.replace(knowledge=knowledge), 6, 0, features=tuple(FEATURES))
-        space = task_of_scene.action_space
-        for _ in range(4):
-            task_of_scene.step(np.stack([space.sample() for _ in range(6)]))
-            shown = task_of_scene.observe()
-            for b in range(6):
-                assert task_of_scene.observation_space.contains({key: array[b] for key, array in shown.items()})
+def test_observations_of_every_task_lie_in_its_space(task):
+    task = TASKS[task](HARD.replace(knowledge="neighbours"), 6, 0, features=tuple(FEATURES))
+    for _ in range(4):
+        task.step(np.stack([task.action_space.sample() for _ in range(6)]))
+        shown = task.observe()
+        for b in range(6):
+            assert task.observation_space.contains({key: array[b] for key, array in shown.items()})
 
 
 def test_the_scripted_executor_turns_to_where_a_target_was_last_seen():

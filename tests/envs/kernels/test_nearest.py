@@ -1,4 +1,4 @@
-"""Observations of the nearest targets, and neighbours of sensors."""
+"""Observations of the nearest targets, neighbours of sensors, and large scenes, in which sensors look only nearby."""
 
 import itertools
 
@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from hitmac.envs import FEATURES, Scenario, Simulator, load_scenario
+from hitmac.envs import FEATURES, Scenario, Simulator, allocation, load_scenario
+from hitmac.envs.kernels.nearest import make_cells, sort_walls
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import TASKS, make_task
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
@@ -49,20 +50,18 @@ def plain_neighbours(state, most):
     return lists
 
 
-SCENES = {
-    "hit-mac-6x9": {},
-    "large-12x30": {},
-    "obstacles": {},
-    "mixed": {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5},
-    "random": {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2},
-    "volleyball-4": {"knowledge": "shared"},
-    "large-7x20": {"knowledge": "neighbours", "communication_range": 50.0},
-}
-
-
-@pytest.mark.parametrize("name", SCENES)
-def test_a_row_holds_the_nearest_targets_with_the_numbers_of_the_dense_row(name):
-    scenario = load_scenario(name).replace(**SCENES[name])
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("large-12x30", {}),
+        ("mixed", {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5}),
+        ("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}),
+        ("volleyball-4", {"knowledge": "shared"}),
+        ("large-7x20", {"knowledge": "neighbours", "communication_range": 50.0}),
+    ],
+)
+def test_a_row_holds_the_nearest_targets_with_the_numbers_of_the_dense_row(name, changes):
+    scenario = load_scenario(name).replace(**changes)
     simulator, dense = Simulator(scenario, 3, 4), Observer(scenario, ALL)
     of_sensor = np.array([FEATURES[one].of_sensor for one in ALL])
     m, diagonal = scenario.num_targets, 2 * np.hypot(*scenario.extent)
@@ -113,13 +112,13 @@ def test_neighbours_are_within_both_ranges_and_work():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"nearest": 0}, "nearest is 0; it must be a whole number, 1 or more"),
+        ({"nearest": 0}, "nearest is 0"),
         ({"nearest": True}, "nearest is True"),
         ({"nearest": 2.0}, "nearest is 2.0"),
-        ({"nearest": 2, "neighbours": 0}, "neighbours is 0; it must be a whole number, 1 or more"),
-        ({"nearest": 2, "radius": 0}, "radius is 0; it must be a finite number over 0"),
-        ({"nearest": 2, "radius": np.inf}, "radius is inf; it must be"),
-        ({"nearest": 2, "radius": np.nan}, "radius is nan; it must be"),
+        ({"nearest": 2, "neighbours": 0}, "neighbours is 0"),
+        ({"nearest": 2, "radius": 0}, "radius is 0"),
+        ({"nearest": 2, "radius": np.inf}, "radius is inf"),
+        ({"nearest": 2, "radius": np.nan}, "radius is nan"),
         ({"radius": 5.0}, "radius is 5.0; it needs nearest"),
         ({"neighbours": 5}, "neighbours is 5; it needs nearest"),
         ({"nearest": 2, "features": lambda scenario: Observer(scenario)}, "nearest is 2; it must be None where"),
@@ -142,8 +141,7 @@ def test_every_shell_takes_the_options(task):
     assert batch.observation_space.contains(both)
     rows = DirectionalSensorVecEnv(task, 2, **options)
     rows.seed(5)
-    stacked = rows.reset()
-    own = stacked["targets"] if task != "Executor" else stacked["targets"].reshape(2, 4, 3)
+    own = rows.reset()["targets"].reshape(2, 4, 3)
     for _ in range(3):
         for key, array in alone.items():
             np.testing.assert_array_equal(both[key][1], array)
@@ -151,9 +149,8 @@ def test_every_shell_takes_the_options(task):
         action = single.action_space.sample()
         alone, *_ = single.step(action)
         both, *_ = batch.step(np.stack([action, action]))
-        rowed = np.tile(action, (2, 1)).reshape(rows.num_envs, -1) if task == "Executor" else np.tile(action, (2, 1))
-        stacked = rows.step(rowed.squeeze(-1) if task == "Executor" else rowed)[0]
-        own = stacked["targets"].reshape(own.shape)
+        rowed = np.tile(action, (2, 1))
+        own = rows.step(rowed.ravel() if task == "Executor" else rowed)[0]["targets"].reshape(own.shape)
 
 
 def test_goals_carry_the_index_of_their_target():
@@ -165,3 +162,116 @@ def test_goals_carry_the_index_of_their_target():
         goals = [j for j in nearby["targets"][b, i] if j >= 0 and task.assigned[b, i, j]]
         assert shown["targets"][b, i].tolist() == goals + [-1] * (4 - len(goals))
         assert shown["mask"][b, i].tolist() == [1] * len(goals) + [0] * (4 - len(goals))
+
+
+EVERYTHING = {
+    "zoom": (30, 120), "failure_rate": 0.1, "recovery_rate": 0.4, "leave_rate": 0.05, "return_rate": 0.3,
+    "position_noise": 2.0, "missed_detections": 0.2, "random_discs": 5, "disc_radius": (3, 12), "discs": ((0, 0, 9),),
+    "walls": ((-50, -50, 50, 50), (0, -80, 0, 80), (-100, 3, 100, 3)), "sensing_range": 60.0, "walk": "evade",
+}  # fmt: skip
+# All parts for which kernels are compiled separately, together.
+ALL_KINDS = {
+    "blocks": (2, 3), "street_width": 60.0, "walk": "streets", "pan_limits": ((-120, 90),),
+    "knowledge": "neighbours", "communication_range": 900.0, "hops": 2, "message_delay": 1, "leave_rate": 0.05,
+    "return_rate": 0.3, "failure_rate": 0.1, "recovery_rate": 0.4, "missed_detections": 0.2, "position_noise": 2.0,
+}  # fmt: skip
+LARGE = {
+    "bounce": load_scenario("large-12x20"),
+    "everything": load_scenario("large-12x20").replace(**EVERYTHING),
+    "a crowd": load_scenario("large-3x90").replace(sensing_range=150, field_of_view=360),  # more are seen than listed
+    "all kinds": load_scenario("volleyball-4").replace(**ALL_KINDS),
+    "shared": load_scenario("volleyball-4").replace(**ALL_KINDS).replace(knowledge="shared"),
+}
+
+
+def spread_out(num_sensors, num_targets):
+    """The preset `large` with other sizes, as dense."""
+    half = 100 * (num_sensors / 50) ** 0.5
+    area = (-half, half, -half, half)
+    return load_scenario("large").replace(
+        num_sensors=num_sensors, num_targets=num_targets, arena=half, target_area=area, grid=int(half / 5)
+    )
+
+
+def small_and_large(scenario, monkeypatch, scenes=3, threads=1):
+    """The same scenes with a look at everything, and with a look at what is near."""
+    monkeypatch.setattr(allocation, "GRID_FROM", np.inf)
+    small = Simulator(scenario, scenes, 5, num_threads=1)
+    monkeypatch.setattr(allocation, "GRID_FROM", 0)
+    large = Simulator(scenario, scenes, 5, num_threads=threads)
+    assert (small.large, large.large) == (False, True)
+    return small, large
+
+
+def assert_same(one, other):
+    of_other = other.get_state()
+    for name, array in one.get_state().items():
+        np.testing.assert_array_equal(array, of_other[name], err_msg=name)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name in ("all kinds", "shared"))) for name in LARGE]
+)
+def test_a_look_at_what_is_near_changes_nothing(name, monkeypatch):
+    scenario = LARGE[name]
+    small, large = small_and_large(scenario, monkeypatch)
+    observers = [Observer(scenario, ALL)]
+    if scenario.knowledge == "full":
+        observers.append(Observer(scenario, ALL, nearest=4, neighbours=2))
+    rng = np.random.default_rng(0)
+    decisions, seen = scenario.num_sensors * len(scenario.decisions), 0
+    for step in range(30):
+        action, mask = rng.integers(0, 3, (3, decisions)), rng.random(3) < 0.8
+        for simulator in (small, large):
+            simulator.step(action, mask)
+            if step == 12:
+                simulator.set_state(simulator.get_state())
+            if step == 20:
+                simulator.reset(mask=mask)
+            if step == 25 and not scenario.rails and not scenario.leave_rate:
+                simulator.place(target_position=np.zeros((scenario.num_targets, 2)))
+        assert_same(small, large)
+        seen += small.state.visible.sum()
+    assert seen > 0
+    for observer in observers:
+        for key, array in observer.observe(small).items():
+            np.testing.assert_array_equal(array, observer.observe(large)[key])
+
+
+def test_threads_share_the_sensors_of_a_scene(monkeypatch):
+    scenario = spread_out(300, 200)
+    small, large = small_and_large(scenario, monkeypatch, scenes=1, threads=2)
+    assert large.num_threads == 2
+    observer = Observer(scenario, nearest=5, neighbours=4)
+    for _ in range(5):
+        for simulator in (small, large):
+            simulator.step(np.ones((1, 300), int))
+        assert_same(small, large)
+        alone, shared = observer.observe(small), observer.observe(large)
+        for key, array in alone.items():
+            np.testing.assert_array_equal(array, shared[key])
+    assert_same(large.clone(), large)
+
+
+def test_scenes_are_large_from_ten_thousand_pairs_on():
+    assert not Simulator("large-99x101", 1, 0).large
+    assert Simulator("large-100x100", 1, 0).large
+
+
+def test_walls_are_found_in_every_cell_that_they_touch():
+    cells = make_cells(load_scenario("large"), 200)  # 10 x 10
+    assert (cells.columns, cells.rows, cells.width, cells.height) == (10, 10, 20.0, 20.0)
+    start, number = sort_walls(cells, np.array([[-95, -95, -25, -95], [-50, -50, -50, 30], [90, 90, 100, 100]]))
+    found = {c: number[start[c] : start[c + 1]].tolist() for c in range(100) if start[c + 1] > start[c]}
+    assert found == {0: [0], 1: [0], 2: [0], 3: [0], 22: [1], 32: [1], 42: [1], 52: [1], 62: [1], 99: [2]}
+
+
+def test_a_scene_of_many_thousands_is_made_and_advances():
+    scenario = spread_out(2500, 2500)
+    simulator = Simulator(scenario, 1, 0)
+    observer = Observer(scenario, nearest=8, neighbours=8)
+    simulator.step(np.zeros((1, 2500), int))
+    shown = {key: array[0] for key, array in observer.observe(simulator).items()}
+    assert observer.space.contains(shown)
+    assert shown["mask"].all()
+    assert 0 < simulator.coverage[0] < 1

@@ -1,4 +1,4 @@
-"""Calls of kernels that several threads share: the same numbers on any of them, forks."""
+"""Compilation of kernels with their cache on disk, and calls of kernels that several threads share."""
 
 import multiprocessing
 import os
@@ -10,22 +10,109 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numba import njit
 
 from hitmac.envs import FEATURES, Simulator
 from hitmac.envs.kernels import threads
-from hitmac.envs.kernels.threads import Share, Threads, blocks, kernel
+from hitmac.envs.kernels.threads import Share, Threads, blocks, compiled, kernel, one_of
 from hitmac.envs.observation import Observer
 
 ROOT = Path(__file__).resolve().parents[3]
+FORKS = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the system has no fork")
+
+PROGRAM = """
+import sys
+sys.path[1:1] = sys.argv[1:]
+from kernels_of_mine import double
+import numpy as np
+out = np.arange(3.0)
+double(out, None)
+assert out.tolist() == [0.0, 2.0, 4.0]
+print(sum(double.stats.cache_hits.values()), sum(double.stats.cache_misses.values()))
+"""
+KERNEL = """
+from parts_of_mine import twice
+from hitmac.envs.kernels.threads import kernel
+
+@kernel
+def double(numbers, share):
+    for k in range(numbers.shape[0]):
+        numbers[k] = twice(numbers[k])
+"""
+PARTS = """
+from hitmac.envs.kernels.threads import compiled
+
+@compiled
+def twice(number):
+    return 2.0 * number
+"""
+
+
+def test_processes_compile_a_kernel_once_until_a_called_function_changes(tmp_path):
+    """Processes in any folder that start together share the cache; without a place to write, each compiles."""
+    package = tmp_path / "package"
+    package.mkdir()
+    (package / "kernels_of_mine.py").write_text(KERNEL)
+    (package / "parts_of_mine.py").write_text(PARTS)
+    environment = {name: value for name, value in os.environ.items() if name != "NUMBA_CACHE_DIR"}
+
+    def start(folder=tmp_path, **changes):
+        return subprocess.Popen(
+            [sys.executable, "-W", "error", "-c", PROGRAM, str(package), str(ROOT)], cwd=folder, text=True,
+            env={**environment, "HOME": str(tmp_path / "home"), **changes}, stdout=subprocess.PIPE,
+        )  # fmt: skip
+
+    def hits_and_misses(process):
+        printed, _ = process.communicate()
+        assert process.returncode == 0
+        return tuple(map(int, printed.split()))
+
+    together = [hits_and_misses(process) for process in [start(), start(package)]]
+    assert sorted(together) == [(0, 1), (1, 0)]
+    (package / "parts_of_mine.py").write_text(PARTS.replace("2.0", "(1.0 + 1.0)"))
+    assert hits_and_misses(start()) == (0, 1)
+    for file in (package / "__pycache__").iterdir():
+        file.unlink()
+    (package / "__pycache__").rmdir()
+    (package / "__pycache__").write_text("")  # root may write into any folder, but into no file as a folder
+    assert hits_and_misses(start(HOME="/dev/null", XDG_CACHE_HOME="/dev/null")) == (0, 1)
+
+
+def test_a_code_calls_its_own_variant_and_an_unknown_one_none():
+    def variant(number):
+        @compiled
+        def write(out):
+            out[0] = number
+
+        return write
+
+    chosen = one_of([variant(number) for number in (10, 11, 12)])
+    call = njit(lambda code, out: chosen(code, out))
+    for code in range(-1, 5):
+        out = np.zeros(1)
+        call(code, out)
+        assert out[0] == (code + 10 if 0 <= code < 3 else 0)
+
+
+def test_functions_compiled_for_kernels_refuse_the_interpreter():
+    one_more = compiled(lambda number: number + 1)
+    for _ in range(2):  # before it is compiled, and after
+        with pytest.raises(TypeError, match="compiled for kernels alone"):
+            one_more(1)
+        assert njit(lambda number: one_more(number))(1) == 2 == one_more.py_func(1)
+
 
 take = njit(lambda share: threads._take(share))
 
 
-@pytest.fixture(autouse=True)
-def _cores(monkeypatch):
-    """Let there be several threads on any machine."""
-    monkeypatch.setattr(threads, "cores", lambda: 3)
+@pytest.fixture(scope="module", autouse=True)
+def _cores():
+    """Let several threads run on any machine."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(threads, "cores", lambda: 5)
+        yield
 
 
 @kernel
@@ -35,26 +122,25 @@ def count(seen, share):
             seen[b] += 1
 
 
-@pytest.mark.parametrize("block", [1, 8, 24, 1000])
-@pytest.mark.parametrize("number", [1, 2, 3, 5])
-def test_every_scene_is_computed_once(block, number):
-    for scenes in (1, 7, 8, 9, 63, 64, 65, 257, 1000, 1001):
-        seen, shared = np.zeros(scenes, np.int64), Threads(scenes, number, block)
-        for _ in range(20):
-            shared.run(count, seen)
-        assert (seen == 20).all()
+@settings(deadline=None, max_examples=60)
+@given(scenes=st.integers(1, 1100), number=st.integers(1, 6), block=st.sampled_from([1, 8, 24, 1000]))
+def test_every_scene_is_computed_once(scenes, number, block):
+    seen, shared = np.zeros(scenes, np.int64), Threads(scenes, number, block)
+    for _ in range(5):
+        shared.run(count, seen)
+    assert (seen == 5).all()
 
 
-@pytest.mark.parametrize("number", [2, 3, 5])
-@pytest.mark.parametrize("scenes", [17, 64, 100, 1001])
-def test_the_blocks_of_all_threads_are_the_batch_in_any_order(scenes, number, monkeypatch):
-    monkeypatch.setattr(threads, "cores", lambda: 8)
-    rng = np.random.default_rng(scenes)
-    for order in (np.zeros(500, int), np.full(500, number - 1), *rng.integers(0, number, (20, 500))):
-        counters = Threads(scenes, number, 8)._counters.copy()
-        taken = [take(Share(counters, np.zeros(1, np.int64), thread)) for thread in order]
-        taken = sorted((low, high) for low, high in taken if low < high)
-        assert taken == [(low, min(low + 8, scenes)) for low in range(0, scenes, 8)]
+@settings(deadline=None, max_examples=60)
+@given(scenes=st.integers(17, 1001), number=st.integers(2, 5), data=st.data())
+def test_the_blocks_of_all_threads_are_the_batch_in_any_order(scenes, number, data):
+    counters = Threads(scenes, number, 8)._counters.copy()
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
+    only = data.draw(st.sampled_from([0, number - 1, None]))
+    order = rng.integers(0, number, 500) if only is None else np.full(500, only)
+    taken = [take(Share(counters, np.zeros(1, np.int64), thread)) for thread in order]
+    taken = sorted((low, high) for low, high in taken if low < high)
+    assert taken == [(low, min(low + 8, scenes)) for low in range(0, scenes, 8)]
 
 
 def test_a_thread_takes_blocks_of_its_own_segment_first():
@@ -63,7 +149,7 @@ def test_a_thread_takes_blocks_of_its_own_segment_first():
     assert taken == [(0, 8), (48, 56), (56, 64), (8, 16)]
 
 
-@pytest.mark.parametrize("scenes", [1, 7, 127, 128, 129, 255, 257, 385, 1025])
+@pytest.mark.parametrize("scenes", [1, 127, 129, 385])
 def test_batches_of_any_size_are_the_same_on_any_number_of_threads(scenes):
     results = []
     for number in (None, 1, 2, 3, 16):
@@ -122,56 +208,35 @@ def test_an_error_of_any_thread_reaches_the_caller(guilty):
         Threads(1000, 2, 8).run(kernel)
 
 
-def _in_a_child(answers):
-    simulator = Simulator("hit-mac", 600, 3, num_threads=3)
-    simulator.step(np.ones((600, 4), np.int64))
-    alive = sum(thread.name == "envs-kernels" for thread in threading.enumerate())
-    answers.put((alive, simulator.get_state()["target_position"].tobytes()))
+def test_helpers_sleep_between_calls():
+    Threads(64, 3, 8).run(count, np.zeros(64, np.int64))
+    time.sleep(0.05)
+    began = time.process_time()
+    time.sleep(0.2)
+    assert time.process_time() - began < 0.05
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-def test_a_fork_has_helpers_of_its_own():
-    simulator = Simulator("hit-mac", 600, 3, num_threads=3)
-    simulator.step(np.ones((600, 4), np.int64))
-    assert threads._helpers
-    context = multiprocessing.get_context("fork")
-    answers = context.Queue()
-    child = context.Process(target=_in_a_child, args=(answers,))
-    child.start()
-    helpers, positions = answers.get(timeout=60)
-    child.join(60)
-    assert (child.exitcode, helpers) == (0, 2)
-    assert positions == simulator.get_state()["target_position"].tobytes()
-
-
-FORKS = """
+IN_FORKS = """
 import multiprocessing, threading
 import gymnasium, numpy as np
-from stable_baselines3.common.vec_env import SubprocVecEnv
-import hitmac
 from hitmac.envs import Simulator
 from hitmac.envs.kernels import threads
 
 threads.cores = lambda: 3
-make = [lambda: gymnasium.make("dsn/Coverage-v0")] * 2
 
 def use(*_):
     simulator = Simulator("hit-mac", 600, 3, num_threads=3)
     simulator.step(np.ones((600, 4), np.int64))
-    return simulator.get_state()["target_position"].sum()
+    alive = sum(thread.name == "envs-kernels" for thread in threading.enumerate())
+    return simulator.get_state()["target_position"].sum(), alive
 
 expected = use()
-make[0]().reset(seed=0)
-assert threads._helpers
-several = gymnasium.vector.AsyncVectorEnv(make, context="fork")
+assert expected[1] == 2 == len(threads._helpers)
+several = gymnasium.vector.AsyncVectorEnv([lambda: gymnasium.make("dsn/Coverage-v0")] * 2, context="fork")
 several.reset(seed=0)
 several.step(several.action_space.sample())
 use()
 several.close()
-of_sb3 = SubprocVecEnv(make, start_method="fork")
-of_sb3.reset()
-of_sb3.step(np.stack([of_sb3.action_space.sample() for _ in range(2)]))
-of_sb3.close()
 fork, over = multiprocessing.get_context("fork"), threading.Event()
 others = [threading.Thread(target=lambda: [use() for _ in iter(over.is_set, True)]) for _ in range(2)]
 for other in others:
@@ -185,15 +250,7 @@ for other in others:
 """
 
 
-@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="there is no fork")
-def test_environments_in_forks_step_and_end():
+@FORKS
+def test_forks_have_helpers_of_their_own_and_end():
     environment = {**os.environ, "NUMBA_NUM_THREADS": "3"}
-    subprocess.run([sys.executable, "-c", FORKS], cwd=ROOT, env=environment, check=True, timeout=400)
-
-
-def test_helpers_sleep_between_calls():
-    Threads(64, 3, 8).run(count, np.zeros(64, np.int64))
-    time.sleep(0.05)
-    began = time.process_time()
-    time.sleep(0.2)
-    assert time.process_time() - began < 0.05
+    subprocess.run([sys.executable, "-c", IN_FORKS], cwd=ROOT, env=environment, check=True, timeout=400)

@@ -1,3 +1,5 @@
+"""Random numbers: published words, uniform numbers, unrelated streams."""
+
 import numpy as np
 from numba import njit
 
@@ -5,22 +7,14 @@ from hitmac.envs.kernels.streams import integer, stream_keys, uniform, word
 
 
 def test_words_are_those_of_splitmix64():
-    # The published first outputs of SplitMix64 for the seed 1234567.
-    published = [
-        6457827717110365317,
-        3203168211198807973,
-        9817491932198370423,
-        4593380528125082431,
-        16408922859458223821,
-    ]
+    """The published first outputs of SplitMix64 for the seed 1234567."""
     called = njit(lambda key, count: word(key, count))
-    drawn = [int(called(np.uint64(1234567), np.uint64(k))) for k in range(5)]
-    assert drawn == published
+    assert [int(called(np.uint64(1234567), np.uint64(k))) for k in range(5)] == [
+        6457827717110365317, 3203168211198807973, 9817491932198370423, 4593380528125082431, 16408922859458223821,
+    ]  # fmt: skip
 
 
 def test_compiled_numbers_are_uniform():
-    from numba import njit
-
     @njit
     def draw(key, count):
         out = np.empty((2, count))

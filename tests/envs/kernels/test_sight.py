@@ -1,0 +1,66 @@
+"""Sight, by hand: range, view and coverage."""
+
+import numpy as np
+import pytest
+
+from hitmac.envs import Scenario, Simulator
+
+ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0, walk="still")
+
+
+def sees(scenario, heading, target):
+    simulator = Simulator(scenario, 1, 0)
+    simulator.place(sensor_position=[(0, 0)], heading=[heading], target_position=[target])
+    return simulator.state.visible.item()
+
+
+def at(degrees, distance=500):
+    return distance * np.cos(np.radians(degrees)), distance * np.sin(np.radians(degrees))
+
+
+@pytest.mark.parametrize(
+    ("view", "heading", "target", "visible"),
+    [
+        (90, 0, (500, 0), True),
+        (90, 0, (-500, 0), False),  # behind
+        (90, 0, (800, 0), True),  # the range is inclusive
+        (90, 0, (800.001, 0), False),
+        (90, 0, at(44.999), True),
+        (90, 0, at(45.001), False),
+        (90, 0, at(-44.999), True),
+        (90, 0, at(-45.001), False),
+        (90, 179, at(-179), True),  # 2 degrees away, across the seam
+        (90, -179, at(179), True),
+        (90, 135, at(-179), False),  # 46 degrees away, across the seam
+        (90, 720 + 90, (0, 500), True),  # headings may have any number of turns
+        (180, 0, (0, 500), False),  # the edge of the view, exact in floating point, is not seen
+        (180, 0, (1e-9, 500), True),
+        (270, 0, at(134.9), True),
+        (270, 0, at(135.1), False),
+        (360, 0, (-500, 0), True),
+        (360, 0, (0, 0), True),  # on the sensor: its bearing is minus the heading, since atan2(0, 0) = 0
+        (90, 44, (0, 0), True),
+        (90, 46, (0, 0), False),
+    ],
+)
+def test_visibility(view, heading, target, visible):
+    assert sees(ONE.replace(field_of_view=view), heading, target) is visible
+
+
+def test_the_edge_of_a_narrow_view_is_not_seen():
+    simulator = Simulator(ONE, 1, 0)
+    for x, visible in ((300, False), (300.001, True)):
+        simulator.place(sensor_position=[(0, 0)], heading=[0], target_position=[(x, 400)])
+        simulator.state.cos_half_view[:] = 0.6  # 3, 4, 5: exact
+        simulator.step(np.zeros((1, 1), int))
+        assert simulator.state.visible.item() is visible
+
+
+def test_coverage_counts_each_target_once():
+    simulator = Simulator(Scenario(num_sensors=2, num_targets=2, extra_move_every=0), 1, 0)
+    simulator.place(  # both see the first target, none the second
+        sensor_position=[(0, 0), (10, 0)], heading=[0, 0], target_position=[(500, 0), (-500, 0)]
+    )
+    assert simulator.state.visible[0].tolist() == [[True, False], [True, False]]
+    assert simulator.state.covered[0].tolist() == [True, False]
+    assert simulator.coverage.tolist() == [0.5]
