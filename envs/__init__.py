@@ -35,9 +35,9 @@ __all__ = [
 
 
 def register_task(task: type[Task]) -> None:
-    """Add a task to :data:`TASKS` and to gymnasium, as ``dsn/<name>-v0``; all shells then take it by its name.
+    """Register a task in :data:`TASKS`, and in gymnasium as ``dsn/<name>-v0``; all shells then accept its name.
 
-    Raises ``ValueError`` for the name of another task.
+    Raises ``ValueError`` if another task has the name.
     """
     if TASKS.setdefault(task.spec.name, task) is not task:
         raise ValueError(f"{task.__name__} is named {task.spec.name!r}, which is the name of another task")

@@ -1,4 +1,4 @@
-"""Observations of measured positions, for sensors in the world; needs numpy only, so that it can be copied alone."""
+"""Observations of measured positions, for real sensors; the file can be copied alone, since it needs only NumPy."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -27,11 +27,11 @@ def observe(
     radius: float | None = None,
     neighbours: int | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the observation of what was measured, as :class:`hitmac.envs.observation.Observer` does of a simulator.
+    """Return the observation of measured positions, equal to that of :class:`~hitmac.envs.observation.Observer`.
 
-    Lengths are in the units of the site, angles in degrees (counter-clockwise, 0 along +x), times in seconds. Every
-    array may have further leading axes, which broadcast. All sensors share what is measured: give :class:`Memory`'s
-    result where only what is seen is known.
+    Lengths are in the units of the site, angles in degrees (counter-clockwise, 0 along +x), times in seconds. Arrays
+    may have further leading axes, which broadcast. All sensors share the measurements. With partial knowledge, pass the
+    result of :class:`Memory`.
 
     Args:
         site: the sensors and the arena: a :class:`hitmac.envs.Scenario`, or a mapping with the parameters of one that
@@ -40,14 +40,14 @@ def observe(
         sensor_position: (..., n, 2); NaN: the sensor does not work.
         heading: (..., n); NaN: the sensor does not work.
         target_position: (..., m, 2); NaN: the target is absent, or its position unknown.
-        target_before: (..., m, 2), the positions a `time_step` of the site before those. NaN, or None as in a first
-            call: the velocity is 0, as in the first observation of an episode.
-        age: (..., m), sub-steps since `target_position` was measured, inf: never; None: 0, all are of now.
-        seen: (..., n, m) bool, whether sensor i detects target j; None: where `age` is 0 and the target is within its
+        target_before: (..., m, 2), the positions one `time_step` of the site earlier. NaN, or None in a first call:
+            the velocity is 0, as in the first observation of an episode.
+        age: (..., m), sub-steps since `target_position` was measured, inf: never; None: 0, all measured now.
+        seen: (..., n, m) bool, True where sensor i detects target j; None: where `age` is 0 and the target is within
             range and view, with no disc or wall of the site in between.
-        field_of_view: (..., n), the present ones of zooming lenses; None: those of the site.
+        field_of_view: (..., n), current values of zooming lenses; None: those of the site.
         along: (..., n), distances of the sensors along the site's rails, from their first corners.
-        nearest: number of targets shown to each sensor, as of the observer; None: all.
+        nearest: number of targets shown to each sensor, see the observer; None: all.
         radius: largest distance of such a target; None: any.
         neighbours: number of sensors listed as near each; None: no list.
 
@@ -57,7 +57,7 @@ def observe(
         `nearest`, for k' = min(k, m) slots in place of m targets, and ``targets`` (..., n, k') int32, -1 in an empty
         one; with `neighbours` also these, (..., n, min(l, n)) int32, -1 for none.
 
-    Raises ``ValueError`` or ``TypeError``, which names it, for what is unknown, missing or out of its range.
+    Raises ``ValueError`` or ``TypeError``, which name the argument, for unknown, missing or out-of-range values.
     """
     names = (features,) if isinstance(features, str) or not isinstance(features, Iterable) else tuple(features)
     if unknown := [name for name in names if not isinstance(name, str) or name not in FEATURES]:
@@ -88,7 +88,7 @@ def observe(
 
 
 def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | None, float | None, int | None]:
-    """Return the options of an observer of the nearest; raise ValueError that names the one that is not allowed."""
+    """Check and return the options of an observer of the nearest targets; raise ValueError for an invalid one."""
     whole: tuple[Any, ...] = (int, np.integer)
     for name, value in (("nearest", nearest), ("radius", radius), ("neighbours", neighbours)):
         kinds, limit = whole, "a whole number, 1 or more"
@@ -102,11 +102,13 @@ def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | No
 
 
 class Memory:
-    """Memory of measured positions, between one sub-step and the next; batched as :func:`observe` is.
+    """Memory of measured positions from one sub-step to the next, with leading axes as in :func:`observe`.
 
     Args:
-        knowledge: as of a scenario. ``"full"``: a target without a position is absent. Any other: it is where it was
-            last seen; all sensors share the memory. Another knowledge is a ``ValueError``.
+        knowledge: that of a scenario. ``"full"``: a target without a position is absent; any other: it keeps its last
+            seen position. All sensors share the memory.
+
+    Raises ``ValueError`` for an unknown kind of knowledge, and for positions of another shape than before.
     """
 
     def __init__(self, knowledge: str = "full") -> None:
@@ -120,12 +122,12 @@ class Memory:
         """Remember the positions of a sub-step.
 
         Args:
-            target_position: (..., m, 2); NaN: not measured. Another shape than before is a ``ValueError``.
-            left: (..., m) bool, targets to forget, as those that were seen leaving.
+            target_position: (..., m, 2); NaN: not measured.
+            left: (..., m) bool, targets to forget, such as those seen leaving.
 
         Returns:
-            ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. A target that was not
-            measured a sub-step before has no position before.
+            ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. The position before is NaN
+            for a target that was not measured one sub-step earlier.
         """
         before: tuple[int | None, ...] = (None, 2) if self._last.ndim == 1 else self._last.shape
         now = _array("target_position", target_position, *before).copy()
@@ -166,7 +168,7 @@ class _Site(dict):
         raise KeyError(f"the site's {name}")
 
     def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
-        """Return a number over 0, or an array of as many as `size`; 0 or more if `missing` may replace it."""
+        """Return a positive number, or an array of `size` of them; 0 is allowed with a default, `missing`."""
         value = self[name] if missing is None else self.get(name, missing)
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
@@ -178,7 +180,7 @@ class _Site(dict):
         return array if array.ndim else float(array)
 
     def rows(self, name: str, width: int) -> np.ndarray:
-        """Return rows of numbers, none if they are missing."""
+        """Return rows of numbers (k, width); k = 0 if they are missing."""
         rows = self.get(name, ())
         return _array(f"the site's {name}", rows, None, width) if len(rows) else np.zeros((0, width))
 
@@ -203,9 +205,9 @@ class _Site(dict):
 
 
 class _Pairs:
-    """Numbers of all pairs of a sensor and a target, most of them computed when the first feature needs them.
+    """Quantities of all pairs of a sensor and a target, most of them computed on first use.
 
-    Numbers of a sensor are (..., n, 1), of a target (..., 1, m), of a pair (..., n, m).
+    Shapes are (..., n, 1) for sensors, (..., 1, m) for targets, (..., n, m) for pairs.
     """
 
     def __init__(self, site: _Site, sensor_position: Any, target_position: Any, **given: Any) -> None:
@@ -246,7 +248,7 @@ class _Pairs:
         self.ahead, self.aside = self.seen_from(self.east, self.north)
 
     def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
-        """Return a parameter that is one number, or one of each sensor."""
+        """Return a parameter of every sensor (n, 1)."""
         return np.broadcast_to(self.site.number(name, self.n, most), (self.n,))[:, None]
 
     def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -254,14 +256,14 @@ class _Pairs:
         return self.cos * east + self.sin * north, self.cos * north - self.sin * east
 
     def nearest(self, most: int, limit: float) -> np.ndarray:
-        """Return the targets (..., n, k) of every sensor's slots, those up to a squared distance."""
+        """Return the targets (..., n, k) in every sensor's slots, up to a squared distance of `limit`."""
         squared = np.where(self.mask & (self.squared <= limit), self.squared, math.inf)
         if most < self.m:
             return _lowest(squared, most)
         return np.where(np.isfinite(squared), np.arange(self.m), -1).astype(np.int32)
 
     def neighbours(self, most: int) -> np.ndarray:
-        """Return itself and the nearest working sensors (..., n, l) whose ranges can touch each sensor's range."""
+        """Return each sensor and its nearest working ones (..., n, l) with ranges that can touch its own."""
         reach = np.sqrt(self.range_squared)[..., 0]
         offset = self._sensor[..., None, :, :] - self._sensor[..., :, None, :]
         squared = offset[..., 0] * offset[..., 0] + offset[..., 1] * offset[..., 1]
@@ -323,7 +325,7 @@ class _Pairs:
 
     @cached_property
     def expected(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Offset and distance of where targets are if they have kept their last known velocity, inside the arena."""
+        """Offset and distance to targets that have kept their last known velocity, inside the arena."""
         gone, (width, height) = self.age * self.site.pace, self.site.extent
         dx = np.where(gone > 0.0, np.clip(self.to_x + gone * self.velocity[0], -width, width) - self.x, self.dx)
         dy = np.where(gone > 0.0, np.clip(self.to_y + gone * self.velocity[1], -height, height) - self.y, self.dy)
@@ -331,14 +333,14 @@ class _Pairs:
 
     @cached_property
     def rail(self) -> tuple[np.ndarray, ...]:
-        """Share of the rail behind the sensor, cosine and sine of the angle from the heading to its way forward."""
+        """Share of the rail behind the sensor; cosine and sine of the angle from the heading to the way forward."""
         rails, along = self.site.get("rails", ()), self._given["along"]
         if not len(rails):
             return (np.zeros((1, 1)),) * 3
         if along is None:
             raise KeyError("the argument along")
         if len(rails) not in (1, self.n):
-            raise ValueError(f"the site's rails are {len(rails)}; there must be one, or {self.n}, one of each sensor")
+            raise ValueError(f"the site has {len(rails)} rails; it must have one, or {self.n}, one for each sensor")
         own = [_on_rail(rails[i if len(rails) > 1 else 0], along[..., i, None]) for i in range(self.n)]
         share, way_x, way_y = (np.stack(one, -2) for one in zip(*own, strict=True))
         return share, *self.seen_from(way_x, way_y)
@@ -358,7 +360,7 @@ def _array(name: str, values: Any, *shape: int | None) -> np.ndarray:
 
 
 def _lowest(values: np.ndarray, most: int) -> np.ndarray:
-    """Return the indices of the lowest values along the last axis, ascending, of two equal ones the first; -1: inf."""
+    """Return the indices of the lowest values along the last axis, ascending, ties to the first; -1 for inf."""
     number = values.shape[-1]
     chosen = values.argsort(-1, kind="stable")[..., :most]
     chosen = np.where(np.isfinite(np.take_along_axis(values, chosen, -1)), chosen, number)
@@ -367,7 +369,7 @@ def _lowest(values: np.ndarray, most: int) -> np.ndarray:
 
 
 def _unit(dx: np.ndarray, dy: np.ndarray, distance: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the direction of an offset; along +x if it is 0."""
+    """Return the direction of an offset, (1, 0) for none."""
     away = np.where(distance > 0.0, distance, 1.0)
     return np.where(distance > 0.0, dx / away, 1.0), dy / away
 
@@ -379,7 +381,7 @@ def _half_turns(aside: np.ndarray, ahead: np.ndarray) -> np.ndarray:
 
 
 def _on_rail(polyline: Any, along: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the share of a rail that is behind places on it, and the x and y of the rail's unit vector there."""
+    """Return the share of a rail behind places on it, and x and y of its unit vector there."""
     ways = np.diff(np.array(polyline, np.float64), axis=0)
     lengths = np.hypot(*ways.T)
     ways, lengths = ways[lengths > 0.0], lengths[lengths > 0.0]
@@ -424,7 +426,7 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "rail_sin": lambda of: of.rail[2],
     "rail_cos": lambda of: of.rail[1],
 }
-"""Features by name, those of :mod:`hitmac.envs.kernels.features`, which documents them."""
+"""Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
 
 OF_SENSOR = frozenset(("sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos"))
-"""Features of a sensor only, which are shown also where the target is not known."""
+"""Features of the sensor only, shown also for unknown targets."""

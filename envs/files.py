@@ -1,4 +1,4 @@
-"""Files: written whole or not at all, and YAML without surprises."""
+"""Atomic writing of files, and safe YAML."""
 
 import os
 import shutil
@@ -17,8 +17,8 @@ from hitmac.envs.validation import shortly
 def whole_file(path: str | Path) -> Iterator[Path]:
     """Yield a temporary path, which replaces `path` when the block succeeds and is deleted when it fails.
 
-    The temporary path keeps the extension of `path`, since many writers choose their format by it. A link stays, and
-    the file that it names is replaced. A file that is replaced keeps its permissions.
+    The temporary path keeps the extension of `path`, since many writers choose their format by it. Links stay: the
+    files that they name are replaced. A replaced file keeps its permissions.
     """
     given, path = path, Path(os.path.realpath(path))
     temporary = path.with_name(f".{path.stem}.{os.getpid()}{path.suffix}")
@@ -39,7 +39,7 @@ def whole_file(path: str | Path) -> Iterator[Path]:
 
 
 def write_text(path: str | Path, text: str) -> None:
-    """Write `text` to `path`, whole or not at all."""
+    """Write `text` to `path` atomically."""
     with whole_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -50,7 +50,7 @@ def read_text(path: str | Path) -> str:
 
 
 def working_folder(path: Path) -> Path:
-    """Make and return an empty folder beside `path`, to become it."""
+    """Make and return an empty folder beside `path`, to be renamed to it."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
@@ -84,7 +84,7 @@ class _Loader(yaml.SafeLoader):
 def parse_yaml(text: str) -> Any:
     """Parse YAML without running code.
 
-    Raises ``ValueError``, in one line, for bad syntax, a key given twice, or a number or a date that cannot be.
+    Raises ``ValueError``, in one line, for invalid syntax, numbers or dates, and for a repeated key.
     """
     try:
         return yaml.load(text, _Loader)

@@ -36,7 +36,7 @@ class Recording(NamedTuple):
 
 
 def make_recordings(scenario: Any, num_envs: int) -> Recordings:
-    """Return the files of a scenario's `tracks` in the form of the kernels; see :func:`read_recording` for errors."""
+    """Read the files of a scenario's `tracks` for the kernels; see :func:`read_recording` for errors."""
     places = [_slots(recording, scenario) for recording in _read(scenario)]
     lengths = np.array([len(place) for place in places])
     last = np.cumsum(lengths) - 1
@@ -60,11 +60,11 @@ def _read(scenario: Any) -> Iterator[Recording]:
 
 @functools.lru_cache(maxsize=64)
 def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0) -> Recording:
-    """Read a CSV file of tracks and resample it linearly to every `time_step` seconds from its first row on.
+    """Read a CSV file of tracks and resample it linearly, every `time_step` seconds from its first row.
 
-    The columns time (seconds), id, x and y may be in any order, and so may the rows; other columns are ignored. A
-    target is absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the usual interval. A file is read
-    again if the time at which it `changed`, or its `size`, is another.
+    The columns time (seconds), id, x and y, and the rows, may be in any order; other columns are ignored. A target is
+    absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the median interval. A file is read again
+    after its time of change (`changed`) or its `size` differs.
 
     Raises ``ValueError``, which names the file and the line, or ``OSError`` for a file that cannot be read.
     """
@@ -120,7 +120,7 @@ def _rows(path: str) -> dict[str, dict[float, tuple[float, float]]]:
                 track[time] = x, y
         except UnicodeDecodeError as error:  # the reader is ahead of the line
             byte = error.object[error.start]
-            raise ValueError(f"{path} is no text in UTF-8: it has the byte 0x{byte:02x}; save it as UTF-8") from None
+            raise ValueError(f"{path} is not UTF-8 text: it has the byte 0x{byte:02x}; save it as UTF-8") from None
         except (ValueError, csv.Error) as error:
             raise ValueError(f"{path}, line {max(lines.line_num, 1)}: {error}") from None
     return tracks
@@ -151,13 +151,13 @@ def _resampled(track: np.ndarray, times: np.ndarray, longest: float, rounding: f
 
 
 def _slots(recording: Recording, scenario: Any) -> np.ndarray:
-    """Return the positions (K, m, 2) of a recording's targets, each in a place among the scenario's m.
+    """Return the positions (K, m, 2) of a recording's targets, distributed over the scenario's m slots.
 
-    Between two targets of a place lies a sub-step or more, so that a change shows as an absence.
+    At least one sub-step separates two targets of a slot, so that a change shows as an absence.
     """
     m = scenario.num_targets
     places = np.full((recording.length, m, 2), np.nan)
-    free_from: list[int] = []  # sub-step from which each place is free
+    free_from: list[int] = []  # sub-step from which each slot is free
     for track in recording.tracks:
         slot = next((k for k, free in enumerate(free_from) if free <= track.first), len(free_from))
         end = track.first + len(track.place)

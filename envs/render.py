@@ -22,18 +22,18 @@ _BACKGROUND, _FRAME, _TEXT = (250, 250, 247), (120, 120, 120), (40, 40, 40)
 _VIEW, _VIEW_EDGE, _ASSIGNED = (66, 122, 196, 46), (66, 122, 196, 130), (120, 70, 150, 150)
 _RAIL, _OBSTACLE, _BLOCK = (200, 198, 190), (112, 106, 98), (232, 229, 221)
 _SENSOR, _FAILED, _SEEN, _UNSEEN, _KNOWN = (27, 62, 115), (160, 160, 160), (34, 139, 74), (208, 57, 43), (120, 70, 150)
-_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # small, and hence in every palette, whatever the background
-_MOST_NUMBERED = 80  # sensors or targets of a scene in which numbers can be read
-_FADED = 100.0  # sub-steps after which the mark of a last known position is faded to a third
+_MARKS = (_SEEN, _UNSEEN, _SENSOR, _KNOWN)  # part of every palette, since they are too small to be chosen
+_MOST_NUMBERED = 80  # sensors or targets with readable numbers
+_FADED = 100.0  # sub-steps in which the mark of a last known position fades to a third
 
 
 class Picture:
     """Renderer of scenes as RGB pictures.
 
-    Fields of view are blue wedges, sensors numbered dark squares (grey where they have failed), rails grey lines, seen
-    targets green discs, unseen targets red rings, obstacles and blocks grey, assignments purple lines. With partial
-    knowledge, purple discs, which fade with their age, are the last known positions of unseen targets. The scenario's
-    background lies under all of them, stretched over the arena. In crowded scenes, sensors have no numbers.
+    Fields of view are blue wedges, sensors numbered dark squares (grey if failed), rails grey lines, seen targets green
+    discs, unseen targets red rings, obstacles and blocks grey, assignments purple lines. With partial knowledge, purple
+    discs, which fade with age, are the last known positions of unseen targets. The scenario's background is stretched
+    over the arena, below all of them. In crowded scenes, sensors have no numbers.
 
     Args:
         scenario: scenario of the scenes.
@@ -43,7 +43,7 @@ class Picture:
         shape: height and width of the picture, pixels.
         extent: (left, right, bottom, top) of the whole picture with its margins, in units of the arena.
 
-    Raises ``ValueError`` for a size under 64, or a background that is no picture, ``FileNotFoundError`` for none.
+    Raises ``ValueError`` for a size under 64 or an invalid background, ``FileNotFoundError`` for a missing one.
     """
 
     def __init__(self, scenario: Scenario, size: int = 600) -> None:
@@ -84,8 +84,8 @@ class Picture:
     ) -> np.ndarray:
         """Draw scene `b` of a simulator; return the picture (height, width, 3) uint8.
 
-        The `caption` is a line of text above the scene, None: coverage and sub-step. Assignments (n, m) bool are lines
-        from sensors to targets.
+        The `caption` is a line of text above the scene; None: coverage and sub-step. Assignments `assigned` (n, m) bool
+        are drawn as lines from sensors to targets.
         """
         from PIL import Image, ImageDraw
 
@@ -140,7 +140,7 @@ class Picture:
         return x - self._unit, y - self._unit, x + self._unit, y + self._unit
 
     def _known(self, draw: Any, known: Known, b: int) -> None:
-        """Draw the last known position of every target that no sensor sees, by the row that saw it last."""
+        """Draw the last known position of every unseen target, of the row that saw it last."""
         age = np.where(known.known_left[b], np.inf, known.known_age[b])  # (r, m)
         for j, row in enumerate(age.argmin(0)):
             if 0.0 < age[row, j] < np.inf:
@@ -185,7 +185,7 @@ def _font(size: int) -> Any:
 
 
 def read_background(path: str) -> Any:
-    """Return the picture in a file, with its transparency; requires the extra ``render``."""
+    """Read a picture with its transparency; requires the extra ``render``."""
     try:
         from PIL import Image
     except ModuleNotFoundError:
@@ -232,10 +232,9 @@ def save_png(path: str | Path, picture: np.ndarray) -> None:
 
 
 def save_pictures(path: str | Path, pictures: Sequence[np.ndarray], frames_per_second: float = 50 / 3) -> None:
-    """Write RGB pictures (height, width, 3) of one size as a film, whole or not at all.
+    """Write RGB pictures (height, width, 3) of one size as a film, atomically.
 
-    A .gif plays again and again, with times between pictures in 10 ms; a .mp4 is H.264 video. Raises the errors of
-    :func:`check_film`.
+    A .gif loops, with durations in steps of 10 ms; a .mp4 is H.264 video. Raises the errors of :func:`check_film`.
     """
     check_film("path", path)
     with whole_file(path) as temporary:
@@ -248,7 +247,7 @@ def save_pictures(path: str | Path, pictures: Sequence[np.ndarray], frames_per_s
 
 
 def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Any]:
-    """Return pictures with one palette, which avoids flicker, with the colours of the marks among it."""
+    """Quantize pictures to one palette, to avoid flicker, that includes the colours of the marks."""
     from PIL import Image
 
     some = Image.fromarray(np.concatenate(pictures[:: max(1, len(pictures) // 4)]))
@@ -260,7 +259,7 @@ def _quantized(pictures: Sequence[np.ndarray], colours: int) -> list[Any]:
 
 
 def _write_mp4(path: Path, pictures: Sequence[np.ndarray], frames_per_second: float) -> None:
-    """Write pictures as MP4; players need an even height and width: of an odd one the last row or column is doubled."""
+    """Write pictures as MP4; players need an even height and width, so odd ones repeat their last row or column."""
     import imageio_ffmpeg
 
     height, width = pictures[0].shape[:2]

@@ -38,9 +38,9 @@ def scaled(value: Any) -> Any:
 
 
 def _grown(value: Any, width: float, height: float) -> Any:
-    """Return a default of HiT-MAC's arena for another arena, of these half sides.
+    """Scale a default of HiT-MAC's arena to an arena of these half sides.
 
-    It grows with the shorter side, an area (x low, x high, y low, y high) with both; True is true in HiT-MAC's only.
+    Lengths grow with the shorter side, areas (x low, x high, y low, y high) with both; True holds in HiT-MAC's only.
     """
     if isinstance(value, bool):
         return value and width == height == HIT_MAC_ARENA
@@ -77,12 +77,12 @@ class Scenario:
     """Parameters of a directional sensor network and its targets in an arena.
 
     Lengths are in arena units, angles in degrees (counter-clockwise, 0 along +x), times in seconds.
-    The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4). Lengths, speeds and
-    areas that are left out grow with the arena: they are HiT-MAC's in its own arena of 1250, and in proportion in any
-    other. They are set once, when a scenario is made; :meth:`replace` keeps them.
+    The defaults are the coordinator's scene of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4). Default lengths,
+    speeds and areas are in proportion to the arena, HiT-MAC's in its own arena of 1250. They are fixed when a scenario
+    is made; :meth:`replace` keeps them.
 
     Raises ``ValueError`` for a value out of its range or too extreme to compute with, ``TypeError`` for another type;
-    messages name the parameter, the value and what is allowed. Several errors are raised as one, with a line for each.
+    messages name the parameter, the value and the allowed values. Several errors are raised as one, with a line each.
     """
 
     name: str = "custom"
@@ -119,7 +119,7 @@ class Scenario:
     rail_step: Positive = scaled(10.0)
     """Distance that a sensor moves along its rail in one sub-step."""
     rail_starts: Annotated[tuple[float, ...], Range(0)] = ()
-    """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, dealt out at
+    """Distances along the rail from its first corner at which sensors start: on a shared rail the first n, assigned at
     random, on rails of their own the i-th for sensor i; empty: anywhere."""
     failure_rate: Fraction = 0.0
     """Probability that a working sensor fails in a sub-step; it then neither sees nor turns."""
@@ -134,9 +134,9 @@ class Scenario:
     `neighbours`: what the sensor sees itself and what others report; `own`: what it sees itself. Of an unseen target
     the last seen position and velocity, and their age, are known."""
     communication_range: NotNegative = scaled(1000.0)
-    """Largest distance between two sensors over which a report gets, with `neighbours`."""
+    """Largest distance between two sensors that exchange reports, with `neighbours`."""
     hops: Count = 1
-    """Most links over which a report is passed on, with `neighbours`; a failed sensor passes nothing on."""
+    """Largest number of links that a report travels, with `neighbours`; a failed sensor forwards nothing."""
     message_loss_rate: Fraction = 0.0
     """Probability that the messages of a sub-step over a link, in one direction, are lost, with `neighbours`."""
     message_delay: Natural = 0
@@ -150,8 +150,8 @@ class Scenario:
     sensor_headings: tuple[float, ...] = ()
     """Initial heading of each sensor, degrees; empty: by start_heading."""
     pan_limits: tuple[Pan, ...] = ()
-    """Lowest and highest heading of a sensor, degrees, beyond which it does not turn: such an action is to stay. One
-    pair for all sensors, or one for each; a whole turn or more, or empty: no limits."""
+    """Lowest and highest heading of a sensor, degrees; a turn beyond them counts as staying. One pair for all sensors,
+    or one for each; a whole turn or more, or empty: no limits."""
     sensor_areas: tuple[Area, ...] = scaled((
         (250, 750, 250, 750), (250, 750, -750, -250), (-1250, -750, -250, 250),
         (-750, -250, 250, 750), (750, 1250, -250, 250), (-750, -250, -750, -250),
@@ -202,7 +202,8 @@ class Scenario:
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
     random_discs: Natural = 0
-    """Number of further discs at random positions, drawn for every episode, none over a sensor; fewer without room."""
+    """Number of further discs at random positions, drawn for every episode, none over a sensor; fewer if space is
+    short."""
     disc_radius: Annotated[tuple[float, ...], over(0)] = scaled((25.0, 100.0))
     """Lowest and highest radius of random discs, at most half the arena's shorter side."""
     walls: tuple[Wall, ...] = ()
@@ -220,7 +221,7 @@ class Scenario:
     """Distance at which the observation feature `distance` is 1."""
     episode_steps: Natural = 0
     """Most sub-steps of an episode, in all tasks; 0: the task's default. With tracks, an episode starts at a
-    random row that as many rows follow; 0: at the first."""
+    random row that leaves as many to follow; 0: at the first."""
 
     def __post_init__(self) -> None:
         fields = {field.name: field.metadata.get(_IN_HIT_MAC) for field in dataclasses.fields(self)}
@@ -266,7 +267,7 @@ class Scenario:
         return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))
 
     def sub_steps_of(self, most: int) -> int:
-        """Return the sub-steps of an episode of at most `most`: :attr:`episode_steps`, where that is fewer."""
+        """Return `most` sub-steps, or :attr:`episode_steps` if that is fewer."""
         return min(most, self.episode_steps or most)
 
     @property
@@ -298,7 +299,7 @@ class Scenario:
 
     @classmethod
     def from_dict(cls, parameters: Mapping[str, Any]) -> Self:
-        """Make a scenario from its parameters; unknown names and wrong values are one error."""
+        """Make a scenario from its parameters; unknown names and wrong values are reported as one error."""
         if not isinstance(parameters, Mapping):
             raise TypeError(f"scenario is {validation.shortly(parameters)}; it must be a mapping of parameters")
         known = [field.name for field in dataclasses.fields(cls)]
@@ -320,12 +321,12 @@ Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n
 
 
 def contradictions(scenario: Scenario) -> dict[str, str]:
-    """Return what would fit, by the names of parameters that are valid by themselves and do not fit the others."""
+    """Return the allowed values, in words, by the name of each parameter that contradicts others."""
     s, n, (width, height) = scenario, scenario.num_sensors, scenario.extent
     each, arena = f"one for each of the {n} sensors", f"inside the arena of {s.arena_words}"
     zooms = len(s.zoom) == 2 and s.zoom[0] <= s.zoom[1]
     narrowest, widest = s.zoom if zooms else (0, 360)
-    # Positions are drawn until one is free; a quarter of the arena must be free, so that this ends soon.
+    # Positions are drawn until one is free, which ends soon if a quarter of the arena is free.
     room, taken = 3 * width * height / math.pi, (n - 1) * s.spacing**2 + sum(radius**2 for *_, radius in s.discs)
     small, large, largest = min(s.disc_radius, default=0), max(s.disc_radius, default=0), min(width, height)
     rows, columns = s.blocks if len(s.blocks) == 2 else (0, 0)
@@ -367,8 +368,8 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("disc_radius", s.disc_radius == (small, large), "the lowest and the highest radius"),
         ("disc_radius", not s.random_discs or large <= largest, f"at most the arena ({largest:g})"),
         ("disc_radius", not s.random_discs or n * large**2 <= room, "smaller, since no disc may cover any sensor"),
-        ("walk", s.walk != "streets" or s.blocks, "streets only with blocks, between which the streets are"),
-        ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks, between which they are"),
+        ("walk", s.walk != "streets" or s.blocks, "streets only with blocks"),
+        ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks"),
         ("blocks", len(s.blocks) in (0, 2), "empty, or [rows, columns]"),
         ("street_width", not rows or s.street_width < street, f"under {street:g} with these blocks"),
         ("blocks", crossings >= n, f"enough for a crossing for each of {n} sensors"),
@@ -401,15 +402,14 @@ def presets() -> list[str]:
 
 
 def load_scenario(scenario: Scenario | str | Path) -> Scenario:
-    """Return the scenario that `scenario` names.
+    """Load a scenario.
 
     Args:
         scenario: a :class:`Scenario` (returned as it is), a preset's name, a preset's name with sizes
-            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors), or the path of a YAML file. The
-            directory or ``config.yaml`` of a training run, or a checkpoint's directory, stands for the scenario of the
-            training.
+            (``hit-mac-6x9``: 6 sensors, 9 targets; a city grows with its sensors), the path of a YAML file, or the
+            directory of a training run or checkpoint, for the scenario of the training.
 
-    Raises ``ValueError`` for an unknown name or a file that is not a scenario, ``FileNotFoundError`` for no file.
+    Raises ``ValueError`` for an unknown name or a file that is not a scenario, ``FileNotFoundError`` for a missing one.
     """
     if isinstance(scenario, Scenario):
         return scenario
@@ -440,9 +440,9 @@ def load_scenario(scenario: Scenario | str | Path) -> Scenario:
 
 
 def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
-    """Return the scenario with other parameters, as texts such as ``knowledge=shared``; its name lists them.
+    """Return the scenario with parameters changed by texts such as ``knowledge=shared``, which its new name lists.
 
-    Raises ``ValueError`` or ``TypeError`` for a text of another form, an unknown name or a value that is not allowed.
+    Raises ``ValueError`` or ``TypeError`` for a text of another form, an unknown name or a value out of range.
     """
     changes = {}
     for text in settings:
@@ -457,7 +457,7 @@ def with_settings(scenario: Scenario, settings: Sequence[str]) -> Scenario:
 
 
 def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
-    """Return a scenario's parameters with paths relative to a folder, so that files are found where all have moved."""
+    """Return a scenario's parameters with paths relative to a folder, so that both can move together."""
     folder = Path(folder).absolute()
 
     def relative(path: Path) -> str:  # unless they have only the root in common
@@ -468,7 +468,7 @@ def portable(scenario: Scenario, folder: str | Path) -> dict[str, Any]:
 
 
 def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario:
-    """Return the scenario of :func:`portable` parameters, which were read from a folder."""
+    """Make a scenario from :func:`portable` parameters in a folder."""
 
     def found(path: Path) -> str:
         place = os.path.abspath(Path(folder, path))
@@ -479,7 +479,7 @@ def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario
 
 
 def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
-    """Return a scenario's parameters with the paths of its files, if it has any, as `place` gives them."""
+    """Return a scenario's parameters with `place` applied to the paths of its files."""
     found = dict(parameters)
     for name in found.keys() & {"tracks", "background"}:
         given = found[name]

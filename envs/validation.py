@@ -1,7 +1,7 @@
 """Ranges of options and parameters, declared once, in the type annotation of a dataclass field.
 
-``gamma: Annotated[float, Range(0, 1)]`` checks the value (:func:`invalid_fields`), and states what is allowed
-(:func:`allowed`) in error messages, in the help of a command line and in the documentation.
+``gamma: Annotated[float, Range(0, 1)]`` checks the value (:func:`invalid_fields`) and describes the range
+(:func:`allowed`) in error messages, command-line help and documentation.
 """
 
 import ast
@@ -53,7 +53,7 @@ def raise_together(errors: Sequence[Exception]) -> None:
 
 
 def shortly(value: object, show: Callable[[Any], str] = repr) -> str:
-    """Return the beginning of a value as text, on one line, for a message."""
+    """Return a value as text for a message: on one line, and shortened."""
     text = re.sub(r"\s*\n\s*", " ", show(value))
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}... ({len(text)} characters)"
 
@@ -65,7 +65,7 @@ def did_you_mean(name: object, known: Iterable[str]) -> str:
 
 
 def in_short(names: Collection[object], known: Collection[str] = ()) -> str:
-    """Return the first names, each with its hint of :func:`did_you_mean`, and the number of the others."""
+    """Return the first names, each with its hint from :func:`did_you_mean`, and the number of the others."""
     first = [f"{shortly(name, str)}{did_you_mean(name, known)}" for name in islice(names, _MOST_NAMES)]
     more = len(names) - len(first)
     return f"{', '.join(first)}{f' and {more} more' if more else ''}"
@@ -172,7 +172,7 @@ Fraction = Annotated[float, Range(0, 1)]
 
 @functools.cache
 def field_types(kind: Any) -> dict[str, Any]:
-    """Return the annotated types of a dataclass's fields; one declared again without a range keeps its base's."""
+    """Return the annotated types of a dataclass's fields; a field redeclared without a range inherits its range."""
     types: dict[str, Any] = {}
     for base in reversed(kind.__mro__):
         for name, hint in get_type_hints(base, include_extras=True).items():
@@ -197,7 +197,7 @@ def _parts(hint: Any) -> tuple[Any, tuple[Any, ...], bool]:
 
 
 def allowed(hint: Any) -> str:
-    """Return the values that an annotated type allows, except None, in words; ``""`` if it declares no range."""
+    """Describe the values that an annotated type allows, except None; ``""`` if it declares no range."""
     limit, kinds, _ = _parts(hint)
     if limit is not None:
         return str(limit)
@@ -211,8 +211,8 @@ def convert(
     """Return `value` in an annotated type, such as ``Annotated[float, Range(0, 1)] | None``.
 
     Lists become tuples, and NumPy's numbers Python's. Types other than numbers, bools, strings and tuples of numbers
-    are not checked. Messages have the `name`, and the value as `show` writes it; `limit` is for a type without its own.
-    Raises ``TypeError`` for another type or no finite number, ``ValueError`` for a value out of its range.
+    are not checked. Messages contain the `name` and ``show(value)``; `limit` applies to a type without its own.
+    Raises ``TypeError`` for another type or a number that is not finite, ``ValueError`` for a value out of its range.
     """
     own, kinds, optional = _parts(hint)
     limit = own or limit
@@ -250,7 +250,7 @@ def convert(
 def invalid_fields(
     values: Any, label: Callable[[str], str] = str, show: Callable[[Any], str] = repr
 ) -> tuple[dict[str, Any], dict[str, Exception]]:
-    """Return the converted values of the valid fields of a dataclass's instance, and the errors of the others, by name.
+    """Return the converted values of a dataclass instance's valid fields and the errors of the others, by name.
 
     In messages, `label` gives a field's name and `show` its value.
     """
@@ -280,7 +280,7 @@ def field_docs(kind: type) -> dict[str, str]:
 
 
 def help_texts(kind: type) -> dict[str, str]:
-    """Return the help of every field: its docstring, and what is allowed."""
+    """Return the help of every field: its docstring and allowed values."""
     hints = field_types(kind)
     return {
         name: f"{text} Allowed: {allowed(hints[name])}.".strip() if allowed(hints[name]) else text

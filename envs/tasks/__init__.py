@@ -13,15 +13,15 @@ TASKS: dict[str, type[Task]] = {task.spec.name: task for task in (CoverageTask, 
 
 
 def make_task(task: Any, scenario: Any = None, num_envs: int = 1, seed: Any = None, **options: Any) -> Task:
-    """Make a batch of scenes of a task: a name in :data:`TASKS`, a class, or a batch made already, which is returned.
+    """Make a task, given its name in :data:`TASKS` or its class; return a :class:`Task` unchanged.
 
-    The other arguments are those of :class:`Task`; a batch made already has its own. Raises ``ValueError`` or
-    ``TypeError`` for an unknown task, or an option that does not fit.
+    The other arguments are those of :class:`Task`, and are refused with an existing one. Raises ``ValueError`` or
+    ``TypeError`` for an unknown task or option.
     """
     if isinstance(task, Task):
         for name, value in ({"scenario": scenario, "seed": seed} | options).items():
             if value is not None:
-                raise TypeError(f"{name} is given with a {type(task).__name__} made already; give it to the task")
+                raise TypeError(f"{name} is given with an existing {type(task).__name__}; pass it to the task")
         return task
     if isinstance(task, str):
         if task not in TASKS:

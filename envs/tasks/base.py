@@ -34,7 +34,7 @@ Idle = Annotated[str, Choice(("random", "hold"))]
 
 
 class TaskSpec(NamedTuple):
-    """Declaration of a task: all that ids, shells, training jobs, evaluation, checkpoints and help need of it."""
+    """Declaration of a task: its id, shells, training job, evaluation, checkpoints and help follow from it."""
 
     name: str
     """Name in the shells, in the environments' ids, ``dsn/<name>-v0``, and in checkpoints."""
@@ -45,7 +45,7 @@ class TaskSpec(NamedTuple):
     scenario: str = "hit-mac"
     """Default scenario."""
     options: Mapping[str, Any] = MappingProxyType({})
-    """Options that the use of a policy depends on, with their defaults; a checkpoint holds them."""
+    """Options that a policy depends on, with their defaults; checkpoints contain them."""
     role: Literal["agent", "executor", "coordinator"] = "agent"
     """Role of a policy of the task. An ``"agent"`` turns the sensors of a scene (with the option `per_sensor`, one
     sensor), given the features of all pairs; it is evaluated by its coverage. An ``"executor"`` turns one sensor
@@ -66,8 +66,8 @@ Features = Sequence[str] | Callable[[Scenario], Any]
 class Task:
     """Base class of the tasks: a simulator and an observer.
 
-    A task declares itself by its attribute `spec`, its options by fields with their range as type, and joins the others
-    by its line in :data:`hitmac.envs.TASKS`, or by :func:`hitmac.envs.register_task` from a module of your own.
+    A subclass is a dataclass with the attribute `spec`, and its options as fields annotated with their ranges.
+    :func:`hitmac.envs.register_task` adds it to :data:`hitmac.envs.TASKS`.
 
     Args:
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
@@ -80,8 +80,8 @@ class Task:
 
     Attributes:
         spec: the declaration of the task.
-        observation_space, action_space: spaces of one scene. An action is a turn for every sensor (see
-            :func:`turning_space`), unless the task says otherwise, or an assignment, ``MultiBinary(n * m)``.
+        observation_space, action_space: spaces of one scene. An action is by default turns of all sensors, with zooming
+            lenses then their zooms, on rails then their moves; in some tasks an assignment, ``MultiBinary(n * m)``.
         assigned: (B, n, m) bool, the targets assigned to each sensor; None in a task without assignments.
 
     Raises ``ValueError`` or ``TypeError`` for an option out of its range.
@@ -116,7 +116,8 @@ class Task:
         else:
             self.observer = self.features(self.scenario)
         self.observation_space = self.observer.space
-        self.action_space: spaces.MultiDiscrete | spaces.MultiBinary = turning_space(self.scenario)
+        turns = [3] * self.scenario.num_sensors * len(self.scenario.decisions)
+        self.action_space: spaces.MultiDiscrete | spaces.MultiBinary = spaces.MultiDiscrete(turns)
         self.assigned: np.ndarray | None = None
 
     def reset(self, *, seed: Any = None, mask: np.ndarray | None = None, options: Any = None) -> None:
@@ -135,11 +136,11 @@ class Task:
         raise NotImplementedError
 
     def sensor_rewards(self) -> np.ndarray | None:
-        """Return the reward of each sensor (B, n) in the last step; None in a task that rewards only the scene."""
+        """Return the reward of each sensor (B, n) in the last step; None in a task without them."""
         return None
 
     def difference_rewards(self) -> np.ndarray | None:
-        """Return the contribution of each sensor (B, n) to the last reward; None in a task that does not compute it."""
+        """Return the contribution of each sensor (B, n) to the last reward; None in a task without it."""
         return None
 
     def observe(self) -> dict[str, np.ndarray]:
@@ -167,12 +168,12 @@ class Task:
         return -(-self.scenario.episode_steps // self.sub_steps) or math.inf
 
     def episode_steps(self, given: int | None) -> int:
-        """Return the length of an episode, steps: the given one or the default, at most what the scenario allows."""
+        """Return the length of an episode, steps: `given` or the default, limited by the scenario."""
         steps = self.spec.episode_steps if given is None else positive("max_episode_steps", given)
         return int(min(steps, self.longest_episode))
 
     def ended(self, most: float) -> np.ndarray:
-        """Return True (B,) where an episode ends: after `most` steps, or with the tracks that the targets follow."""
+        """Return True (B,) where an episode ends: after `most` steps, or at the end of recorded tracks."""
         return (self.time >= most) | self.simulator.track_ended
 
     @property
@@ -186,7 +187,7 @@ class Task:
         return own_turning_space(self.scenario) if self.turning else spaces.MultiBinary(self.scenario.num_targets)
 
     def joint_action(self, actions: np.ndarray) -> np.ndarray:
-        """Return the actions of scenes, one decision of all sensors after the other, from the sensors' (B, n, k)."""
+        """Return the actions of scenes (B, d n or n m) from those of their sensors (B, n, k)."""
         return (actions.swapaxes(1, 2) if self.turning else actions).reshape(len(actions), -1)
 
     def checked(self, action: Any) -> np.ndarray:
@@ -203,11 +204,6 @@ class Task:
             wrong = array[(array < 0) | (array > highest)].flat[0]
             raise ValueError(f"action holds {wrong}; it must be {allowed}")
         return whole
-
-
-def turning_space(scenario: Scenario) -> spaces.MultiDiscrete:
-    """Return the action space: turns of all sensors, with zooming lenses their zooms, then on rails their moves."""
-    return spaces.MultiDiscrete([3] * scenario.num_sensors * len(scenario.decisions))
 
 
 def own_turning_space(scenario: Scenario) -> spaces.Discrete | spaces.MultiDiscrete:
@@ -235,8 +231,8 @@ def flatten_sensors(shown: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 def unflatten_sensors(actions: np.ndarray, num_sensors: int, decisions: int) -> np.ndarray:
     """Reshape actions of single sensors (B * n,), or (B * n, k) with k decisions each, to those of scenes (B, d n).
 
-    d is the number of :attr:`hitmac.envs.Scenario.decisions`. Those that are not given are 0: a lens keeps its field of
-    view, a sensor stays in its place. Further ones are dropped.
+    d is the number of :attr:`hitmac.envs.Scenario.decisions`. Missing decisions are 0 (keep the field of view, stay in
+    place), further ones are dropped.
     """
     parts = actions.reshape(-1, num_sensors, 1 if actions.ndim == 1 else actions.shape[-1])[..., :decisions]
     parts = np.pad(parts, ((0, 0), (0, 0), (0, decisions - parts.shape[-1])))  # (B, n, d)

@@ -22,11 +22,11 @@ class CoordinatorTask(Task):
 
     ## Action: ``MultiBinary(n * m)``
 
-    1 at index i * m + j assigns target j to sensor i, for one decision of ten sub-steps. During the decision an
-    executor turns the sensors, and zooms and moves them on rails if it decides on that; the scripted one only turns.
+    1 at index i * m + j assigns target j to sensor i, for one decision of ten sub-steps. Meanwhile an executor turns
+    the sensors; a policy may also zoom and move them, the scripted one only turns.
 
-    The observation after it is that of :class:`CoverageTask`, by default of the paper's features. The reward is the
-    mean over the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
+    The observation is that of :class:`CoverageTask`, by default with the paper's features. The reward is the mean over
+    the ten sub-steps of the coverage, or of -0.1 where no sensor sees a target assigned to it.
 
     ## Decision
 
@@ -44,13 +44,12 @@ class CoordinatorTask(Task):
         executor: ``"scripted"``, which turns towards the mean position of the assigned targets, as in the released
             program; or a policy, whose ``predict`` is called in one batch for all sensors of all scenes. The policy
             observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), a row for every assigned target, packed (see
-            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, d) decisions, see
-            :attr:`~hitmac.envs.Scenario.decisions`. Decisions that it leaves out are 0 (keep the field of view, stay in
-            place); further ones are dropped.
-        executor_features: features that such a policy observes; `target_id` is the index of the row. None: those of its
-            attribute ``features``, or :data:`hitmac.envs.PAPER_FEATURES` without one.
-        padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: that of its attribute
-            ``padding``, or ``"attended"`` without one.
+            `padding`), and returns (B * n,) turns 0, 1, 2, or (B * n, k) decisions, see
+            :func:`~hitmac.envs.tasks.base.unflatten_sensors`.
+        executor_features: features that such a policy observes; `target_id` is the index of the row. None: its
+            attribute ``features``, by default :data:`hitmac.envs.PAPER_FEATURES`.
+        padding: layout of the rows that such a policy observes, see :class:`ExecutorTask`. None: its attribute
+            ``padding``, by default ``"attended"``.
         idle: turns of a sensor without assigned targets: ``"random"``, as in the released program, or ``"hold"``.
         decision: sub-steps of a decision; 1 to 10,000.
     """
@@ -77,7 +76,7 @@ class CoordinatorTask(Task):
             self.padding = getattr(self.executor, "padding", "attended")
         super().__post_init__()
         if self.executor_features is None:
-            listed = getattr(self.executor, "features", None)  # a network may use the name for something else
+            listed = getattr(self.executor, "features", None)  # a network may use the name otherwise
             self.executor_features = listed if isinstance(listed, tuple | list) else PAPER_FEATURES
         self.executor_observer = Observer(self.scenario, self.executor_features)
         self._executor_state: Any = None
@@ -118,11 +117,11 @@ class CoordinatorTask(Task):
         return self.sub_rewards.mean(-1)
 
     def difference_rewards(self) -> np.ndarray:
-        """Return each sensor's contribution (B, n) to the last decision's coverage: the targets that only it saw.
+        """Return each sensor's contribution (B, n) to the last decision's coverage.
 
         This is the difference reward: the coverage less the coverage without the sensor (Wolpert and Tumer, "Optimal
         payoff functions for members of collectives", Advances in Complex Systems 2001), mean over the sub-steps. It
-        equals the share of the present targets that only this sensor saw.
+        equals the share of the present targets that only this sensor sees.
         """
         return self.marginal.sum(-1) / self.sub_steps
 
@@ -141,6 +140,6 @@ class CoordinatorTask(Task):
         return executed(chosen, self.assigned, shown["mask"], len(self.scenario.decisions))
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: those that the class's docstring names, with the scenes along a first axis."""
+        """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""
         decision = {"sub_rewards": self.sub_rewards.copy(), "assigned": self.assigned.copy()}
         return super().info() | {"turned": self.turned / self.sub_steps} | decision

@@ -15,10 +15,9 @@ class CoverageTask(Task):
     """Directional sensor coverage, ``dsn/Coverage-v0``: turn every sensor at every sub-step.
 
     n directional sensors (cameras, radars) in an arena turn, at fixed positions or on rails; m targets walk.
-    A sensor sees a target that is within its range (inclusive) and within its field of view (exclusive), unless an
-    obstacle blocks the view. All sensors turn at every sub-step, to cover as many targets with as little turning
-    as possible. The default scene is that of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020). :class:`hitmac.envs.Scenario`
-    documents every parameter: of sensors, obstacles, walks, errors, and of their numbers from episode to episode.
+    A sensor sees a target within its range (inclusive) and field of view (exclusive), unless an obstacle blocks the
+    view. The aim is to cover as many targets with as little turning as possible. The default scene is that of HiT-MAC
+    (Xu, Zhong, Wang, NeurIPS 2020); :class:`hitmac.envs.Scenario` documents the parameters of all scenes.
 
     ## Action: ``MultiDiscrete([3] * n)``, with `zoom` or `rails` of the scenario ``[3] * 2n``, with both ``[3] * 3n``
 
@@ -30,8 +29,8 @@ class CoverageTask(Task):
     | 1 | left (counter-clockwise) by `turn_angle` | narrower by `zoom_step` | by `rail_step`, from the first corner |
     | 2 | right (clockwise) by `turn_angle` | wider by `zoom_step` | by `rail_step`, towards the first corner |
 
-    Range^2 x field of view stays constant. On a closed rail a sensor moves round and round, on another it stops at the
-    ends. Moves and zooms cost nothing.
+    Range^2 x field of view stays constant. A sensor circles on a closed rail and stops at the ends of an open one.
+    Moves and zooms cost nothing.
 
     ## Observation: ``Dict``
 
@@ -44,25 +43,25 @@ class CoverageTask(Task):
     for a sensor that does not work. In `hit-mac` the mask is 1 throughout. The table below has the features.
 
     A scenario's `position_noise` affects all features that depend on the target's position, `missed_detections` affects
-    `visible` and `others_seeing`. Every pair and sub-step has its own errors, which do not change when it is observed
-    again. With `position_noise` a velocity is the difference of the two positions observed immediately before and after
-    the target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its
-    range is wider by ``18 * position_noise / (time_step * top speed)``, where the top speed is
+    `visible` and `others_seeing`. Every pair and sub-step has its own errors, the same in repeated observations. With
+    `position_noise` a velocity is the difference of the two positions observed immediately before and after the
+    target's last move, over `time_step`. In the first observation of an episode it is 0, as without noise. Its range
+    is wider by ``18 * position_noise / (time_step * top speed)``, where the top speed is
     ``max_speed * (1 + speed_noise)``. Faster targets of recorded tracks are clipped to the range.
 
-    With the options `nearest` (k), `radius` and `neighbours` (l) a sensor is shown only the targets that are nearest to
-    it, see :class:`~hitmac.envs.observation.Observer`: `pairs` (n, k', d), `mask` (n, k'), `targets` (n, k') int32, and
+    With the options `nearest` (k), `radius` and `neighbours` (l) a sensor observes only the nearest targets, see
+    :class:`~hitmac.envs.observation.Observer`: `pairs` (n, k', d), `mask` (n, k'), `targets` (n, k') int32, and
     `neighbours` (n, l') int32.
 
     ## Partial knowledge
 
-    By default every sensor is shown where every target is, also behind a wall, as in HiT-MAC. With another `knowledge`
-    of the scenario, a sensor is shown only what it has seen itself or received: nothing else in the observation depends
-    on the targets. The last seen position and velocity of a target replace the true ones in all features of a pair. The
-    expected position is the last seen one, moved on by the last seen velocity and kept inside the arena. `visible` is
-    what the sensor sees now, `others_seeing` the number of others that report to see the target. The mask is 1 for
-    targets that were ever seen and not seen leaving since. What is seen has the errors of the sub-step in which it was
-    seen. Sensors know the positions and headings of all sensors.
+    By default sensors observe the positions of all targets, also behind walls, as in HiT-MAC. With another `knowledge`
+    of the scenario, the observation of a sensor depends only on its own detections and the reports that it received.
+    The last seen position and velocity of a target replace the true ones in all features of a pair. The expected
+    position is the last seen one, extrapolated at the last seen velocity, inside the arena. `visible` is 1 where the
+    sensor sees the target now, `others_seeing` is the number of others that report to see it. The mask is 1 for targets
+    that were seen before, and not seen leaving since. Detections keep the errors of their sub-step. The positions and
+    headings of all sensors are known.
 
     ## Reward
 
@@ -72,9 +71,9 @@ class CoverageTask(Task):
     ## Start and end of an episode
 
     The scenario's `placement` distributes the sensors, with random headings unless the scenario gives them. Targets
-    start at random positions, or where recorded `tracks` have them. An episode never terminates; ``gymnasium.make``
-    truncates it after 1010 sub-steps, the 101 decisions of 10 sub-steps of HiT-MAC (``max_episode_steps=``), and after
-    the scenario's `episode_steps` if it has any. ``reset(options=...)`` sets other positions and headings
+    start at random positions, or those of recorded `tracks`. An episode never terminates; ``gymnasium.make`` truncates
+    it after 1010 sub-steps, HiT-MAC's 101 decisions of 10 sub-steps (``max_episode_steps=``), or after the scenario's
+    `episode_steps` if that is fewer. ``reset(options=...)`` sets other positions and headings
     (:class:`hitmac.envs.wrappers.gym_env.DirectionalSensorEnv`). In `hit-mac` the targets make one extra move before
     the first of every ten sub-steps, as in the paper's decisions.
 

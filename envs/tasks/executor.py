@@ -50,15 +50,15 @@ class ExecutorTask(Task):
     Args:
         scenario, num_envs, seed, features, nearest, radius, neighbours, num_threads: see :class:`Task`.
         turn_cost: cost of a turn for the sensor; 0 or more.
-        centring: loss of a goal seen at the edge of the view instead of in its middle, 0 to 1. With the paper's 1, two
-            goals seen at the edges are worth no more than one in the middle.
+        centring: loss of reward for a goal at the edge of the view instead of its middle, 0 to 1. With the paper's 1,
+            two goals at the edges are worth no more than one in the middle.
         goals_every: steps between two choices of goals; 1 or more.
         goal_share: probability that a target in range becomes a goal, 0 to 1. The paper's is 1, although a coordinator
             does not assign all targets in range.
         padding: layout of the goals, ``"attended"``, ``"masked"`` or ``"unfiltered"``; see :func:`mask_unassigned`.
-        row_id: the feature `target_id` is the index of the goal's row / m, as where the executor is used. False: the
-            target's own index j / m, as in the released program, which trains its executor on j / m and uses it on row
-            indices.
+        row_id: the feature `target_id` is the index of the goal's row / m, as the coordinator's task uses an executor.
+            False: the target's own index j / m, as in the released program, which trains its executor on j / m and uses
+            it on row indices.
     """
 
     spec = TaskSpec(
@@ -104,11 +104,11 @@ class ExecutorTask(Task):
         return self.rewards.copy()
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m): each sensor's goals among those."""
+        """Return new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m) of each sensor's goals."""
         return mask_unassigned(self.observer.observe(self.simulator), self.assigned, self.padding, self._row_id)
 
     def info(self) -> dict[str, np.ndarray]:
-        """Return new arrays: those that the class's docstring names, with the scenes along a first axis."""
+        """Return new arrays, listed in the class's docstring, with the scenes along a first axis."""
         return super().info() | {"rewards": self.rewards.copy(), "assigned": self.assigned.copy()}
 
 
@@ -144,9 +144,9 @@ def mask_unassigned(
 def executed(chosen: np.ndarray, assigned: np.ndarray, mask: np.ndarray, decisions: int) -> np.ndarray:
     """Return the actions (B, d n) of all sensors: an executor's for sensors with assigned targets, 0 for the others.
 
-    `chosen` are its turns (B * n,), or k decisions (B * n, k), of the rows of :func:`flatten_sensors`; `assigned` is
-    (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Raises ``ValueError`` for decisions of another size,
-    type or range.
+    The executor has `chosen` turns (B * n,) or decisions (B * n, k) for the rows of :func:`flatten_sensors`; `assigned`
+    is (B, n, m) bool, and the `mask` (B, n, m) is 1 for valid pairs. Raises ``ValueError`` for decisions of another
+    size, type or range.
     """
     scenes, sensors = assigned.shape[:2]
     rows, chosen = scenes * sensors, np.asarray(chosen)

@@ -15,13 +15,13 @@ class DirectionalSensorEnv(Shell, gymnasium.Env):
 
     ``reset(options=...)`` takes any of ``sensor_position`` (n, 2), ``heading`` (n,) in degrees,
     ``target_position`` (m, 2) and ``target_tracks`` (K, m, 2), the positions after the 1st, 2nd, ... sub-step; on rails
-    ``along`` (n,) in place of ``sensor_position``. When the tracks end, those of the scenario too, the episode is
-    truncated. All positions must be inside the arena; a target at NaN is not there. ``target_moves`` has the positions
-    after each move, extra moves included.
+    ``along`` (n,) in place of ``sensor_position``. ``target_moves`` are the positions after each move, extra moves
+    included. All positions must be inside the arena; a target at NaN is absent. The end of the tracks, also of the
+    scenario's, truncates the episode.
 
     Args:
         task, scenario, max_episode_steps, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`;
-            without `max_episode_steps`, only the scenario ends an episode, and ``gymnasium.make``.
+            without `max_episode_steps`, episodes are limited by the scenario and ``gymnasium.make`` only.
     """
 
     def __init__(self, task: Any, scenario: Any = None, **options: Any) -> None:

@@ -19,14 +19,13 @@ except ModuleNotFoundError:
 class DirectionalSensorParallelEnv(Shell, ParallelEnv):
     """One scene of a task as a ``pettingzoo.ParallelEnv`` with the agents ``sensor_0``, ``sensor_1``, ...
 
-    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; where
-    lenses zoom or sensors move on rails, a turn and the others of its decisions, ``MultiDiscrete([3, 3])``; in a task
-    that assigns targets, those assigned to it, ``MultiBinary(m)``. Its reward is that of the sensor where the task has
-    one, else that of the scene. All agents live until the episode is truncated. The mask of a sensor that is not part
-    of the episode is 0.
+    An agent observes its own row, ``pairs`` (m, d) and ``mask`` (m,). Its action is a turn, ``Discrete(3)``; with
+    zooming lenses or rails a turn, zoom and move, ``MultiDiscrete([3, 3])``; in a task of assignments, its targets,
+    ``MultiBinary(m)``. Its reward is that of the sensor if the task has one, else that of the scene. All agents live
+    until the episode is truncated. The mask of a sensor that is not part of the episode is 0.
 
-    ``reset(options=...)`` takes the options of the gymnasium environments. By PettingZoo's convention it ignores any
-    other option.
+    ``reset(options=...)`` accepts the options of the gymnasium environments and, by PettingZoo's convention, ignores
+    others.
 
     Args:
         task, scenario, max_episode_steps, render_mode, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.
@@ -38,18 +37,18 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         made = self._set_task(task, scenario, **options)
         self.possible_agents = [f"sensor_{i}" for i in range(self.scenario.num_sensors)]
         self.agents: list[str] = []
-        # Spaces of its own for each agent, since a space holds the random stream that it samples from.
+        # Agents do not share spaces, since a space has a random stream.
         self._spaces = {
             agent: (own_observation_space(made.observation_space), made.sensor_action_space)
             for agent in self.possible_agents
         }
 
     def observation_space(self, agent: str) -> spaces.Space:
-        """Return ``Dict(pairs=Box (m, d), mask=MultiBinary (m,))``, and what else the sensor observes."""
+        """Return the agent's ``Dict(pairs=Box (m, d), mask=MultiBinary (m,), ...)``."""
         return self._spaces[agent][0]
 
     def action_space(self, agent: str) -> spaces.Space:
-        """Return ``Discrete(3)`` or ``MultiDiscrete([3, 3])``, or ``MultiBinary(m)`` in a task that assigns targets."""
+        """Return the agent's ``Discrete(3)``, ``MultiDiscrete([3, 3])`` or ``MultiBinary(m)``."""
         return self._spaces[agent][1]
 
     def reset(self, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[dict, dict]:

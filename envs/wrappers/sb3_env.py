@@ -17,9 +17,9 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
     """Batch of scenes of one task for Stable-Baselines3.
 
     A row is a scene with all its sensors, or with ``per_sensor=True`` one sensor of a scene, for a policy that all
-    sensors share. There are then B * n rows, each with the observation ``pairs`` (m, d) and ``mask`` (m,), one number
-    as action (also a zoom, a move where lenses zoom, sensors move), and the reward of the sensor where the task has
-    one, else that of the scene.
+    sensors share. Each of these B * n rows has the observation ``pairs`` (m, d) and ``mask`` (m,), a turn as action
+    (with zooming lenses also a zoom, on rails a move), and the reward of the sensor if the task has one, else that of
+    the scene.
 
     An ended scene is reset within the step. Its last observation is ``info["terminal_observation"]``, its time limit
     ``info["TimeLimit.truncated"]``, its return and length ``info["episode"]``.
@@ -28,7 +28,7 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         task, num_envs, scenario, max_episode_steps, render_mode, options: see
             :class:`~hitmac.envs.wrappers.shell.Shell`; `get_images` returns pictures of all scenes.
         seed: scene i gets ``seed + i``; None: a seed from the operating system.
-        per_sensor: make one row for every sensor; None: only in a task of executors. Not in one that assigns targets.
+        per_sensor: make one row for every sensor; None: only in a task of executors. Not in a task of assignments.
         credit: ``"team"``: a row's reward is one number; ``"difference_rewards"``: a row's reward is that of each
             sensor, (B, n), its contribution to the coverage (``task.difference_rewards``), for a learner with
             per-sensor credit, :mod:`hitmac.agents.learned.difference_rewards`. The returns in the infos are those of
@@ -125,9 +125,9 @@ class DirectionalSensorVecEnv(VecEnv, Shell):
         return flatten_sensors(observation) if self.per_sensor else observation
 
     def acting(self) -> np.ndarray:
-        """Return True (rows,) for rows in which a sensor acts now: it works, and a target is known to it.
+        """Return True (rows,) for rows in which a sensor acts now: it works and knows of a target.
 
-        With ``credit="difference_rewards"`` the result is that of every sensor, (B, n).
+        With ``credit="difference_rewards"``, return the result of every sensor, (B, n).
         """
         sensors = self.task.simulator.acting
         if self.credit == "difference_rewards":

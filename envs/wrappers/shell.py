@@ -1,4 +1,4 @@
-"""Share of all shells: a task, the length of its episodes, and its pictures, as arrays or in a window."""
+"""Base of all environments: a task, the length of its episodes, and its pictures, as arrays or in a window."""
 
 import importlib.util
 from typing import Annotated, Any
@@ -10,7 +10,7 @@ from hitmac.envs.tasks import Task, make_task
 from hitmac.envs.validation import Choice, convert
 
 METADATA: dict[str, Any] = {"render_modes": ["rgb_array", "human"], "render_fps": 20}
-"""Render modes and frame rate of the environments, as gymnasium asks for them."""
+"""Render modes and frame rate of the environments, as in gymnasium."""
 
 
 class Shell:
@@ -20,7 +20,7 @@ class Shell:
         task: name in :data:`hitmac.envs.TASKS`, class, or a :class:`~hitmac.envs.tasks.Task`.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a YAML file's path; None: the task's
             default.
-        num_envs: B, number of scenes; 1 or more. A task made already has its own.
+        num_envs: B, number of scenes; 1 or more. An existing task has its own.
         max_episode_steps: steps after which an episode is truncated, 1 or more, at most the scenario's `episode_steps`;
             None: the task's default.
         render_mode: ``"rgb_array"``: pictures; ``"human"``: a window shows every step of the first scene; or None.

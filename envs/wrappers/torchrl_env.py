@@ -28,12 +28,10 @@ class DirectionalSensorTorchRLEnv(EnvBase, Shell):
     | `reward` | (B, 1) float32 | the task's reward |
     | `truncated`, `done` | (B, 1) bool | the episode has reached its time limit; `terminated` is never set |
 
-    A reset with the mask ``_reset`` (B, 1) starts new episodes in a part of the scenes, as TorchRL's collectors and
-    ``rollout(break_when_any_done=False)`` ask for it. After ``set_seed(seed)`` the next whole reset gives scene i the
-    seed ``seed + i``, and it equals the single environment with that seed. The simulator works on the CPU; tensors are
-    moved from and to `device`.
-
-    ``reset(options=...)`` takes the options of the gymnasium environments.
+    A reset with the mask ``_reset`` (B, 1) starts new episodes in some of the scenes, for TorchRL's collectors and
+    ``rollout(break_when_any_done=False)``. After ``set_seed(seed)`` the next whole reset gives scene i the seed
+    ``seed + i``, and it equals the single environment with that seed. The simulator runs on the CPU; tensors are moved
+    from and to `device`. ``reset(options=...)`` accepts the options of the gymnasium environments.
 
     Args:
         task, num_envs, scenario, max_episode_steps, options: see :class:`~hitmac.envs.wrappers.shell.Shell`.

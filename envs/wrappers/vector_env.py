@@ -27,7 +27,7 @@ class DirectionalSensorVectorEnv(VectorEnv, Shell):
     def __init__(
         self, task: Any, num_envs: int = 1, scenario: Any = None, *, autoreset_mode: Any = "NextStep", **options: Any
     ) -> None:
-        self.closed = True  # gymnasium closes what is collected, also where an error ends this
+        self.closed = True  # gymnasium closes garbage, also if this raises
         modes = Annotated[str, Choice([mode.value for mode in AutoresetMode])]
         mode = getattr(autoreset_mode, "value", autoreset_mode)
         self.autoreset_mode = AutoresetMode(convert("autoreset_mode", modes, mode))

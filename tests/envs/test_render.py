@@ -1,26 +1,19 @@
-"""Pictures, the window, and ``hitmac scenarios``."""
+"""Pictures of scenes by the colours at places of the arena, and films."""
 
-import pickle
-import subprocess
 import sys
-from pathlib import Path
 
-import gymnasium
 import numpy as np
 import pytest
-from PIL import Image
 
 from hitmac import envs
-from hitmac.agents.scenarios import main
 from hitmac.envs.render import Picture, check_film, save_pictures, save_png
-from hitmac.envs.tasks import TASKS, CoordinatorTask, CoverageTask
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask
 
-ROOT = Path(__file__).parents[2]
-QUIET = {"walk": "still", "extra_move_every": 0}
+QUIET = {"num_sensors": 1, "num_targets": 1, "walk": "still", "extra_move_every": 0}
 
 
 def colours(picture, scenario):
-    """Looks up the colour at a place in the arena."""
+    """Return the colour of a picture at a place of the arena."""
     size = len(picture)
     scale = size * 0.88 / (2 * scenario.arena)
 
@@ -41,7 +34,7 @@ def shaded(colour):
 
 
 def test_obstacles_and_their_shadows():
-    scenario = envs.Scenario(num_sensors=1, num_targets=1, discs=[(300, 0, 60)], walls=[(0, -600, 0, -700)], **QUIET)
+    scenario = envs.Scenario(discs=[(300, 0, 60)], walls=[(0, -600, 0, -700)], **QUIET)
     at, _ = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
     assert shaded(at(150, 0))
     assert not shaded(at(300, 0))  # the disc itself
@@ -74,8 +67,8 @@ def test_last_known_positions_fade_with_their_age():
     assert full(x, y)[2] - full(x, y)[1] < 10
 
 
-def test_a_view_is_as_wide_and_as_long_as_it_is():
-    scenario = envs.Scenario(num_sensors=1, num_targets=1, field_of_view=30, zoom=(10, 40), zoom_step=20, **QUIET)
+def test_a_view_has_its_width_and_range():
+    scenario = envs.Scenario(field_of_view=30, zoom=(10, 40), zoom_step=20, **QUIET)
     at, task = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
     assert shaded(at(700, 0))
     assert shaded(at(700, 150))
@@ -86,8 +79,8 @@ def test_a_view_is_as_wide_and_as_long_as_it_is():
     assert not shaded(at(700, 150))
 
 
-def test_the_failed_are_grey_and_the_gone_are_not_drawn():
-    scenario = envs.Scenario(num_sensors=1, num_targets=1, failure_rate=1, leave_rate=1, **QUIET)
+def test_failed_sensors_are_grey_and_absent_targets_are_not_drawn():
+    scenario = envs.Scenario(failure_rate=1, leave_rate=1, **QUIET)
     at, task = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(700, 0)])
     assert at(0, 0)[2] > at(0, 0)[0] + 50
     assert at(700, 0)[1] > at(700, 0)[0] + 50
@@ -99,7 +92,7 @@ def test_the_failed_are_grey_and_the_gone_are_not_drawn():
 
 
 def test_assignments_are_lines():
-    scenario = envs.Scenario(num_sensors=1, num_targets=2, **QUIET)
+    scenario = envs.Scenario(**QUIET | {"num_targets": 2})
     task = CoordinatorTask(scenario, 1, 0, idle="hold", decision=1)
     task.simulator.place(sensor_position=[(0, 0)], heading=[180], target_position=[(900, 900), (900, -900)])
     task.step(np.array([[1, 0]]))
@@ -108,107 +101,27 @@ def test_assignments_are_lines():
     assert at(450, -450).min() > 240
 
 
-def test_pictures_of_any_size():
+def test_seen_targets_are_discs_and_unseen_ones_rings():
+    scenario = envs.Scenario(**QUIET | {"num_targets": 2})
+    at, task = draw(scenario, sensor_position=[(0, 0)], heading=[0], target_position=[(500, 0), (-900, -900)])
+    red, green, _ = at(500, 0)
+    assert green > red + 50
+    assert at(-900, -900).min() > 240  # the ring is empty
+    assert shaded(at(300, 100))
+    assert not shaded(at(-300, 100))
+    task.simulator.place(heading=[180])
+    assert colours(Picture(scenario, 300).of_task(task, 0), scenario)(500, 0).min() > 240
+
+
+def test_pictures_have_any_size():
     for size in (64, 301):
-        assert Picture(envs.load_scenario("large"), size).of_task(CoverageTask("large", 1, 0), 0).shape == (
-            size,
-            size,
-            3,
-        )
+        drawn = Picture(envs.load_scenario("large"), size).of_task(CoverageTask("large", 1, 0), 0)
+        assert (drawn.shape, drawn.dtype) == ((size, size, 3), np.uint8)
     with pytest.raises(ValueError, match="size is 63; it must be 64 pixels or more"):
         Picture(envs.load_scenario("hit-mac"), 63)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: gymnasium.make("dsn/Coverage-v0", render_mode="human"),
-        lambda: gymnasium.make_vec("dsn/Coverage-v0", num_envs=2, render_mode="human"),
-        lambda: envs.parallel_env("Coverage", render_mode="human"),
-    ],
-)
-def test_a_window(make, monkeypatch):
-    monkeypatch.setenv("SDL_VIDEODRIVER", "dummy")
-    import pygame
-
-    env = make()
-    env.reset(seed=0)
-    assert pygame.display.get_surface().get_size() == (600, 600)
-    before = pygame.surfarray.array3d(pygame.display.get_surface())
-    if hasattr(env, "possible_agents"):
-        env.step(dict.fromkeys(env.agents, 1))
-    else:
-        env.step(np.ones(env.action_space.shape, int))
-    assert (pygame.surfarray.array3d(pygame.display.get_surface()) != before).any()
-    assert env.render() is None
-    env.close()
-    assert not pygame.display.get_init()
-
-
-def test_an_environment_with_pictures_can_be_pickled():
-    env = gymnasium.make("dsn/Coverage-v0", render_mode="rgb_array", scenario="obstacles")
-    env.reset(seed=0)
-    copy = pickle.loads(pickle.dumps(env))
-    for _ in range(3):
-        action = env.action_space.sample()
-        env.step(action)
-        copy.step(action)
-    np.testing.assert_array_equal(env.render(), copy.render())
-
-
-def test_the_command_line_lists(capsys):
-    main([])
-    listed = capsys.readouterr().out
-    for name in [*envs.presets(), *(f"dsn/{task}-v0" for task in envs.TASKS)]:
-        assert name in listed
-    assert max(map(len, listed.splitlines())) <= 100
-
-
-def test_the_command_line_films_and_draws(tmp_path, capsys):
-    film, picture = tmp_path / "film.gif", tmp_path / "picture.png"
-    main(["obstacles", "--film", str(film), "--picture", str(picture), "--steps", "5", "--size", "100"])
-    with Image.open(film) as shown:
-        assert (shown.n_frames, shown.size) == (5, (100, 100))
-    with Image.open(picture) as shown:
-        assert shown.size == (100, 100)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["film.gif", "picture.png"]
-
-
-def test_an_agent_of_any_name_is_filmed(tmp_path):
-    films = []
-    for agent in ("pretrained:flat", "planner-fast:turn_cost=1", "assign-all", "still"):
-        film = tmp_path / "film.gif"
-        main(["hit-mac-3x4", "--agent", agent, "--film", str(film), "--steps", "8", "--size", "100"])
-        films.append(film.read_bytes())
-    assert len(set(films)) == 4
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["hit-mac", "--agent", "plannr", "--film", "x.gif"], "unknown agent 'plannr' (did you mean planner?)"),
-        (["nowhere", "--film", "x.gif"], "unknown scenario 'nowhere': known are basketball-4"),
-        (["hit-mac", "--film", "absent/x.gif", "--steps", "2"], "absent"),
-        (["hit-mac", "--film", "x.gif", "--steps", "0"], "--steps is 0; it must be 1 to 100000"),
-        (["hit-mac", "--film", "x.gif", "--size", "9"], "size is 9"),
-        # Before anything is made, or the scenario would be what is wrong.
-        (["nowhere", "--film", "out.avi"], "--film is 'out.avi'; its name must end in .gif or .mp4"),
-        (["nowhere", "--film", "film"], "--film is 'film'; its name must end in .gif"),
-        (["nowhere", "--film", "x.gif", "--picture", "x.jpg"], "--picture is 'x.jpg'; its name must end in .png"),
-    ],
-)
-def test_a_bad_command_line_ends_with_one_line(arguments, says, capsys, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit) as end:
-        main(arguments)
-    assert end.value.code == 2
-    error = capsys.readouterr().err
-    assert says in error
-    assert error.count("\n") == 1
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_file_is_what_its_name_says(tmp_path, monkeypatch):
+def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = np.zeros((64, 64, 3), np.uint8)
     save_pictures("FILM.GIF", [picture])
@@ -221,14 +134,7 @@ def test_a_file_is_what_its_name_says(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
 
 
-def frames_of(path):
-    reader = pytest.importorskip("imageio_ffmpeg").read_frames(str(path))
-    about = next(reader)
-    width, height = about["size"]
-    return about, [np.frombuffer(frame, np.uint8).reshape(height, width, 3) for frame in reader]
-
-
-def test_an_mp4_shows_the_pictures(tmp_path):
+def test_an_mp4_shows_the_pictures(tmp_path, frames_of):
     colours = [(200, 30, 30), (30, 160, 60), (40, 60, 200)]
     pictures = [np.full((63, 81, 3), colour, np.uint8) for colour in colours for _ in range(4)]
     save_pictures(tmp_path / "film.MP4", pictures, frames_per_second=10)
@@ -249,54 +155,10 @@ def test_a_film_that_breaks_leaves_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_without_ffmpeg_an_mp4_is_one_line(tmp_path, monkeypatch):
+def test_an_mp4_needs_ffmpeg(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     with pytest.raises(ModuleNotFoundError, match=r"an MP4 film needs imageio-ffmpeg: pip install 'hitmac\[render\]'"):
         check_film("path", tmp_path / "film.mp4")
     check_film("path", tmp_path / "film.gif")
     with pytest.raises(ValueError, match=r"path is 'film.avi'; its name must end in .gif or .mp4"):
         save_pictures("film.avi", [])
-
-
-@pytest.mark.parametrize("task", sorted(TASKS))
-def test_gymnasiums_record_video_records(task, tmp_path):
-    pytest.importorskip("moviepy", reason="moviepy, which RecordVideo writes with, is not installed")
-    env = gymnasium.make(TASKS[task].spec.id, scenario="hit-mac-2x3", render_mode="rgb_array", max_episode_steps=7)
-    env = gymnasium.wrappers.RecordVideo(env, str(tmp_path / "films"), disable_logger=True)
-    env.reset(seed=0)
-    over = False
-    while not over:
-        _, _, terminated, truncated, _ = env.step(env.action_space.sample())
-        over = terminated or truncated
-    env.close()
-    (film,) = tmp_path.glob("films/*.mp4")
-    about, frames = frames_of(film)
-    assert about["fps"] == pytest.approx(env.metadata["render_fps"], rel=0.01)
-    assert 7 <= len(frames) <= 9  # the start and each step
-
-
-def test_a_scenario_is_shown_on_a_page(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("webbrowser.open", lambda page: None)
-    main(["hit-mac", "--agent", "still", "--steps", "2"])
-    assert capsys.readouterr().out.startswith("watch.html: still; ")
-    assert Path("watch.html").is_file()
-
-
-def test_every_preset_has_a_picture_that_the_pages_show():
-    pages = (ROOT / "README.md").read_text() + (ROOT / "docs" / "environments.md").read_text()
-    for name in envs.presets():
-        path = f"envs/scenes/{name}.png"
-        assert (ROOT / path).is_file()
-        assert path in pages
-
-
-def test_envs_need_no_pillow_until_something_is_drawn():
-    code = (
-        "import sys; sys.modules['PIL'] = None\n"
-        "import gymnasium, envs\n"
-        "gymnasium.make('dsn/Coverage-v0').reset(seed=0)\n"
-        "gymnasium.make('dsn/Coverage-v0', render_mode='rgb_array')"
-    )
-    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
-    assert "ModuleNotFoundError: pictures need Pillow: pip install 'hitmac[render]'" in ended.stderr

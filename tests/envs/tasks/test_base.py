@@ -1,13 +1,16 @@
-"""A new task is one class that declares itself: ids, shells, help, training job and checkpoints follow."""
+"""Tasks: a new one is one class, and every environment accepts a task, its class or its name."""
 
 import json
-import warnings
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import gymnasium
 import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
+from hypothesis import given
+from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test
 from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
@@ -20,23 +23,23 @@ from hitmac.agents.training.config import JOBS, default_job
 from hitmac.agents.training.report import in_training, metric_of
 from hitmac.agents.training.train import build
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task
-from hitmac.envs.tasks.base import turning_space
+from hitmac.envs.tasks.base import unflatten_sensors
+from hitmac.envs.validation import NotNegative
 from hitmac.envs.wrappers.gym_env import DirectionalSensorEnv
 from hitmac.envs.wrappers.pettingzoo_env import DirectionalSensorParallelEnv
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class GuardTask(Task):
     """Guard: every sensor is rewarded for seeing any target."""
 
     spec = TaskSpec(
         name="Guard", episode_steps=6, summary="see any target", scenario="hit-mac-2x3", options={"per_sensor": False}
     )
-
-    def __init__(self, scenario=None, num_envs=1, seed=None, *, bonus=1.0, features=("distance",), num_threads=None):
-        super().__init__(scenario, num_envs, seed, features=features, num_threads=num_threads)
-        self.bonus, self.action_space = bonus, turning_space(self.scenario)
+    features: Any = ("distance",)
+    bonus: NotNegative = 1.0
 
     def step(self, action, mask=None):
         self.simulator.step(self.checked(action), mask)
@@ -48,63 +51,28 @@ class GuardTask(Task):
 
 @pytest.fixture
 def guard():
-    """Registers the task, and takes it out again."""
+    """Register the task during a test."""
     envs.register_task(GuardTask)
     yield "Guard"
     del envs.TASKS["Guard"], gymnasium.registry["dsn/Guard-v0"]
 
 
+# Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large.
+@pytest.mark.filterwarnings("ignore:It seems that your observation", "ignore:The minimal resolution for an image")
 def test_a_new_task_passes_every_checker(guard):
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        check_env(gymnasium.make("dsn/Guard-v0", render_mode="rgb_array").unwrapped)
-        for message in ("It seems that your observation", "The minimal resolution for an image"):
-            warnings.filterwarnings("ignore", message=message)  # pairs is taken for an image
-        check_env_for_sb3(gymnasium.make("dsn/Guard-v0"))
+    check_env(gymnasium.make("dsn/Guard-v0", render_mode="rgb_array").unwrapped)
+    check_env_for_sb3(gymnasium.make("dsn/Guard-v0"))
     parallel_api_test(envs.parallel_env(guard), num_cycles=50)
 
 
-def test_a_new_task_is_the_same_in_all_shells(guard):
-    """Same observations, rewards and ends, by the task's defaults: 2 sensors, 3 targets, 6 steps, an option."""
-    single = gymnasium.make("dsn/Guard-v0", bonus=3)
-    vector = gymnasium.make_vec("dsn/Guard-v0", num_envs=1, bonus=3, autoreset_mode="SameStep")
-    scenes, rows = (DirectionalSensorVecEnv(guard, per_sensor=apart, bonus=3) for apart in (False, True))
-    parallel = envs.parallel_env(guard, bonus=3)
-    assert single.observation_space["pairs"].shape == (2, 3, 1)
-    for venv in (scenes, rows):
-        venv.seed(5)
-    seen = single.reset(seed=5)[0], vector.reset(seed=5)[0], scenes.reset(), rows.reset(), parallel.reset(seed=5)[0]
-    rng = np.random.default_rng(0)
-    total = 0.0
-    for step in range(1, 7):
-        one, batch, scene, row, apart = (shown.get("pairs", shown) for shown in seen)
-        np.testing.assert_array_equal(np.stack((batch[0], scene[0], row)), np.stack((one,) * 3))
-        np.testing.assert_array_equal([apart[agent]["pairs"] for agent in parallel.agents], one)
-        action = rng.integers(0, 3, 2)
-        agents = dict(zip(parallel.agents, action, strict=True))
-        stepped = (single.step(action), vector.step(action[None]), scenes.step(action[None]))
-        (of_row, own, row_ends, _), of_agents = rows.step(action), parallel.step(agents)
-        reward = stepped[0][1]
-        assert reward == stepped[1][1][0] == stepped[2][1][0] == own.mean() == np.mean(list(of_agents[1].values()))
-        assert list(of_agents[1].values()) == own.tolist()
-        assert {bool(stepped[0][3]), bool(stepped[1][3][0]), bool(stepped[2][2][0]), *row_ends.tolist()} == {step == 6}
-        assert set(of_agents[3].values()) == {step == 6}
-        seen = stepped[0][0], stepped[1][0], stepped[2][0], of_row, of_agents[0]
-        total += reward
-    assert total > 0
-
-
-def test_a_new_task_is_listed(guard, capsys):
+def test_a_new_task_has_options_is_listed_and_takes_its_name(guard, capsys):
+    assert all(shell.task.bonus == 3 for shell in shells(guard, bonus=3))
+    with pytest.raises(ValueError, match=r"bonus is -1.0; it must be 0 or more"):
+        make_task(guard, bonus=-1)
     list_environments([])
     assert "  dsn/Guard-v0           6 steps; see any target\n" in capsys.readouterr().out
-
-
-def test_names_are_taken_once(guard):
-    class Other(GuardTask):
-        pass
-
     with pytest.raises(ValueError, match="Other is named 'Guard', which is the name of another task"):
-        envs.register_task(Other)
+        envs.register_task(type("Other", (GuardTask,), {}))
 
 
 def test_a_new_task_has_a_job_that_trains_evaluates_and_resumes(guard, tmp_path, monkeypatch, capsys):
@@ -143,7 +111,7 @@ def test_a_new_task_of_another_role_has_the_job_of_its_role(kind, monkeypatch):
     assert metric_of(options) == ("reward" if config.role == "executor" else "coverage")
 
 
-def test_the_jobs_are_those_of_the_tasks():
+def test_every_task_has_a_job_with_its_defaults():
     assert {job.task for job in JOBS.values()} == set(envs.TASKS.values())
     for name, job in JOBS.items():
         assert name == job.job
@@ -152,7 +120,6 @@ def test_the_jobs_are_those_of_the_tasks():
 
 
 def shells(task, **options):
-    """The task in each of the four shells."""
     return (
         DirectionalSensorEnv(task, **options),
         DirectionalSensorVectorEnv(task, **options),
@@ -162,8 +129,7 @@ def shells(task, **options):
 
 
 @pytest.mark.parametrize("kind", [CoverageTask, ExecutorTask, CoordinatorTask])
-def test_all_shells_take_a_task_by_name_by_class_or_made(kind):
-    """With the defaults that the task declares."""
+def test_shells_accept_a_task_by_name_by_class_or_made(kind):
     made = kind(num_envs=1, seed=3)
     for task in (kind.spec.name, kind, made):
         for shell in shells(task):
@@ -172,37 +138,54 @@ def test_all_shells_take_a_task_by_name_by_class_or_made(kind):
             assert shell.scenario.name == kind.spec.scenario
             steps = getattr(shell, "max_episode_steps", kind.spec.episode_steps)
             assert steps == kind.spec.episode_steps == gymnasium.spec(kind.spec.id).max_episode_steps
-    for shell in shells(kind, scenario="hit-mac-2x3"):
-        assert shell.scenario.num_targets == 3
+    for shell in shells(kind, scenario="hit-mac-2x3", nearest=1):
+        assert (shell.scenario.num_targets, shell.task.nearest) == (3, 1)
     batch = kind(num_envs=4)
     assert DirectionalSensorVectorEnv(batch).num_envs == DirectionalSensorVecEnv(batch, per_sensor=False).num_envs == 4
 
 
-def test_a_task_is_refused():
+def test_other_tasks_and_their_options_are_refused():
     for shell in (DirectionalSensorEnv, DirectionalSensorVectorEnv, DirectionalSensorVecEnv, envs.parallel_env):
         with pytest.raises(ValueError, match="unknown task 'Chess': known are Coverage, Executor, Coordinator"):
             shell("Chess")
         with pytest.raises(TypeError, match="task is 3; it must be the name of a task, its class, or a Task"):
             shell(3)
-        with pytest.raises(TypeError, match="scenario is given with a CoverageTask made already"):
+        with pytest.raises(TypeError, match="scenario is given with an existing CoverageTask"):
             shell(CoverageTask(), scenario="hit-mac")
     for shell in (DirectionalSensorVectorEnv, DirectionalSensorVecEnv, DirectionalSensorParallelEnv):
         with pytest.raises(ValueError, match="max_episode_steps is 0"):
             shell("Coverage", max_episode_steps=0)
-    with pytest.raises(TypeError, match="turn_cost is given with a CoverageTask made already"):
+    with pytest.raises(TypeError, match="turn_cost is given with an existing CoverageTask"):
         make_task(CoverageTask(), turn_cost=1.0)
 
 
-def test_rewards_of_sensors_are_asked_of_the_task():
-    """An attribute of the same name is no reward."""
-    task = CoverageTask(num_envs=1)
-    task.rewards = np.full((1, 4), 7.0)
-    assert task.sensor_rewards() is None
-    assert task.difference_rewards() is None
-    rows = DirectionalSensorVecEnv(task, per_sensor=True)
-    rows.reset()
-    assert rows.step(np.zeros(4, int))[1].max() <= 1
-    executor = ExecutorTask(num_envs=2, seed=0)
-    mean = executor.step(np.ones((2, 4), int))
-    np.testing.assert_allclose(executor.sensor_rewards().mean(-1), mean)
-    assert CoordinatorTask().difference_rewards().shape == (1, 4)
+@given(st.integers(1, 4), st.integers(1, 4), st.integers(1, 3), st.integers(1, 3))
+def test_actions_of_single_sensors_are_the_columns_of_the_scenes(scenes, sensors, given_decisions, decisions):
+    own = np.arange(scenes * sensors * given_decisions).reshape(-1, given_decisions)
+    joint = unflatten_sensors(own, sensors, decisions)
+    for b, k, i in np.ndindex(scenes, decisions, sensors):
+        value = own[b * sensors + i, k] if k < given_decisions else 0
+        assert joint[b, k * sensors + i] == value
+    np.testing.assert_array_equal(unflatten_sensors(own[:, 0], sensors, decisions)[:, :sensors].ravel(), own[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "says"),
+    [
+        (np.zeros((1, 3), int), ValueError, r"action has shape \(1, 3\); it must have shape \(1, 4\)"),
+        (np.zeros(4, int), ValueError, r"action has shape \(4,\)"),
+        (np.array([[0, 1, 2, 3]]), ValueError, r"action holds 3; it must be 0 \(stay\), 1 \(left\) or 2 \(right\)"),
+        (np.array([[0, -1, 2, 0]], np.int8), ValueError, "action holds -1"),
+        (np.array([[0, 2**64 - 1, 2, 0]], np.uint64), ValueError, "action holds 18446744073709551615"),
+        (np.array([[0, np.nan, 1, 1]]), TypeError, r"action is float64 \(.* first\); it must be whole numbers"),
+        ([["left"] * 4], TypeError, "action is <U4"),
+        (None, ValueError, r"action has shape \(\)"),
+        ([[0], [1, 2]], ValueError, "with rows of the same length"),
+    ],
+)
+def test_wrong_actions_move_nothing(action, error, says):
+    task = CoverageTask("hit-mac", 1, 0)
+    before = task.simulator.get_state()
+    with pytest.raises(error, match=says):
+        task.step(action)
+    np.testing.assert_equal(task.simulator.get_state(), before)

@@ -1,0 +1,198 @@
+"""HiT-MAC's coordinator task: equal to the released program's recordings, and by hand."""
+
+import numpy as np
+import pytest
+
+from hitmac.envs import DEFAULT_FEATURES, Scenario, load_scenario, presets
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from tests.envs.tasks.released import ONE, assert_same_angles, placed, start
+
+ALIVE = Scenario(
+    name="alive", walk="evade", wander=20, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.1, return_rate=0.3,
+    position_noise=20, missed_detections=0.2, min_sensors=2, min_targets=2,
+)  # fmt: skip
+
+
+def test_the_coordinator_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_coordinator_trajectories.npz")
+    episodes = len(record["reward"])
+    task = CoordinatorTask(num_envs=episodes, seed=0)
+    task.reset(options=start(record, record["target_moves"].reshape(episodes, -1, 5, 2)))
+    np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
+    for decision in range(101):
+        action = record["action"][:, decision].reshape(episodes, -1)
+        reward = task.step(action)
+        assert_same_angles(task.simulator.state.heading, record["headings"][:, decision, -1])
+        np.testing.assert_allclose(task.sub_rewards, record["sub_reward"][:, decision], atol=1e-9)
+        np.testing.assert_allclose(reward, record["reward"][:, decision], atol=1e-9)
+        np.testing.assert_allclose(task.simulator.coverage, record["coverage"][:, decision])
+        np.testing.assert_allclose(task.info()["turned"], record["cost"][:, decision])
+        np.testing.assert_allclose(task.observe()["pairs"], record["obs"][:, decision], atol=1e-6)
+        assert (task.time >= 101).tolist() == record["done"][:, decision].tolist()
+
+
+# --- a decision ---
+
+
+@pytest.mark.parametrize(
+    ("bearing", "turned"), [(0.1, 0), (4.9, 0), (5.1, 5), (60, 5), (-0.1, -5), (-60, -5), (179, 5), (-179, -5)]
+)
+def test_the_scripted_executor_by_hand(bearing, turned):
+    task = CoordinatorTask(ONE, decision=1)
+    place = 300 * np.cos(np.radians(bearing + 30)), 300 * np.sin(np.radians(bearing + 30))
+    placed(task, 30, [place, (900, 900)])
+    task.step([[1, 0]])
+    assert task.simulator.state.heading[0, 0] - 30 == pytest.approx(turned)
+
+
+def test_the_scripted_executor_turns_to_the_mean():
+    task = placed(CoordinatorTask(ONE, decision=4), 0, [(300, 300), (-300, 300)])
+    task.step([[1, 1]])
+    assert (task.simulator.state.heading.item(), task.info()["turned"]) == (pytest.approx(20), 1)
+
+
+def test_rewards_are_the_coverage_or_a_penalty_without_a_view_of_assigned_targets():
+    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (0, 900)])
+    assert task.step([[1, 0]]) == pytest.approx(0.5)
+    assert task.difference_rewards().tolist() == [[0.5]]
+    task = placed(CoordinatorTask(ONE), 0, [(500, 0), (499, 1)])
+    assert task.step([[0, 0]]).item() == pytest.approx(-0.1)  # both are seen and none is assigned
+    assert task.sub_rewards.tolist() == [[-0.1] * 10]
+
+
+def test_idle_sensors():
+    holding = placed(CoordinatorTask(ONE, idle="hold"), 0, [(500, 0), (0, 900)])
+    holding.step([[0, 0]])
+    assert holding.simulator.state.heading[0, 0] == 0
+    turning = CoordinatorTask("hit-mac", 200, 0)
+    before = turning.simulator.state.heading.copy()
+    turned = np.zeros(200)
+    for _ in range(5):
+        turning.step(np.zeros((200, 20), int))
+        turned += turning.turned
+    assert abs(turned.mean() / 5 / 10 / 4 - 2 / 3) < 0.01
+    assert abs((turning.simulator.state.heading - before).mean()) < 2
+    leaving = ONE.replace(leave_rate=1)  # at the end of the first sub-step
+    task = placed(CoordinatorTask(leaving, idle="hold", decision=2), 0, [(0, 500), (0, 600)])
+    task.step([[1, 1]])
+    assert task.simulator.state.heading.item() == 5
+
+
+class Still:
+    """Executor that turns no sensor."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        self.seen = observation
+        return np.zeros(len(observation["pairs"]), int), None
+
+
+SCENES = [name for name in presets() if name != "city"]
+CASES = [(name, (1, 7, 10)[k % 3], (None, 3, 10, 0)[k % 4]) for k, name in enumerate(SCENES)]
+CASES += [(ALIVE, 1, 3), (ALIVE, 7, 10), (ALIVE, 10, 0), ("hit-mac", 7, 10), ("hit-mac", 10, 3)]
+
+
+@pytest.mark.parametrize(("scenario", "decision", "every"), CASES)
+def test_a_decision_is_its_sub_steps(scenario, decision, every):
+    """Extra moves, comings and goings, every number drawn: the coordinator is trained on what is evaluated."""
+    scenario = load_scenario(scenario)
+    scenario = scenario if every is None else scenario.replace(extra_move_every=every)
+    flat = CoverageTask(scenario, 3, 8, features=DEFAULT_FEATURES)
+    options = {"decision": decision, "idle": "hold"}
+    still = CoordinatorTask(scenario, 3, 8, features=DEFAULT_FEATURES, executor=Still(), **options)
+    scripted = CoordinatorTask(scenario, 3, 8, **options)
+    for step in range(24 // decision):
+        if step == 2:
+            for task in (flat, still, scripted):
+                task.reset(mask=np.array([True, False, True]))
+        still.step(np.ones((3, *still.action_space.shape), int))
+        scripted.step(np.ones((3, *still.action_space.shape), int))
+        for _ in range(decision):
+            flat.step(np.zeros((3, *flat.action_space.shape), int))
+        np.testing.assert_equal(still.simulator.get_state(), flat.simulator.get_state())
+        np.testing.assert_equal(still.observe(), flat.observe())
+        if scenario.walk != "evade":  # which the turns of the sensors change
+            for name in ("target_position", "velocity", "draws", "present"):
+                theirs = getattr(scripted.simulator.state, name)
+                np.testing.assert_array_equal(theirs, getattr(flat.simulator.state, name), err_msg=name)
+
+
+def test_extra_moves_precede_the_executors_observation():
+    """In a decision of the paper the targets move eleven times."""
+    tracks, seen = np.zeros((22, 2, 2)), []
+    tracks[:, 0, 0] = np.arange(22)
+
+    class Watching(Still):
+        def predict(self, observation, **options):
+            seen.append(observation["pairs"][0, 0, 0] * 2000)
+            return super().predict(observation)
+
+    task = CoordinatorTask(ONE.replace(extra_move_every=3), executor=Watching(), executor_features=("distance",))
+    placed(task, 0, [(0, 0), (1, 1)], tracks).step([[1, 0]])
+    np.testing.assert_allclose(seen, [0, 1, 2, 4, 5, 6, 8, 9, 10, 12], atol=1e-4)
+    task = placed(CoordinatorTask(ONE.replace(extra_move_every=10)), 0, [(0, 0), (1, 1)], tracks)
+    for moved, ended in ((10, False), (21, True)):
+        task.step([[1, 0]])
+        assert task.simulator.state.target_position[0, 0, 0] == moved
+        assert task.simulator.track_ended.item() is ended
+    assert task.time.tolist() == [2]
+
+
+# --- a policy as executor ---
+
+
+class Towards(Still):
+    """The scripted executor as a policy that observes only the packed rows of its own targets."""
+
+    calls = 0
+
+    def predict(self, observation, **options):
+        self.calls += 1
+        super().predict(observation)
+        pairs, mask = observation["pairs"], observation["mask"].astype(bool)
+        sine, cosine, distance = np.moveaxis(pairs.astype(np.float64), -1, 0)
+        bearing = np.degrees(
+            np.arctan2((sine * distance * mask).sum(-1), (cosine * distance * mask).sum(-1))
+        )  # of the mean position, as seen from the sensor
+        return np.array([0, 1, 2])[np.clip(np.floor(bearing / 5), -1, 1).astype(int)], None
+
+
+def test_a_policy_as_executor_is_called_in_one_batch():
+    policy = Towards()
+    features = ("bearing_sin", "bearing_cos", "distance")
+    ours = CoordinatorTask("hit-mac", 30, 7, executor=policy, executor_features=features, padding="masked")
+    scripted = CoordinatorTask("hit-mac", 30, 7)
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        action = rng.integers(0, 2, (30, 20))
+        action[:, ::5] = 1  # no sensor is idle
+        np.testing.assert_allclose(ours.step(action), scripted.step(action), atol=1e-9)
+    assert (policy.calls, policy.seen["pairs"].shape) == (50, (120, 5, 3))
+    np.testing.assert_array_equal(ours.simulator.state.heading, scripted.simulator.state.heading)
+
+
+def test_the_state_of_an_executor_is_carried_and_starts_with_each_episode():
+    calls = []
+
+    class Recurrent(Still):
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            calls.append((state, None if episode_start is None else episode_start.tolist()))
+            return np.zeros(len(observation["pairs"]), int), len(calls)
+
+    task = CoordinatorTask("hit-mac-2x2", 2, 0, executor=Recurrent(), decision=2)
+    task.step(np.ones((2, 4), int))
+    task.reset(mask=np.array([False, True]))
+    task.step(np.ones((2, 4), int))
+    assert calls == [(None, None), (1, [False] * 4), (2, [False, False, True, True]), (3, [False] * 4)]
+
+
+def test_options_and_actions_out_of_range_are_refused():
+    for options, says in (
+        ({"executor": "clever"}, "executor is 'clever'; it must be 'scripted' or a policy"),
+        ({"idle": "sleep"}, "idle is 'sleep'; it must be random or hold"),
+        ({"decision": 0}, "decision is 0; it must be 1 to 10000"),
+        ({"decision": 10_001}, "decision is 10001; it must be 1 to 10000"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            CoordinatorTask(**options)
+    with pytest.raises(ValueError, match="action holds 2; it must be 0 or 1"):
+        CoordinatorTask().step(np.full((1, 20), 2))

@@ -1,0 +1,130 @@
+"""HiT-MAC's executor task: equal to the released program's recordings, and by hand."""
+
+import numpy as np
+import pytest
+
+from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES
+from hitmac.envs.tasks import ExecutorTask
+from hitmac.envs.tasks.executor import executed, mask_unassigned
+from tests.envs.tasks.released import ONE, assert_same_angles, placed, start
+
+
+def test_the_executor_task_is_the_released_programs(trajectories):
+    record = trajectories("hitmac_executor_trajectories.npz")
+    task = ExecutorTask(num_envs=len(record["reward"]), seed=0)
+    task.reset(options=start(record, record["targets"]))
+    np.testing.assert_allclose(task.observe()["pairs"], record["obs0"], atol=1e-6)
+    for step in range(101):
+        reward = task.step(record["action"][:, step])
+        state = task.simulator.state
+        assert_same_angles(state.heading, record["heading"][:, step])
+        np.testing.assert_allclose(task.rewards, record["reward"][:, step], atol=1e-9)
+        np.testing.assert_allclose(reward, record["reward"][:, step].mean(-1), atol=1e-9)
+        np.testing.assert_array_equal(task.assigned, record["goals"][:, step])
+        np.testing.assert_allclose(task.simulator.coverage, record["coverage"][:, step])
+        np.testing.assert_allclose(task.observe()["pairs"], record["obs"][:, step], atol=1e-6)
+        assert (task.time >= 101).tolist() == record["done"][:, step].tolist()
+
+
+def test_rewards_by_hand():
+    task = placed(ExecutorTask(ONE), 0, [(500, 0), (0, 500)])
+    assert task.step([[0]]) == pytest.approx((1 - 1) / 2)  # in the middle of the view; not seen
+    assert task.step([[1]]) == pytest.approx((1 - 5 / 45 - 1) / 2 - 0.01)
+    for _ in range(3):
+        task.step([[1]])
+    assert task.step([[0]]) == pytest.approx((1 - 20 / 45 - 1) / 2)
+    np.testing.assert_allclose(task.sensor_rewards(), [[(1 - 20 / 45 - 1) / 2]])
+    task = placed(ExecutorTask(ONE, centring=0.3, turn_cost=0.5), 0, [(500, 0), (0, 500)])
+    assert task.step([[1]]) == pytest.approx((1 - 0.3 * 5 / 45 - 1) / 2 - 0.5)
+    failed = placed(ExecutorTask(ONE.replace(failure_rate=1)), 0, [(500, 0), (0, 500)])
+    assert failed.step([[1]]) == 0
+    assert failed.rewards.tolist() == [[0.0]]
+
+
+def test_goals_are_the_targets_in_range_at_every_tenth_step():
+    task = placed(ExecutorTask(ONE), 0, [(500, 0), (900, 0)])
+    for _ in range(9):
+        task.step([[0]])
+    assert task.assigned.tolist() == [[[True, True]]]
+    assert task.step([[0]]) == pytest.approx((1 - 1) / 2)  # the reward is still for the old goals
+    assert task.assigned.tolist() == [[[True, False]]]
+    assert task.step([[0]]) == pytest.approx(1)
+    task.reset()
+    assert task.assigned.all()
+
+
+def test_a_share_of_the_targets_in_range_become_goals():
+    task = ExecutorTask("hit-mac", 500, 0, goals_every=1, goal_share=0.7)
+    task.step(np.zeros((500, 4), int))
+    s = task.simulator.state
+    distance = np.linalg.norm(s.target_position[:, None] - s.sensor_position[:, :, None], axis=-1)
+    in_range = distance <= 800
+    assert not task.assigned[~in_range].any()
+    assert abs(task.assigned[in_range].mean() - 0.7) < 0.03
+    before = task.assigned.copy()
+    task.step(np.zeros((500, 4), int))
+    assert (before != task.assigned)[in_range].mean() > 0.2  # drawn again
+    nothing = ExecutorTask("hit-mac", 2, 0, goals_every=1, goal_share=0)
+    nothing.step(np.zeros((2, 4), int))
+    assert not nothing.assigned.any()
+
+
+def test_packing_and_padding():
+    task = placed(ExecutorTask(ONE, features=DEFAULT_FEATURES), 0, [(900, 0), (500, 0)])
+    for _ in range(10):
+        task.step([[0]])
+    whole = task.observer.observe(task.simulator)["pairs"]
+    shown = task.observe()
+    np.testing.assert_array_equal(shown["pairs"][0, 0, 0], whole[0, 0, 1])
+    assert not shown["pairs"][0, 0, 1].any()
+    assert shown["mask"].tolist() == [[[1, 1]]]
+    task.padding = "masked"
+    assert task.observe()["mask"].tolist() == [[[1, 0]]]
+    unfiltered = placed(ExecutorTask(ONE, padding="unfiltered", goals_every=1), 0, [(900, 0), (500, 0)])
+    unfiltered.step([[0]])
+    shown = unfiltered.observe()
+    np.testing.assert_array_equal(shown["pairs"][..., :-1], unfiltered.observer.observe(unfiltered.simulator)["pairs"])
+    assert shown["pairs"][0, 0, :, -1].tolist() == [0, 1]
+    assert unfiltered.observation_space["pairs"].shape == (1, 2, len(PAPER_FEATURES) + 1)
+
+
+@pytest.mark.parametrize("padding", ["attended", "masked"])
+def test_packed_rows_keep_their_order_and_carry_their_targets(padding):
+    """The k nearest of 5 targets, some of them assigned, against a loop; the row's index replaces a feature."""
+    rng = np.random.default_rng(0)
+    shown = {
+        "pairs": rng.uniform(size=(3, 4, 5, 2)).astype(np.float32),
+        "mask": rng.integers(0, 2, (3, 4, 5), np.int8),
+        "targets": rng.permuted(np.tile(np.arange(7, dtype=np.int32), (3, 4, 1)), axis=-1)[..., :5],
+    }
+    shown["targets"][shown["mask"] == 0] = -1
+    assigned = rng.random((3, 4, 7)) < 0.6
+    ours = mask_unassigned(shown, assigned, padding, row_id=1)
+    for b, i in np.ndindex(3, 4):
+        slots = [k for k in range(5) if shown["mask"][b, i, k] and assigned[b, i, shown["targets"][b, i, k]]]
+        rows = np.zeros((5, 2), np.float32)
+        rows[: len(slots), 0] = shown["pairs"][b, i, slots, 0]
+        rows[: len(slots), 1] = np.arange(len(slots)) / 5
+        np.testing.assert_array_equal(ours["pairs"][b, i], rows)
+        assert ours["targets"][b, i].tolist() == [*shown["targets"][b, i, slots], *[-1] * (5 - len(slots))]
+        assert ours["mask"][b, i].tolist() == [k < len(slots) or padding == "attended" for k in range(5)]
+
+
+def test_actions_of_sensors_without_goals_are_none():
+    assigned = np.array([[[1, 0], [0, 0], [0, 1]]], np.bool_)
+    mask = np.array([[[1, 1], [1, 1], [1, 0]]])
+    assert executed(np.array([1, 2, 2]), assigned, mask, 1).tolist() == [[1, 0, 0]]
+    pairs = np.array([[1, 2], [2, 1], [1, 1]])
+    assert executed(pairs, assigned, mask, 2).tolist() == [[1, 0, 0, 2, 0, 0]]
+    assert executed(pairs, assigned, mask, 1).tolist() == [[1, 0, 0]]  # further decisions are dropped
+    assert executed(np.array([1, 2, 2]), assigned, mask, 3).tolist() == [[1, 0, 0, *[0] * 6]]
+    for wrong in (np.array([0, 1]), np.array([0, 1, 3]), np.array([0, -1, 1]), np.zeros(3)):
+        with pytest.raises(ValueError, match="it must give 3 numbers 0, 1 or 2"):
+            executed(wrong, assigned, mask, 1)
+
+
+def test_options_out_of_range_are_refused():
+    wrong = {"padding": "none", "centring": 1.5, "goal_share": -0.1, "goals_every": 0, "turn_cost": -1}
+    for name, value in wrong.items():
+        with pytest.raises(ValueError, match=rf"{name} is .*; it must be"):
+            ExecutorTask(**{name: value})

@@ -1,0 +1,79 @@
+"""Files: written whole or not at all, errors that name them, and YAML in one line."""
+
+import os
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from hitmac.envs.files import check_ending, parse_yaml, whole_file, working_folder, write_text
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path):
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(RuntimeError), whole_file(path) as temporary:  # noqa: PT012
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_and_permissions_stay(tmp_path):
+    real, link, usual, tensors = (tmp_path / name for name in ("real.txt", "link.txt", "usual", "a.safetensors"))
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+    write_text(link, "new")
+    assert link.is_symlink()
+    assert real.read_text() == "new"
+    usual.touch()
+    with whole_file(tensors) as temporary:  # a writer that chooses permissions of its own
+        save_file({"a": torch.zeros(1)}, temporary)
+    modes = [path.stat().st_mode & 0o777 for path in (real, tensors)]
+    assert modes == [0o640, usual.stat().st_mode & 0o777]
+    assert sorted(tmp_path.iterdir()) == sorted((real, link, usual, tensors))
+
+
+def test_errors_name_the_file_that_was_asked_for(tmp_path, monkeypatch):
+    path = tmp_path / "absent" / "file.txt"
+    with pytest.raises(FileNotFoundError) as raised:
+        write_text(path, "text")
+    assert str(raised.value) == f"[Errno 2] No such file or directory: '{path}'"
+
+    def fails(source, target):
+        raise PermissionError(13, "Permission denied", str(source), None, str(target))
+
+    monkeypatch.setattr(os, "replace", fails)
+    with pytest.raises(PermissionError) as raised:
+        write_text(tmp_path / "file.txt", "text")
+    assert str(raised.value) == f"[Errno 13] Permission denied: '{tmp_path / 'file.txt'}'"
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(ValueError, match=r"--film is 'film.avi'; its name must end in .gif or .mp4"):
+        check_ending("--film", "film.avi", ".gif", ".mp4")
+    check_ending("--film", "FILM.GIF", ".gif", ".mp4")
+
+
+def test_a_working_folder_is_empty_and_beside_its_path(tmp_path):
+    folder = working_folder(tmp_path / "runs" / "one")
+    (folder / "left").touch()
+    assert working_folder(tmp_path / "runs" / "one") == folder
+    assert not list(folder.iterdir())
+    assert folder.parent == tmp_path / "runs"
+    (tmp_path / "plain").touch()
+    with pytest.raises(NotADirectoryError, match=r"plain is a file, so that .*plain/run cannot be made"):
+        working_folder(tmp_path / "plain" / "run")
+
+
+def test_yaml_is_read_without_surprises():
+    assert parse_yaml("") is None
+    assert parse_yaml("a: &a [1, 2]\nb: [*a, *a]\nc: &c {x: 1}\nd: {<<: *c, y: 2}") == {
+        "a": [1, 2], "b": [[1, 2], [1, 2]], "c": {"x": 1}, "d": {"x": 1, "y": 2},
+    }  # fmt: skip
+    for text, says in (
+        ("a: [", "expected"), ("a: 2020-13-45", "month"), ("!!python/name:os.system", "could not determine"),
+        ("a: {x: 1, x: 2}", "key 'x' is given twice"), ("[" * 2_000, "recursion"),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match=says) as raised:
+            parse_yaml(text)
+        assert "\n" not in str(raised.value)

@@ -1,0 +1,153 @@
+"""Ranges that a type annotation declares: checks, words, messages and hints."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hitmac.envs import Scenario, parallel_env
+from hitmac.envs.tasks import CoordinatorTask
+from hitmac.envs.validation import (
+    Choice,
+    CombinedError,
+    Range,
+    Row,
+    allowed,
+    collect,
+    convert,
+    did_you_mean,
+    field_docs,
+    field_types,
+    help_texts,
+    in_short,
+    over,
+    raise_together,
+    shortly,
+    whole_number,
+)
+
+
+@dataclass
+class Base:
+    share: Annotated[float, Range(0, 1)] = 0.5
+    """Share of the whole,
+    in one line."""
+    kind: Annotated[str, Choice(("near", "far"))] = "near"
+
+
+@dataclass
+class Derived(Base):
+    share: float = 0.7
+    places: tuple[Annotated[tuple[float, float], Row(("x", "y"))], ...] = ()
+    """Places."""
+
+
+def test_ranges_in_words():
+    words = {Range(1): "1 or more", Range(0, 1): "0 to 1", over(0): "over 0", Range(0, unit="s"): "0 or more s"}
+    words[over(0, 180, "degrees")] = "over 0 and at most 180 degrees"
+    assert {interval: str(interval) for interval in words} == words
+    assert {name: allowed(hint) for name, hint in field_types(Derived).items()} == {
+        "share": "0 to 1",  # a field declared again keeps its range
+        "kind": "near or far",
+        "places": "list of [x, y]",
+    }
+    assert allowed(bool) == ""
+
+
+def test_docstrings_of_fields_are_their_help():
+    assert field_docs(Derived) == {"share": "Share of the whole, in one line.", "kind": "", "places": "Places."}
+    assert help_texts(Derived)["share"] == "Share of the whole, in one line. Allowed: 0 to 1."
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
+def test_a_value_is_accepted_if_and_only_if_its_range_holds_it(value, low, width, open_low):
+    interval = Range(low, low + width, open_low=open_low)
+    for number in (value, low, low + width, np.nextafter(low, -np.inf), np.nextafter(low + width, np.inf)):
+        fits = (low < number or (low == number and not open_low)) and number <= low + width
+        if fits:
+            assert convert("x", Annotated[float, interval], number) == number
+        else:
+            with pytest.raises(ValueError, match=r"x is .*; it must be "):
+                convert("x", Annotated[float, interval], number)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "converted"),
+    [
+        (int, 3.0, 3), (int, np.int8(3), 3), (float, np.float32(0.5), 0.5), (float, 3, 3.0), (bool, np.True_, True),
+        (float | None, None, None), (float | tuple[float, ...], [1, 2], (1.0, 2.0)),
+        (tuple[float, ...], np.ones(2), (1.0, 1.0)),
+        (Annotated[float, Range(0)] | None, 0, 0.0), (Annotated[str, Choice({"near": 1})], "near", "near"),
+    ],
+)  # fmt: skip
+def test_values_are_converted_to_plain_python(hint, value, converted):
+    made = convert("x", hint, value)
+    assert made == converted
+    assert type(made) is type(converted)
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "error", "says"),
+    [
+        (int, 2.5, TypeError, "x is 2.5; it must be a whole number"),
+        (int, True, TypeError, "x is True; it must be a whole number"),
+        (float, float("nan"), TypeError, "x is nan; it must be a finite number"),
+        (float, 10**400, TypeError, r"x is 10*\.\.\. \(401 characters\); it must be a finite number"),
+        (float, None, TypeError, "x is None"),
+        (bool, 1, TypeError, "x is 1; it must be true or false"),
+        (str, 1, TypeError, "x is 1; it must be a string"),
+        (Annotated[str, Choice("abc")], "d", ValueError, "it must be one of a, b, c"),
+        (Annotated[str, Choice({"near": 1})], ["near"], TypeError, "x is "),
+        (Annotated[float, over(0)] | None, 0, ValueError, "x is 0.0; it must be over 0"),
+        (Annotated[tuple[float, ...], Range(0)], [0, -1], ValueError, "x holds -1.0; it must be 0 or more"),
+        (Annotated[tuple[float, float], Row(("x", "y"))], (1,), TypeError, r"x is \(1,\); it must be \[x, y\]"),
+        (tuple[float, ...], 5, TypeError, "x is 5; it must be a list of numbers"),
+    ],
+)  # fmt: skip
+def test_messages_name_the_value_and_what_is_allowed(hint, value, error, says):
+    with pytest.raises(error, match=says):
+        convert("x", hint, value)
+
+
+def test_whole_numbers():
+    assert whole_number("x", np.int64(3), 1, 3) == 3
+    for value in (0, 4, 2.0, True, "1"):
+        with pytest.raises(ValueError, match=r"x is .*; it must be a whole number, 1 to 3"):
+            whole_number("x", value, 1, 3)
+
+
+def test_errors_are_collected_and_raised_together():
+    errors = []
+    for error in (ValueError("a"), TypeError("b"), CombinedError("both", [ValueError("c"), ValueError("d")])):
+        with collect(errors):
+            raise error
+    with pytest.raises(CombinedError, match=r"^4 errors:\n  a\n  b\n  c\n  d$"):
+        raise_together(errors)
+    with pytest.raises(TypeError, match=r"^b$"):
+        raise_together(errors[1:2])
+    raise_together([])
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        (lambda: Scenario(placement="arees"), "areas"),
+        (lambda: parallel_env("coverage"), "Coverage"),
+        (lambda: parallel_env(features=("bearng", "bearing")), "bearing"),
+        (lambda: CoordinatorTask(padding="maskd"), "masked"),
+        (lambda: CoordinatorTask().reset(options={"headings": 1}), "heading"),
+    ],
+)
+def test_misspelt_names_get_a_hint(call, hint):
+    with pytest.raises(ValueError, match=rf"\(did you mean {hint}\?\)"):
+        call()
+
+
+def test_messages_stay_short():
+    assert did_you_mean("xyz", ["planner", "greedy"]) == did_you_mean(7, ["planner"]) == ""
+    assert in_short([f"k{k}" for k in range(13)]) == ", ".join(f"k{k}" for k in range(10)) + " and 3 more"
+    assert shortly("a\n  b", str) == "a b"
+    assert shortly("x" * 201, str) == "x" * 200 + "... (201 characters)"

@@ -1,0 +1,77 @@
+"""Gymnasium environments of one scene."""
+
+import pickle
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
+
+from hitmac.envs import DEFAULT_FEATURES, FEATURES, PAPER_FEATURES, load_scenario
+
+ID = "dsn/Coverage-v0"
+CASES = [
+    (ID, tuple(FEATURES), "obstacles"), (ID, PAPER_FEATURES, "basketball-4"), (ID, DEFAULT_FEATURES, "random"),
+    ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
+]  # fmt: skip
+
+
+# Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large.
+@pytest.mark.filterwarnings("ignore:It seems that your observation", "ignore:The minimal resolution for an image")
+@pytest.mark.parametrize(("env_id", "features", "scenario"), CASES)
+def test_api_checkers(env_id, features, scenario):
+    check_env(gymnasium.make(env_id, render_mode="rgb_array", features=features, scenario=scenario).unwrapped)
+    check_env_for_sb3(gymnasium.make(env_id, features=features, scenario=scenario))
+
+
+@pytest.mark.parametrize(("options", "length"), [({}, 1010), ({"max_episode_steps": 1200}, 1200)])
+def test_episodes_are_truncated(options, length):
+    env = gymnasium.make(ID, **options)
+    env.reset(seed=0)
+    ends = [env.step(np.zeros(4, int))[2:4] for _ in range(length)]
+    assert ends == [(False, False)] * (length - 1) + [(False, True)]
+
+
+def test_returned_arrays_and_copies_are_independent():
+    env = gymnasium.make(ID)
+    first = env.reset(seed=3)
+    returned = env.step(np.ones(4, int))
+    copies = pickle.loads(pickle.dumps((first, returned)))
+    twin = pickle.loads(pickle.dumps(env))
+    for _ in range(30):
+        np.testing.assert_equal(env.step(np.ones(4, int)), twin.step(np.ones(4, int)))
+    np.testing.assert_equal(env.reset(), twin.reset())
+    np.testing.assert_equal((first, returned), copies)
+
+
+def test_reset_options_are_places():
+    tracks = np.zeros((3, 5, 2)) + np.arange(3)[:, None, None]
+    env = gymnasium.make(ID, scenario=load_scenario("hit-mac").replace(extra_move_every=0))
+    env.reset(seed=0, options={"heading": [0, 90, 180, 270], "target_position": [(1, 2)] * 5, "target_tracks": tracks})
+    state = env.unwrapped.task.simulator.state
+    assert state.heading[0].tolist() == [0, 90, 180, 270]
+    assert state.target_position[0].tolist() == [[1, 2]] * 5
+    for step in range(3):
+        _, _, _, truncated, _ = env.step(np.zeros(4, int))
+        assert state.target_position[0].tolist() == [[step, step]] * 5
+        assert truncated == (step == 2)  # the tracks have ended
+    env.reset()
+    env.step(np.zeros(4, int))
+    assert len(np.unique(state.target_position)) == 10  # walking again
+
+
+@pytest.mark.filterwarnings("ignore:.*render_mode")  # gymnasium warns of an unknown mode before our error
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"scenario": "moon"}, "unknown scenario 'moon': known are basketball-4"),
+        ({"features": ["smell"]}, "unknown feature smell: known are"),
+        ({"turn_cost": -1}, "turn_cost is -1.0; it must be 0 or more"),
+        ({"render_mode": "ascii"}, "render_mode is 'ascii'; it must be rgb_array or human"),
+    ],
+)
+def test_wrong_options_are_refused(options, says):
+    for build in (gymnasium.make, lambda *args, **given: gymnasium.make_vec(*args, num_envs=2, **given)):
+        with pytest.raises(ValueError, match=says):
+            build(ID, **options)

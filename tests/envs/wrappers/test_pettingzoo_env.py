@@ -1,0 +1,67 @@
+"""PettingZoo environments: the agents are the sensors of the joint environment."""
+
+import gymnasium
+import numpy as np
+import pytest
+from pettingzoo.test import parallel_api_test, parallel_seed_test
+
+from hitmac import envs
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+
+CASES = [(task, None) for task in envs.TASKS]
+CASES += [("Coverage", "obstacles"), ("Coverage", "random"), ("Coverage", "basketball-4")]
+
+
+@pytest.mark.parametrize(("task", "scenario"), CASES)
+def test_the_api(task, scenario):
+    parallel_api_test(envs.parallel_env(task, scenario=scenario, max_episode_steps=30), num_cycles=100)
+    parallel_seed_test(lambda: envs.parallel_env(task, scenario=scenario))
+
+
+@pytest.mark.parametrize(("task", "scenario"), CASES)
+def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
+    """The rows of Stable-Baselines3's environment, too, in tasks that turn the sensors."""
+    joint, apart = gymnasium.make(f"dsn/{task}-v0", scenario=scenario), envs.parallel_env(task, scenario=scenario)
+    rows = DirectionalSensorVecEnv(task, 1, scenario, per_sensor=apart.task.turning)
+    rows.seed(4)
+    lines = rows.reset()
+    whole, _ = joint.reset(seed=4)
+    shown, _ = apart.reset(seed=4)
+    n, rng = len(apart.possible_agents), np.random.default_rng(0)
+    for _ in range(15):
+        for key in whole:
+            np.testing.assert_array_equal([shown[agent][key] for agent in apart.agents], whole[key])
+            np.testing.assert_array_equal(lines[key].reshape(whole[key].shape), whole[key])
+        assert all(apart.observation_space(agent).contains(shown[agent]) for agent in apart.agents)
+        own = np.stack([rng.integers(0, 2, apart.action_space(agent).shape) for agent in apart.agents])
+        action = own.reshape(n, -1).T.ravel() if apart.task.turning else own.ravel()
+        whole, reward, _, _, info = joint.step(action)
+        shown, rewards, _, _, infos = apart.step(dict(zip(apart.agents, own, strict=True)))
+        lines, line_rewards, _, _ = rows.step(own if apart.task.turning else action[None])
+        assert np.mean(list(rewards.values())) == pytest.approx(reward)
+        assert list(rewards.values()) == (info["rewards"].tolist() if task == "Executor" else [reward] * n)
+        np.testing.assert_array_equal(line_rewards, np.float32(list(rewards.values())[: len(line_rewards)]))
+        np.testing.assert_equal(infos[apart.agents[-1]]["coverage"], info["coverage"])
+
+
+def test_episodes_end_for_all_agents_at_once():
+    env = envs.parallel_env(max_episode_steps=2)
+    env.reset(seed=0, options={"heading": [0, 1, 2, 3], "another": 1})
+    assert env.task.simulator.state.heading.tolist() == [[0, 1, 2, 3]]
+    assert len({id(env.action_space(agent)) for agent in env.possible_agents}) == 4  # with random numbers of their own
+    for end in (False, True):
+        _, _, terminations, truncations, _ = env.step(dict.fromkeys(env.agents, 0))
+        assert set(terminations.values()) == {False}
+        assert set(truncations.values()) == {end}
+    assert env.agents == []
+    assert env.step({}) == ({}, {}, {}, {}, {})
+    np.testing.assert_array_equal(env.state(), env.task.observe()["pairs"].ravel())
+
+
+def test_wrong_actions_are_refused():
+    env = envs.parallel_env()
+    env.reset(seed=0)
+    with pytest.raises(ValueError, match="actions are for sensor_0; they must be for"):
+        env.step({"sensor_0": 1})
+    with pytest.raises(ValueError, match="action holds 7"):
+        env.step(dict.fromkeys(env.agents, 7))

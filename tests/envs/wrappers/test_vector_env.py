@@ -1,0 +1,87 @@
+"""Gymnasium vector environments: equal to gymnasium's own vector of single environments."""
+
+import copy
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
+
+from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
+
+ID = "dsn/Coverage-v0"
+DISABLED = AutoresetMode.DISABLED
+CASES = [(ID, mode) for mode in AutoresetMode]
+CASES += [("dsn/Executor-v0", AutoresetMode.SAME_STEP), ("dsn/Coordinator-v0", AutoresetMode.NEXT_STEP)]
+
+
+@pytest.mark.parametrize(("env_id", "mode"), CASES)
+def test_the_native_vector_is_gymnasiums_vector_of_singles(env_id, mode):
+    """Every return value equals that of gymnasium's SyncVectorEnv, across several ends of episodes."""
+    native = gymnasium.make_vec(env_id, num_envs=3, max_episode_steps=5, autoreset_mode=mode)
+    make = [lambda: gymnasium.make(env_id, max_episode_steps=5)]
+    reference = SyncVectorEnv(make * 3, autoreset_mode=mode)
+    native.action_space.seed(0)
+    same(native.reset(seed=11), reference.reset(seed=11))
+    ended = np.zeros(3, bool)
+    for step in range(23):
+        if mode is DISABLED and ended.any():
+            same(native.reset(options={"reset_mask": ended}), reference.reset(options={"reset_mask": ended.copy()}))
+        if mode is DISABLED and step == 2:  # from here on the scenes end at different times
+            mask = np.array([True, False, False])
+            same(native.reset(options={"reset_mask": mask}), reference.reset(options={"reset_mask": mask}))
+        action = native.action_space.sample()
+        ours, theirs = native.step(action), reference.step(action)
+        same(ours, theirs)
+        ended = ours[3].copy()
+    assert native.metadata["autoreset_mode"] is mode
+
+
+def same(ours, theirs):
+    """Equal in value where the masks of their infos are true; ours may hold more scenes."""
+    if isinstance(theirs, dict):
+        for key, value in theirs.items():
+            if not key.startswith("_"):
+                mask = theirs.get(f"_{key}", slice(None))
+                same(masked(ours[key], mask), masked(value, mask))
+    elif isinstance(theirs, tuple | list):
+        assert len(ours) == len(theirs)
+        for a, b in zip(ours, theirs, strict=True):
+            same(a, b)
+    elif isinstance(theirs, np.ndarray) and theirs.dtype == object:
+        same(list(ours), list(theirs))
+    elif theirs is None:
+        assert ours is None
+    else:
+        np.testing.assert_array_equal(ours, theirs)
+
+
+def masked(value, mask):
+    return value if isinstance(value, dict) else value[mask]
+
+
+def test_returned_arrays_are_new_and_options_place_some_scenes():
+    vector = gymnasium.make_vec(ID, num_envs=3, max_episode_steps=7)
+    returned = [vector.reset(seed=0)]
+    copies = [copy.deepcopy(returned[0])]
+    for step in range(1, 8):
+        returned.append(vector.step(np.ones((3, 4), int)))
+        copies.append(copy.deepcopy(returned[-1]))
+        assert returned[-1][3].tolist() == [step == 7] * 3
+    np.testing.assert_equal(returned, copies)
+    vector.reset(seed=0, options={"heading": [[1, 2, 3, 4], [5, 6, 7, 8], [5, 6, 7, 8]]})
+    vector.reset(options={"heading": [9] * 4, "reset_mask": np.array([False, True, True])})
+    assert vector.task.simulator.state.heading.tolist() == [[1, 2, 3, 4], [9] * 4, [9] * 4]
+
+
+def test_wrong_use_is_refused():
+    for wrong in ("Never", None, np.ones(2), ["team"]):
+        with pytest.raises((TypeError, ValueError), match=r"autoreset_mode is .*; it must be one of NextStep"):
+            DirectionalSensorVectorEnv("Coverage", num_envs=2, autoreset_mode=wrong)
+    vector = gymnasium.make_vec(ID, num_envs=2, max_episode_steps=1, autoreset_mode="Disabled")
+    vector.reset(seed=0)
+    with pytest.raises(ValueError, match=r"reset_mask is .*; it must be a bool array"):
+        vector.reset(options={"reset_mask": [True, False]})
+    vector.step(np.zeros((2, 4), int))
+    with pytest.raises(RuntimeError, match="scene 0 has ended"):
+        vector.step(np.zeros((2, 4), int))
