@@ -134,6 +134,7 @@ def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of imageio-ffmpeg's reader
 def test_an_mp4_shows_the_pictures(tmp_path, frames_of):
     colours = [(200, 30, 30), (30, 160, 60), (40, 60, 200)]
     pictures = [np.full((63, 81, 3), colour, np.uint8) for colour in colours for _ in range(4)]

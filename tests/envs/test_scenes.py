@@ -300,7 +300,7 @@ def test_on_every_preset_a_batch_is_its_scenes_on_any_number_of_threads(task, na
     np.testing.assert_equal(one.simulator.get_state(), two.simulator.get_state())
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(scenarios())
 def test_properties_of_any_scene(scenario):
     batch = Simulator(scenario, 5, seed=3)

@@ -57,6 +57,7 @@ def test_a_vector_has_a_picture_of_every_scene():
     assert (one != other).any()
 
 
+@pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of imageio-ffmpeg's reader
 def test_gymnasiums_record_video_records(tmp_path, frames_of):
     pytest.importorskip("moviepy", reason="moviepy, which RecordVideo writes with, is not installed")
     env = gymnasium.make("dsn/Coordinator-v0", scenario="hit-mac-2x3", render_mode="rgb_array", max_episode_steps=7)
