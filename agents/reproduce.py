@@ -28,7 +28,7 @@ from hitmac.envs.validation import Count, did_you_mean
 
 SCENARIO = "hit-mac"
 COMPARED = "hit-mac"
-"""Row whose probability of covering more than the others is in the table."""
+"""Row whose probability of covering more than each other row is in the table."""
 
 
 class Row(NamedTuple):
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
     train: str = ""  # job and options of train.py; "" for an agent that is not trained
     agent: str = ""  # to evaluate; {ROW} is the directory of a row's trainings; "": the row's own trainings
-    bounds: bool = False  # computed with this row
+    bounds: bool = False  # computes the bounds too
 
 
 ROWS = {
@@ -64,19 +64,19 @@ ROWS = {
 class Options:
     """Train and evaluate the rows of the README's table of results, and write the table to run_dir/results.md.
 
-    An evaluated row is left as it is, and an interrupted training continues. A named row is evaluated again.
+    Evaluated rows are skipped unless --row names them, and an interrupted training continues.
     """
 
     row: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Name of a row; may be given several times. None: all rows."""
+    """Name of a row; repeat it for several. None: all rows."""
     list: bool = False
-    """List the rows with their commands, and do nothing else."""
+    """List the rows with their commands, and exit."""
     seeds: Count = 3
-    """Trainings of each row, with the seeds 0 and up."""
+    """Number of trainings of each row, with the seeds 0 and up."""
     episodes: Count = 200
-    """Fresh episodes of each agent; seeds 0 and up."""
+    """Episodes of each agent; seeds 0 and up."""
     quick: bool = False
-    """Train for seconds and evaluate on two short episodes, to see that all rows work; use another run_dir."""
+    """Train for seconds and evaluate on two short episodes, to try all rows; use another run_dir."""
     run_dir: Path = Path("runs/reproduce")
     """Directory of the trainings and the results."""
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def reproduce(name: str, options: Options) -> None:
-    """Train what a row needs, evaluate it, and write its evaluation."""
+    """Run the trainings that a row needs, evaluate it, and write its evaluation."""
     agent = ROWS[name].agent or f"{{{name}}}"
     for needed in re.findall(r"{(.*?)}", agent):
         train(needed, options)
@@ -115,7 +115,7 @@ def reproduce(name: str, options: Options) -> None:
 
 
 def train(name: str, options: Options) -> None:
-    """Run the trainings of a row, or continue them; what is trained already is skipped."""
+    """Run or continue the trainings of a row that are not finished."""
     folder = _file(options.run_dir, name).with_suffix("")
     arguments = [*shlex.split(ROWS[name].train), "--seeds", str(options.seeds), "--run-dir", str(folder)]
     if options.quick:
@@ -128,7 +128,7 @@ def train(name: str, options: Options) -> None:
         if stop.is_set() and stop.number != signal.SIGINT:  # a Ctrl-C has reached both
             training.terminate()
     if stop.is_set() or training.returncode:
-        print(f"stopped in {name}; the same command continues", file=sys.stderr)
+        print(f"stopped in {name}; continue with the same command", file=sys.stderr)
         sys.exit(128 + stop.number if stop.is_set() else training.returncode)
 
 

@@ -1,9 +1,9 @@
 """Train agents for directional sensor coverage, evaluate them and show what they learned.
 
-``hitmac train coverage`` trains a policy that turns the sensors directly, to imitate a planner (so does ``hitmac
-train`` alone), ``coverage-ppo`` trains it from reward alone, ``executor`` and ``coordinator`` train the two levels of
-HiT-MAC, ``hit-mac`` both in a row. ``--help`` after any of them explains every option. A run leaves its results in
-``runs/<name>/``. In a checkout ``python train.py`` is the same.
+``hitmac train coverage``, or ``hitmac train`` alone, trains a policy that turns the sensors directly, by imitation of a
+planner; ``coverage-ppo`` trains it from reward alone; ``executor`` and ``coordinator`` train the two levels of HiT-MAC,
+``hit-mac`` both in a row. ``--help`` after a job explains its options. The results are in ``runs/<name>/``. In a
+checkout, ``python train.py`` is the same.
 """
 
 import os
@@ -34,26 +34,25 @@ jobs (--help after one of them explains its options; without a job: coverage)
 
 
 def main() -> None:
-    """Run the command line; an error that a user can meet ends it in one line."""
+    """Run the command line; an expected error ends it in one line."""
     end_with_parent()
     threading.excepthook = _show  # of TensorBoard's writer, which has a thread of its own
-    kept = "; what the last checkpoint holds is kept"
-    with end_on_signal(PROGRAM, f"{kept}, and --resume goes on from it"), stop_on_bad_input(PROGRAM):
+    with end_on_signal(PROGRAM, "; checkpoint kept: continue with --resume"), stop_on_bad_input(PROGRAM):
         try:
             run_command(sys.argv[1:])
         except TrainingError as error:
-            print(f"\n{PROGRAM}: error: {error}{kept}", file=sys.stderr)
+            print(f"\n{PROGRAM}: error: {error}; the last checkpoint is kept", file=sys.stderr)
             sys.exit(1)
 
 
 def _show(failed: threading.ExceptHookArgs) -> None:
-    """Show the exception of a thread, other than of a full disk, which the training reports itself."""
+    """Show the exception of a thread, except for a full disk, which the training reports itself."""
     if not issubclass(failed.exc_type, OSError):
         threading.__excepthook__(failed)
 
 
 def run_command(arguments: list[str]) -> None:
-    """Train, evaluate and report what a command line asks for, with one seed or several; or continue a run."""
+    """Train, evaluate and report as a command line asks, with one seed or several; or continue a run."""
     if arguments and arguments[0] in ("-h", "--help"):
         print(USAGE)
     job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
@@ -70,16 +69,16 @@ def run_command(arguments: list[str]) -> None:
     options = open_run(options, scenario)
     stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
     if stopped:
-        print(f"\nstopped; go on with: {program} --run-dir {options.folder} --resume")
-    print("\n".join([f"\nleft in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))
+        print(f"\nstopped; continue with: {program} --run-dir {options.folder} --resume")
+    print("\n".join([f"\nresults in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))
 
 
 def train_run(options: Job, scenario: Scenario) -> bool:
-    """Train a policy, evaluate it and report, or both levels of HiT-MAC; return whether the user stopped it."""
+    """Train, evaluate and report a policy, or both levels of HiT-MAC; return whether a signal stopped it."""
     if isinstance(options, HitMacOptions):
         return train_levels(options, scenario, train_run)
     print(
-        f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} scenes side by side, "
+        f"{scenario.num_sensors} sensors, {scenario.num_targets} targets: {options.num_envs} parallel scenes, "
         f"rollouts of {options.rollout_steps} steps, batches of {options.batch_size}"
     )
     engine, stopped = train(options, scenario)

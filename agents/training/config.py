@@ -1,4 +1,4 @@
-"""Options of the trainings, a flat dataclass for each job; their defaults, and combinations that are refused."""
+"""Options of trainings, a flat dataclass for each job: their defaults, and combinations that are refused."""
 
 import dataclasses
 import importlib.util
@@ -38,7 +38,7 @@ TEACHERS = tuple(name for name, agent in SCRIPTED.items() if issubclass(agent, P
 """Agents that a policy can imitate, by name."""
 
 GOAL_FEATURES = tuple(name for name in DEFAULT_FEATURES if name != "others_seeing")
-"""The default features without the one of other sensors, for an executor, which sees its goals only."""
+"""Default features of an executor that imitates: all but ``others_seeing``, since it observes only its goals."""
 
 
 @dataclass(frozen=True)
@@ -48,30 +48,30 @@ class RunOptions:
     scenario: str = "hit-mac"
     """A preset's name (also with sizes: hit-mac-6x9) or the path of a YAML file."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] | None = None
-    """Knowledge of the targets: full, all; shared, what any sensor sees; neighbours; or own. None: the scenario's."""
+    """Targets that a sensor knows: full, all; shared, those any sensor sees; neighbours; own. None: the scenario's."""
     tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks that the targets follow, in place of the scenario's; each episode follows one."""
+    """CSV files of recorded tracks for the targets, one of them in each episode. Empty: the scenario's, if any."""
     seed: Seed = 0
     """Seed of networks and scenes."""
     seeds: Count = 1
-    """Number of trainings, with the seeds from seed up, each in run_dir/seed-SEED; on the command line also as 0..9."""
+    """Number of trainings with consecutive seeds, each in run_dir/seed-SEED; on the command line also a range, 0..9."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; several vary in all combinations."""
+    """Option to vary, such as pooling=sum,mean, in run_dir/pooling-sum/seed-SEED; repeat it for all combinations."""
     processes: Count | None = None
-    """Trainings side by side, which share the cores. None: as many as there are cores."""
+    """Trainings that run at a time and share the cores. None: the number of cores."""
     ray: str | None = None
     """Address of a Ray cluster for several trainings, such as auto or 10.0.0.1:6379; local starts one. All its machines
     must reach run_dir by the same path."""
     device: str = "cpu"
-    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if present. All else is on the CPU."""
+    """Device of the networks: cpu, cuda, cuda:1, or auto, an accelerator if present. The simulation is on the CPU."""
     run_dir: Path | None = None
-    """Directory of the results, which must not exist. None: runs/ and the date and time."""
+    """New directory for the results. None: runs/ and the date and time."""
     resume: bool = False
     """Continue the run in run_dir, from its last checkpoint and with its options."""
 
     @property
     def folder(self) -> Path:
-        """Directory of a run that is open."""
+        """Directory of an open run."""
         assert self.run_dir is not None
         return self.run_dir
 
@@ -96,25 +96,25 @@ class Options(EncoderConfig, RunOptions):
     """Defaults of other options with ``--algorithm imitation``."""
 
     minutes: Positive | None = None
-    """Longest training time, minutes. Without a limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
+    """Maximum training time, minutes. Without any limit: 5 for a coverage policy, 9 by PPO; 3500000 steps for an
     executor, 600000 for a coordinator."""
     total_steps: Count | None = None
-    """Most environment steps over all scenes, of executors over all sensors. Alone it makes a run repeatable."""
+    """Maximum of environment steps over all scenes, for executors over all sensors. Alone it makes runs repeatable."""
     num_envs: NumEnvs = 512
-    """Scenes simulated side by side."""
+    """Number of parallel scenes."""
     start: str | None = None
-    """Directory of a run, or a pretrained policy such as pretrained:any-size, whose weights, features and network the
-    training starts from. None: random weights."""
+    """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
+    pretrained:any-size. None: random weights."""
     features: tuple[str, ...] = DEFAULT_FEATURES
     """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; last-known:
-    ages too), beliefs (particles, where a target may be), or names; an error lists the known."""
+    ages too), beliefs (particles, where a target may be), or names; an error lists them."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "ppo"
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
-    ppo, or a2c, the synchronous form of the paper's A3C, without batch_size and epochs."""
+    ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
     teacher: Annotated[str, Choice(TEACHERS)] = "planner"
     """Planner to imitate."""
     planner_turn_cost: NotNegative = 0.1
-    """Cost of a sub-step of turning in the planner's plans, in targets covered for a sub-step."""
+    """Cost of turning for a sub-step in the planner's plans, in targets covered for a sub-step."""
     temperature: Positive = 0.1
     """Temperature of the softmax of the planner's values, in targets covered for a sub-step."""
     critic: Annotated[str, Choice(CRITICS)] | None = None
@@ -144,18 +144,18 @@ class Options(EncoderConfig, RunOptions):
     curve_points: Natural = 12
     """Evaluations of the deterministic policy during the training, for its curve; not counted as training time."""
     episodes: Count = 200
-    """Fresh episodes that the policy and the baselines are evaluated on; seeds 0 and up."""
+    """Episodes for the evaluation of the policy and the baselines, unseen in training; seeds 0 and up."""
     engine: Annotated[str, Choice(("sb3", "rllib"))] = "sb3"
     """Engine: sb3, Stable-Baselines3 in this process; or rllib, PPO of Ray's RLlib, also on several machines."""
     num_env_runners: Natural = 0
-    """Processes of --engine rllib that share num_envs, started again when lost; 0: all scenes are in this process."""
+    """Processes of --engine rllib that share num_envs and are restarted when lost; 0: all scenes in this process."""
     num_learners: Natural = 0
-    """Processes of --engine rllib that share each gradient step; 0: it is taken in this process."""
+    """Processes of --engine rllib that share each gradient step; 0: this process."""
     address: str | None = None
-    """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: one for this run only."""
+    """Address of the Ray cluster for --engine rllib, such as auto or 10.0.0.1:6379. None: a cluster for this run."""
 
     def __post_init__(self) -> None:
-        """Leave the checks to :func:`check`, so that errors name the options of the command line."""
+        """Skip the encoder's checks; those of :func:`check` name the options of the command line."""
 
     @property
     def encoder_config(self) -> EncoderConfig:
@@ -180,17 +180,17 @@ class Options(EncoderConfig, RunOptions):
 
     @property
     def nearness(self) -> dict[str, Any]:
-        """Options of the environments for the nearest targets that the policy is shown; {}: all."""
+        """Options of the environments for the nearest targets that the policy observes; {}: all."""
         return checked_nearness({name: getattr(self, name, None) for name in NEARNESS})
 
     def rates(self, done: float) -> tuple[float, float]:
-        """Return the learning rate and the weight of the entropy bonus when this share of the training is done."""
+        """Return the learning rate and the weight of the entropy bonus after a share of the training, 0 to 1."""
         return self.learning_rate * (1.0 - done), self.entropy + done * (self.final_entropy - self.entropy)
 
 
 @dataclass(frozen=True)
 class CoverageOptions(Options):
-    """Train a policy that turns all sensors directly, to imitate a planner's values of its actions."""
+    """Train a policy that turns all sensors directly, by imitation of a planner's values of the actions."""
 
     job = "coverage"
     task = CoverageTask
@@ -216,16 +216,16 @@ class CoverageOptions(Options):
     turn_cost: NotNegative = 0.04
     """Cost in the reward if all sensors turn, in units of coverage."""
     per_sensor: bool = False
-    """Every sensor learns and acts on its own observation, with shared weights: with --encoder mlp independent PPO,
-    without it PPO with a centralised critic."""
+    """Every sensor learns and acts on its own observation, with shared weights: independent PPO with --encoder mlp,
+    else PPO with a centralised critic."""
     memory: Annotated[str, Choice(MEMORIES)] = "none"
-    """Memory of the policy: none, or recurrent, a state of every pair that is fed with what is seen now, learned by
-    imitation with --knowledge shared; it has other defaults."""
+    """Memory of the policy: none; or recurrent, a state of every pair, updated by the current observation and learned
+    by imitation with --knowledge shared, with other defaults."""
     nearest: Count | None = None
-    """Number of nearest targets that each sensor is shown. None: all; used in a scene of 16384 pairs or more, the
-    nearest 8 within two sensing ranges."""
+    """Number of nearest targets that each sensor observes. None: all; where the policy is used in a scene of 16384
+    pairs or more, the nearest 8 within two sensing ranges."""
     radius: Positive | None = None
-    """Farthest distance of these targets, in the scenario's units. None: any."""
+    """Maximum distance of these targets, in the scenario's units. None: any."""
     neighbours: Count | None = None
     """Sensors near each sensor that it attends to with --attend-over agents. None: all."""
 
@@ -283,16 +283,16 @@ class ExecutorOptions(Options):
     turn_cost: NotNegative = 0.015
     """Cost of a turn in training; the official task, for evaluation, has 0.01."""
     centring: Fraction = 1.0
-    """Loss of reward if a goal is seen at the edge of the view instead of in its middle; the paper's is 1."""
+    """Loss of reward for a goal at the edge of the view instead of its middle; the paper's is 1."""
     goals_every: Count = 1
     """Steps between two choices of goals."""
     goal_share: Fraction = 1.0
-    """Chance that a target in range becomes a goal; the paper's is 1."""
+    """Probability that a target in range becomes a goal; the paper's is 1."""
     padding: Padding = "masked"
-    """Form in which goals are shown; attended is that of the released program, unfiltered the paper's ablation."""
+    """Form of the goals in the observation; attended is the released program's, unfiltered the paper's ablation."""
     row_id: bool = True
-    """The feature target_id is the number of the goal's row, as in use; no: the target's own in training, as in the
-    released program."""
+    """The feature target_id is the number of the goal's row in training, as in evaluation; no: that of the target, as
+    in the released program."""
 
 
 @dataclass(frozen=True)
@@ -328,9 +328,9 @@ class CoordinatorOptions(Options):
     final_entropy: float = 0.0
     max_grad_norm: float = 5.0
     difference_rewards: bool = True
-    """Reward of every sensor by what it adds to the coverage. No: the task's reward for all, as in the paper."""
+    """Reward every sensor for its own part of the coverage. No: for the task's reward, as in the paper."""
     idle: Idle = "random"
-    """Action of a sensor with nothing assigned: random turns, as in the released program, or none."""
+    """Action of a sensor without assigned targets: random turns, as in the released program, or none."""
     decision: Decision = SUB_STEPS_PER_DECISION
     """Sub-steps for which an assignment holds."""
 
@@ -339,38 +339,38 @@ class CoordinatorOptions(Options):
 class HitMacOptions(RunOptions):
     """Train both levels of HiT-MAC: an executor, then a coordinator with it, and evaluate both together.
 
-    The executor learns for its use, unlike in the paper: on the coordinator's scene, where targets move more slowly,
-    with goals that hold for a decision and are a part of those in range, and for seeing rather than for centring them.
-    Other options have the defaults of the two jobs; train these one after the other to change them.
+    Unlike in the paper, the executor trains on the coordinator's scene, whose targets are slower, with goals that hold
+    for a decision and are a random part of the targets in range, and with less reward for centring them. Other options
+    have the defaults of the two jobs; to change them, train the executor and then the coordinator.
     """
 
     job = "hit-mac"
     imitation_defaults: ClassVar[dict[str, Any]] = {"features": "motion", "num_envs": 64}
 
     executor_minutes: Positive | None = None
-    """Longest training of the executor, minutes."""
+    """Maximum training time of the executor, minutes."""
     coordinator_minutes: Positive | None = None
-    """Longest training of the coordinator, minutes."""
+    """Maximum training time of the coordinator, minutes."""
     executor_steps: Count | None = None
-    """Most steps of the executor's training, over all sensors; 1500000 if there is no limit."""
+    """Maximum of the executor's steps over all sensors; 1500000 without any limit."""
     coordinator_steps: Count | None = None
-    """Most decisions of the coordinator's training, over all scenes; 600000 if there is no limit."""
+    """Maximum of the coordinator's decisions over all scenes; 600000 without any limit."""
     algorithm: Annotated[str, Choice(("ppo", "imitation"))] = "ppo"
     """Learning algorithm of both levels: from reward, or imitation of a planner, with default limits of 512000 steps
     for the executor and 70400 for the coordinator."""
     features: Annotated[str, Choice(FEATURE_SETS)] = "frame"
-    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, the default with imitation: velocities
-    too, for the coordinator and an executor that imitates."""
+    """Set of features: frame, of a single frame; hit-mac, the paper's; motion, the default with imitation, which adds
+    velocities for the coordinator and an executor that imitates."""
     num_envs: NumEnvs = 256
-    """Scenes simulated side by side."""
+    """Number of parallel scenes."""
     weight_dim: Count = 64
     """Width of the encoders."""
     episodes: Count = 200
-    """Fresh episodes that they are evaluated on; seeds 0 and up."""
+    """Episodes for the evaluation, unseen in training; seeds 0 and up."""
 
 
 def default_job(task: type[Task]) -> type[Options]:
-    """Return a job for a task that has none of its own, with the options of its role and of its spec."""
+    """Return a job for a registered task, with the options of its role and of its spec."""
     spec = task.spec
     bases = {"agent": Options, "executor": ExecutorOptions, "coordinator": CoordinatorOptions}
     fields = {"scenario": spec.scenario, "episode_steps": spec.episode_steps, **spec.options}
@@ -403,7 +403,7 @@ HIT_MAC_EXECUTOR = {"goals_every": SUB_STEPS_PER_DECISION, "goal_share": 0.8, "c
 """Options of the executor's task in `hit-mac` that differ from the paper's."""
 
 PAIRS = {"imitation": 200, "ppo": 100, "a2c": 60}
-"""Most pairs of a sensor and a target in a scene for which the sizes are the defaults, by the algorithm."""
+"""Largest number of pairs of a sensor and a target in a scene with the default sizes, by algorithm."""
 
 _SENSORS = 4  # of the scene that the defaults are for
 _MULTIPLE = 8  # of a number of scenes and of a batch
@@ -437,7 +437,7 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
 
 
 def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
-    """Return the options with the defaults of all that are not given, which depend on others and on the scenario."""
+    """Return the options, where those not given have defaults that depend on the others and on the scenario."""
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults = with_defaults(type(asked), asked.algorithm, memory, start)
     options = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
@@ -445,7 +445,7 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
 
 
 def with_defaults(kind: type[AnyJob], algorithm: str, memory: str = "none", start: str | None = None) -> AnyJob:
-    """Return the default options of a job that learns by an algorithm, with a memory, from the weights of `start`."""
+    """Return a job's default options for an algorithm, a memory and the policy `start`."""
     changes = getattr(kind, "imitation_defaults", {}) if algorithm == "imitation" else {}
     if start is not None:
         assert issubclass(kind, Options)
@@ -457,7 +457,7 @@ def with_defaults(kind: type[AnyJob], algorithm: str, memory: str = "none", star
 
 
 def with_limits(options: Any) -> Any:
-    """Return the options with the job's default limit if they have none."""
+    """Return the options with a limit: the job's default if they have none."""
     if options.minutes is not None or options.total_steps is not None:
         return options
     limit = options.imitation_limit if options.algorithm == "imitation" else {}
@@ -465,10 +465,10 @@ def with_limits(options: Any) -> Any:
 
 
 def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = ()) -> AnyJob:
-    """Return options with sizes for a scenario, other than those that are given: the more pairs, the fewer scenes.
+    """Return options with sizes for a scenario, except those given: the more pairs, the fewer scenes.
 
-    The pairs in a step of all scenes and those in a gradient step do not grow beyond those of scenes with :data:`PAIRS`
-    pairs, so neither do their time and memory.
+    This bounds time and memory: no step of all scenes and no gradient step has more pairs than with :data:`PAIRS` pairs
+    in a scene.
     """
     job: Any = options
     if scenario is None or job.algorithm not in PAIRS:  # refused later
@@ -492,7 +492,7 @@ def scaled(options: AnyJob, scenario: Scenario | None, given: Collection[str] = 
 def levels(
     options: HitMacOptions, run_dir: Path, scenario: Scenario | None = None
 ) -> tuple[ExecutorOptions, CoordinatorOptions]:
-    """Return the options of the two jobs of ``hit-mac``, whose runs lie in `run_dir`, with sizes for the scenario."""
+    """Return the options of the two jobs of ``hit-mac``, with runs in `run_dir` and sizes for the scenario."""
     names = ("scenario", "seed", "num_envs", "weight_dim", "episodes", "device")
     shared: dict[str, Any] = {name: getattr(options, name) for name in names}
     if options.features == "hit-mac":
@@ -517,7 +517,7 @@ def levels(
 
 
 def policy_folder(start: str) -> Path:
-    """Return the directory of the policy that the option ``start`` names."""
+    """Return the directory of the policy `start`, an option of the jobs."""
     return pretrained_folder(start.removeprefix(PREFIX)) if start.startswith(PREFIX) else Path(start)
 
 
@@ -525,7 +525,7 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
     """Return features, encoder and memory of the policy `start` by the names of a job's options.
 
     Raises:
-        FileNotFoundError, ValueError: no policy for the role of `task` and the decisions of `scenario`.
+        FileNotFoundError, ValueError: absent, or for another role than `task` or other decisions than `scenario`.
     """
     config = load_policy(policy_folder(start))[1]
     if config.role != TASKS[task].spec.role:
@@ -533,8 +533,8 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
     decisions = config.scenario.decisions
     if config.role == "agent" and scenario is not None and decisions != scenario.decisions:
         raise ValueError(
-            f"--start is {start}, a policy that decides on {', '.join(decisions)}; on the scenario {scenario.name!r} "
-            f"it must decide on {', '.join(scenario.decisions)}"
+            f"--start is {start}, a policy with the decisions {', '.join(decisions)}; the scenario {scenario.name!r} "
+            f"needs {', '.join(scenario.decisions)}"
         )
     memory = config.policy["memory"]
     network = dataclasses.asdict(config.encoder) | {"features": config.features}
@@ -545,7 +545,7 @@ def network_of(start: str, task: str, scenario: Scenario | None = None) -> dict[
 
 
 def check(options: Job) -> None:
-    """Raise ValueError or TypeError for options that are not allowed, all in one error."""
+    """Raise ValueError or TypeError for invalid options, all in one error."""
     invalid = validation.invalid_fields(options, label=flag, show=str)[1]
     errors = list(invalid.values())
     if options.ray is not None and not options.is_group:
@@ -554,7 +554,8 @@ def check(options: Job) -> None:
         for level in () if errors else levels(options, Path()):
             with validation.collect(errors):
                 check(level)
-        return validation.raise_together(errors)
+        validation.raise_together(errors)
+        return
     found = [(name, what) for name, what in options.problems().items() if name not in invalid]
     errors += [ValueError(f"{flag(name)} is {getattr(options, name)}; {what}") for name, what in found]
     with validation.collect(errors):
@@ -565,11 +566,11 @@ def check(options: Job) -> None:
         value = getattr(options, name)
         shown = " ".join(value) if isinstance(value, tuple) else value
         errors.append(ValueError(f"{flag(name)} is {shown}; {what}"))
-    return validation.raise_together(errors)
+    validation.raise_together(errors)
 
 
 def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
-    """Yield the options that do not fit others, with the reason."""
+    """Yield the options that conflict with others, each with the reason."""
     rllib, recurrent, batch = options.engine == "rllib", options.recurrent, options.batch_size
     missing = rllib and None in map(importlib.util.find_spec, ("ray", "tree"))
     wrong, runners, group = rllib and options.algorithm != "ppo", options.num_env_runners, options.is_group
@@ -580,22 +581,22 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
         (not rllib and options.num_learners, "num_learners", "it needs --engine rllib"),
         (not rllib and options.address, "address", "it needs --engine rllib"),
         (missing, "engine", "it needs Ray: pip install 'hitmac[rllib]'"),
-        (wrong, "algorithm", "RLlib trains by ppo here: give --algorithm ppo, or take the job coverage-ppo"),
-        (rllib and options.credit != "team", "difference_rewards", "with --engine rllib it must be False"),
-        (rllib and runners > options.num_envs, "num_env_runners", f"there are --num-envs {options.num_envs} to share"),
-        (rllib and options.num_learners > batch, "num_learners", f"there are --batch-size {batch} to share"),
-        (rllib and options.ray, "ray", "a training with --engine rllib has a cluster of its own, at --address"),
-        (rllib and group and options.address, "address", "of several trainings each has a cluster of its own"),
+        (wrong, "algorithm", "--engine rllib needs ppo: add --algorithm ppo, or use the job coverage-ppo"),
+        (rllib and options.credit != "team", "difference_rewards", "it must be False with --engine rllib"),
+        (rllib and runners > options.num_envs, "num_env_runners", f"it must not exceed --num-envs, {options.num_envs}"),
+        (rllib and options.num_learners > batch, "num_learners", f"it must not exceed --batch-size, {batch}"),
+        (rllib and options.ray, "ray", "a training with --engine rllib has its own cluster, at --address"),
+        (rllib and group and options.address, "address", "each of several trainings has its own cluster"),
         (recurrent and options.algorithm != "imitation", "algorithm", "a memory is learned by imitation"),
-        (recurrent and getattr(options, "per_sensor", False), "memory", "it is for all sensors, without --per-sensor"),
+        (recurrent and getattr(options, "per_sensor", False), "memory", "it does not combine with --per-sensor"),
         (remembered, "features", "with --memory recurrent they must be left out"),
-        (recurrent and options.weight_dim % 2, "weight_dim", "with --memory recurrent it must be even"),
+        (recurrent and options.weight_dim % 2, "weight_dim", "it must be even with --memory recurrent"),
         *((shown and "nearest" not in shown, name, "it needs --nearest") for name in shown),
     ]
     yield from ((name, reason) for refused, name, reason in rules if refused)
     if "nearest" in shown:
         if recurrent or tuple(options.features) == BELIEFS:
-            yield "nearest", "a policy with a memory or beliefs is shown all targets"
+            yield "nearest", "a policy with a memory or beliefs observes all targets"
         try:
             check_lists(options.encoder_config)
         except ValueError as error:
@@ -603,7 +604,7 @@ def _conflicts(options: Options) -> Iterator[tuple[str, str]]:
 
 
 def check_on(options: Options, scenario: Scenario) -> None:
-    """Raise ValueError for options that do not fit the scenario, the policy to start from or the executor."""
+    """Raise ValueError for options that conflict with the scenario, the policy to start from or the executor."""
     if options.start is not None:
         network = network_of(options.start, options.task.spec.name, scenario)
         for name, value in network.items():
@@ -611,11 +612,11 @@ def check_on(options: Options, scenario: Scenario) -> None:
                 raise ValueError(f"{flag(name)} is {getattr(options, name)}; that of {options.start} is {value}")
     if check_features(options.features) == BELIEFS:
         if options.task.spec.role != "agent" or getattr(options, "per_sensor", False):
-            raise ValueError("--features is beliefs; they are for a policy that turns all sensors directly")
+            raise ValueError("--features is beliefs; only a policy that turns all sensors directly can use them")
         BeliefObserver(scenario)
     if options.recurrent and scenario.knowledge != "shared":
         raise ValueError(
-            f"--memory is recurrent, and the knowledge {scenario.knowledge}; to learn a memory it must be shared"
+            f"--memory is recurrent, and the knowledge {scenario.knowledge}; it must be shared to learn a memory"
         )
     if isinstance(options, CoordinatorOptions):
         executor = options.executor

@@ -1,4 +1,4 @@
-"""Imitation of a planner: the labels that a teacher gives, their loss, and learners of Stable-Baselines3's kind."""
+"""Imitation of a planner: labels of a teacher, their loss, and learners of Stable-Baselines3's kind."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,12 +21,12 @@ from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 from hitmac.perception import FlatEncoder
 
 BUFFER_SCENES = 25_600
-"""Most scenes in the buffer of a learner; of large scenes it holds fewer."""
+"""Maximum number of scenes in a learner's buffer; fewer if they are large."""
 
 _BUFFER_BYTES = 2**28
 _MIXED_STEPS = 100  # the share of scenes in which the teacher acts falls from 1 to 0
 _LATE = 9  # eta: the higher, the more the latest weights count
-_REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: it keeps all fields of view
+_REGRET = 1.0  # of other actions than 0 in decisions without a teacher, such as zooms
 
 
 # Labels.
@@ -35,13 +35,13 @@ _REGRET = 1.0  # of a decision that the teacher does not take, such as a zoom: i
 class TurnLabels:
     """Values (n, 3 k) of a teacher's k decisions, for policies that turn the sensors of whole scenes.
 
-    The loss is that of :func:`imitation_loss`; sensors that act decide.
+    The loss is that of :func:`imitation_loss`, over the sensors that act.
 
-    The teacher is an agent such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes the scenes by its
-    own ``features``, and ``plan(pairs, mask, state, episode_start)`` returns the values (B, k n, 3) of the decisions
-    that its attribute ``decides`` names, one after the other, and the state for the next call; of an executor the
-    observation is that of rows (R, m, d), and the values are (R, 3). A teacher of large scenes has a method ``shown``
-    as :class:`~hitmac.agents.baselines.rules.RulePolicy` has, and the keyword `targets` (B, n, k).
+    The teacher is an agent such as :class:`hitmac.agents.baselines.planner.PlannerAgent`. It observes the scenes with
+    its own ``features``. ``plan(pairs, mask, state, episode_start)`` returns the values (B, k n, 3) of the decisions in
+    its attribute ``decides``, one decision of all sensors after the other, and the state for the next call. A teacher
+    of an executor observes rows (R, m, d) and returns values (R, 3). One of large scenes has the method ``shown`` of
+    :class:`~hitmac.agents.baselines.rules.RulePolicy`, and the keyword `targets` (B, n, k).
     """
 
     def __init__(self, teacher: Any, env: DirectionalSensorVecEnv, temperature: float) -> None:
@@ -53,13 +53,13 @@ class TurnLabels:
         self.shape: tuple[int, ...] = (*(space["mask"].shape[:-1] or (1,)), 3 * len(self.decides))  # type: ignore[index]
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Return the teacher's observation, ``pairs`` and ``mask``, of the present scenes."""
+        """Return the teacher's observation of the present scenes, with ``pairs`` and ``mask``."""
         return self.observer.observe(self.env.task.simulator)
 
     def label(self, seen: dict[str, np.ndarray], starts: np.ndarray) -> np.ndarray:
-        """Return the labels (rows, ...) float32 of the result of :meth:`observe`, and update the teacher's state.
+        """Return the labels (rows, ...) float32 of a result of :meth:`observe`, and update the teacher's state.
 
-        `starts` (rows,) bool are the rows in which an episode begins.
+        `starts` (rows,) bool marks the rows in which an episode begins.
         """
         starts = starts.reshape(len(seen["pairs"]), -1)[:, 0].astype(bool)
         lists = {"targets": seen["targets"]} if "targets" in seen else {}
@@ -69,18 +69,18 @@ class TurnLabels:
         return values.reshape(self.env.num_envs, *self.shape)
 
     def best(self, labels: np.ndarray) -> np.ndarray:
-        """Return the teacher's best actions of rows; decisions that it does not take are 0."""
+        """Return the teacher's best actions of rows, with 0 for decisions that it does not take."""
         actions = labels.reshape(*labels.shape[:2], -1, 3).argmax(-1)  # (rows, n, k)
         actions = actions.swapaxes(1, 2).reshape(len(actions), -1)
         return padded_actions(actions, self.decides, self.env.scenario.decisions)
 
     def loss(self, policy: AttentionPolicy, observation: dict[str, Tensor], labels: Tensor) -> tuple[Tensor, int]:
-        """Return the sum of the policy's losses over the decisions in rows, and the number of decisions."""
+        """Return the sum of the policy's losses over the decisions in rows, and their number."""
         acting = observation["mask"].bool().any(-1).reshape(labels.shape[:2])  # (S, n)
         return self.loss_of(policy.logits(observation), acting, labels)
 
     def loss_of(self, logits: Tensor, acting: Tensor, labels: Tensor) -> tuple[Tensor, int]:
-        """Return the same of logits (S, j, n, 3), with the sensors that act (S, n) bool and labels (S, n, 3 k)."""
+        """Return the same for logits (S, j, n, 3), sensors that act (S, n) bool and labels (S, n, 3 k)."""
         values = dict(zip(self.decides, labels[acting].unflatten(-1, (-1, 3)).unbind(1), strict=True))
         kept = labels.new_tensor([0.0, -_REGRET, -_REGRET]).expand(int(acting.sum()), 3)
         losses = [
@@ -91,10 +91,10 @@ class TurnLabels:
 
 
 class GoalLabels(TurnLabels):
-    """Values of the turns of a sensor towards its goals, for executors: the teacher sees the goals only."""
+    """Values of the turns of a sensor towards its goals, for executors; the teacher observes the goals only."""
 
     def observe(self) -> dict[str, np.ndarray]:
-        """See :meth:`TurnLabels.observe`; a row for each sensor, a valid pair for each goal, in its target's place."""
+        """See :meth:`TurnLabels.observe`; with a row for each sensor, and a valid pair for each goal at its target."""
         seen = super().observe()
         assert self.env.task.assigned is not None
         return flatten_sensors({"pairs": seen["pairs"], "mask": seen["mask"] * self.env.task.assigned})
@@ -103,7 +103,7 @@ class GoalLabels(TurnLabels):
 class AssignmentLabels(TurnLabels):
     """Assignments (n * m) of targets to sensors by a coordinator without a state, for coordinators.
 
-    The loss is the cross-entropy to the assignment; valid pairs are decided.
+    The loss is the cross-entropy to the assignment, over the valid pairs.
     """
 
     def __init__(self, *args: Any) -> None:
@@ -132,7 +132,7 @@ LABELS = {"agent": TurnLabels, "executor": GoalLabels, "coordinator": Assignment
 def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor:
     """Return the cross-entropy to the softmax of the teacher's values, plus the expected regret, of each decision.
 
-    Policy's logits and values are (..., k), the result is (...,); the temperature is in the unit of the values.
+    The policy's logits and the values are (..., k), the result is (...,). The temperature has the unit of the values.
     """
     log_policy = logits.log_softmax(-1)
     cross_entropy = -((values / temperature).softmax(-1) * log_policy).sum(-1)
@@ -141,7 +141,7 @@ def imitation_loss(logits: Tensor, values: Tensor, temperature: float) -> Tensor
 
 
 def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: Tensor | int) -> None:
-    """Move the average of weights after `updates` updates towards the next weights."""
+    """Update the average of the weights after `updates` updates with the next weights."""
     share = (_LATE + 1) / (int(updates) + 1 + _LATE)
     for one, new in zip(average, weights, strict=True):
         one.lerp_(new, share)
@@ -151,39 +151,38 @@ def move_average(average: Sequence[Tensor], weights: Sequence[Tensor], updates: 
 
 
 class Imitation(BaseAlgorithm):
-    r"""Learner that imitates a teacher's values of the actions, in the scenes that the policy itself comes to.
+    r"""Learner that imitates a teacher's values of the actions, in the scenes that the policy itself reaches.
 
     At every step the teacher values the actions of every sensor, :math:`Q(a)`, and the policy acts by its own
-    distribution :math:`\pi` (in the first hundred steps, in some of the scenes the teacher does). After the step the
-    policy is updated on scenes drawn from those of the recent past, by the gradient of
+    distribution :math:`\pi` (in the first hundred steps the teacher acts in some of the scenes). After the step the
+    policy is updated on scenes drawn from recent ones, by the gradient of
 
     .. math:: \sum_a -\mathrm{softmax}(Q / \tau)(a) \log \pi(a) + \sum_a \pi(a) (\max_b Q(b) - Q(a)),
 
-    the cross-entropy to the teacher's distribution and the expected regret, averaged over the sensors that act. Values
-    distinguish a mistake that matters from one that does not, which the best actions alone do not. Actions are those of
-    the policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
+    the cross-entropy to the teacher's distribution and the expected regret, averaged over the sensors that act. Values,
+    unlike the best actions alone, distinguish mistakes that matter from those that do not. Actions are those of the
+    policy, as in DAgger (Ross, Gordon, Bagnell, "A reduction of imitation learning and structured prediction to
     no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
     and imitation learning via interactive no-regret learning", 2014).
 
-    The policy that is learned, :attr:`learned`, has the average of the weights after each update, weighted towards the
-    later ones: after update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9`
-    (Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
+    The result, :attr:`learned`, has the average of the weights after each update, weighted towards the later ones: after
+    update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9` (Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
 
-    An executor is taught the values of turns towards its goals, and a coordinator the teacher's assignments, by their
-    cross-entropy; see :class:`GoalLabels` and :class:`AssignmentLabels`.
+    An executor imitates the values of turns towards its goals, a coordinator the teacher's assignments; see
+    :class:`GoalLabels` and :class:`AssignmentLabels`.
 
-    The teacher computes on a thread of its own while the policy is updated. Batches are divided into parts, of scenes
-    of similar size where sizes vary, which two threads share; their gradients are added up. The result does not depend
-    on the threads.
+    The teacher computes in its own thread while the policy is updated. Two threads share the parts of a batch, which
+    hold scenes of similar size where sizes vary, and whose gradients are summed. The result does not depend on the
+    threads.
 
     Args:
         policy, env: class of the policy, and environments of any task.
-        teacher: see :class:`TurnLabels`; of a coordinator it is a coordinator.
+        teacher: see :class:`TurnLabels`; for a coordinator it is a coordinator.
         learning_rate, max_grad_norm: learning rate of Adam, or its schedule; norm at which the gradient is clipped.
         n_steps: steps of each scene in a rollout.
         batch_size: scenes in a gradient step.
         n_epochs: draws from the buffer after each step, per scene of the batch.
-        temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; over 0.
+        temperature: tau, in the unit of the teacher's values, targets covered for a sub-step; above 0.
         **options: further arguments of Stable-Baselines3's learners: ``policy_kwargs``, ``seed``.
     """
 
@@ -291,29 +290,29 @@ class Imitation(BaseAlgorithm):
         found = in_parallel(threads, logits_of, parts)
         _, j, _, k = found[0].shape
         logits = torch.zeros(self.n_envs, j, self.labels.shape[0], k, device="cpu")
-        logits[..., 1:] = torch.finfo(logits.dtype).min  # sensors that are cropped stay
+        logits[..., 1:] = torch.finfo(logits.dtype).min  # cropped sensors stay
         for rows, some in zip(parts, found, strict=True):
             logits[torch.from_numpy(rows), :, : some.shape[2]] = some
         return self._sampled(logits)
 
     def _sampled(self, logits: Tensor) -> np.ndarray:
-        """Return actions of the distribution that logits (rows, j, n, k), on the CPU, give."""
+        """Return actions of the distribution of logits (rows, j, n, k) on the CPU."""
         sample = self.policy.action_dist.proba_distribution(action_logits=logits.flatten(1)).sample()
         return sample.numpy().reshape(-1, *(self.action_space.shape or ())).astype(self.action_space.dtype)
 
     def _updates_after(self, step: int) -> int:
-        """Return the number of updates after a step: none before the buffer holds anything."""
+        """Return the number of updates after a step: none while the buffer is empty."""
         return self.num_updates if step else 0
 
     def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
-        """Put the scenes of a step into the buffer, in place of the oldest."""
+        """Store the scenes of a step in the buffer, in place of the oldest."""
         first = step * self.n_envs % len(self.buffer["pairs"])
         for name, array in self.buffer.items():
             array[first : first + self.n_envs] = labels if name == "values" else observation[name]
 
     @property
     def _filled(self) -> int:
-        """Number of the buffer's rows that hold something, of sequences those that are whole."""
+        """Number of filled rows of the buffer; sequences count when they are complete."""
         return min(self.num_timesteps // self._row_steps, len(self.buffer["pairs"]))
 
     def _update(self, threads: ThreadPoolExecutor) -> float:
@@ -373,9 +372,9 @@ class Imitation(BaseAlgorithm):
 class RecurrentImitation(Imitation):
     """Imitation by a :class:`~hitmac.agents.learned.recurrent.RecurrentPolicy`, by truncated backpropagation in time.
 
-    It learns as :class:`Imitation` does, from sequences in place of scenes: those of the last whole rollouts, each with
-    the state that the policy had at its beginning. A gradient goes back to the beginning of the rollout; an episode
-    that ends in it resets the state. A gradient step is on `batch_size` scenes, in whole sequences of `n_steps`.
+    Unlike :class:`Imitation`, it learns from sequences: the last complete rollouts, each with the policy's state at its
+    beginning. Gradients reach back to the beginning of the rollout; the end of an episode resets the state. A
+    gradient step is on `batch_size` scenes, in complete sequences of `n_steps`.
     """
 
     policy: RecurrentPolicy
@@ -387,7 +386,7 @@ class RecurrentImitation(Imitation):
         super().__init__(*args, batch_size=max(1, batch_size // n_steps), n_steps=n_steps, **options)
 
     def _empty_buffer(self, shapes: dict[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-        """Return the buffer: sequences of several whole rollouts, and of the present one."""
+        """Return the buffer: sequences of several complete rollouts, and of the present one."""
         n, m, d = shapes["pairs"]
         self._rollouts = max(1, BUFFER_SCENES // (self.n_steps * self.n_envs)) + 1
         size, width = self._rollouts * self.n_envs, self.policy.features_extractor.memory.width
@@ -408,7 +407,7 @@ class RecurrentImitation(Imitation):
         return self._sampled(logits.cpu())
 
     def _store(self, observation: dict[str, np.ndarray], labels: np.ndarray, step: int) -> None:
-        """Put the scenes of a step into the sequences of the present rollout, which replace the oldest."""
+        """Store the scenes of a step in the sequences of the present rollout, which replace the oldest."""
         rollout, at = divmod(step, self.n_steps)
         first = rollout % self._rollouts * self.n_envs
         rows = slice(first, first + self.n_envs)
@@ -419,12 +418,12 @@ class RecurrentImitation(Imitation):
                 self.buffer[name][rows, at] = array
 
     def _updates_after(self, step: int) -> int:
-        """Return the number of updates after a step: those of a rollout are distributed over its steps."""
+        """Return the number of updates after a step, which distributes those of a rollout over its steps."""
         rollout, at = divmod(step, self.n_steps)
         return (at + 1) * self.num_updates // self.n_steps - at * self.num_updates // self.n_steps if rollout else 0
 
     def _drawn(self) -> list[np.ndarray]:
-        """Draw sequences of the whole rollouts in the buffer; return their rows in two parts."""
+        """Draw sequences of the complete rollouts in the buffer; return their rows in two parts."""
         now = self.num_timesteps // (self.n_steps * self.n_envs)
         chosen = self._chosen(min(now, self._rollouts - 1) * self.n_envs)
         back, scene = np.divmod(chosen, self.n_envs)
@@ -435,7 +434,7 @@ class RecurrentImitation(Imitation):
         found = self._tensors({name: array[rows] for name, array in self.buffer.items()})
         logits, acting, _ = self.policy.unroll(found["pairs"].transpose(0, 1), found["states"], found["starts"].mT)
         values = found["values"].transpose(0, 1).flatten(0, 1)
-        acting = acting & values.isfinite().all(-1)  # a planner without beliefs has no values where no target is known
+        acting = acting & values.isfinite().all(-1)  # a planner without beliefs values no action without known targets
         return self.labels.loss_of(logits, acting, values)
 
     def get_state(self) -> dict[str, np.ndarray]:
@@ -452,40 +451,40 @@ class RecurrentImitation(Imitation):
 
 
 def sizes(mask: np.ndarray) -> np.ndarray:
-    """Return (K, 2), the numbers of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
+    """Return the numbers (K, 2) of sensors and targets up to the last with a valid pair, of masks (K, n, m)."""
     ends = [mask.any(axis) * np.arange(1, mask.shape[3 - axis] + 1) for axis in (2, 1)]
     return np.stack([end.max(-1) for end in ends], -1)
 
 
 def select(scenes: Mapping[str, np.ndarray], rows: np.ndarray, *, crop: bool) -> dict[str, np.ndarray]:
-    """Return some rows, with `crop` without the last sensors and targets that have no valid pair in any of them."""
+    """Return some rows; with `crop`, drop the last sensors and targets without a valid pair in any of them."""
     if not crop:
         return {name: array[rows] for name, array in scenes.items()}
     n, m = np.maximum(sizes(scenes["mask"][rows]).max(0, initial=0), 1)
     of_sensors = {"values", "neighbours"}  # the others are of pairs
     cut = {name: array[rows, :n] if name in of_sensors else array[rows, :n, :m] for name, array in scenes.items()}
-    if "neighbours" in cut:  # those that are cropped have no pair, and so are not attended to
+    if "neighbours" in cut:  # cropped ones have no pair: no attention
         cut["neighbours"] = np.where(cut["neighbours"] < n, cut["neighbours"], -1)
     return cut
 
 
 def halves(mask: np.ndarray) -> list[np.ndarray]:
-    """Divide rows with their masks into two parts."""
+    """Divide rows into two parts."""
     return np.array_split(np.arange(len(mask)), 2)
 
 
 def by_size(mask: np.ndarray) -> list[np.ndarray]:
-    """Divide rows with their masks into nine parts: by their numbers of sensors, and each by the numbers of targets."""
+    """Divide rows into nine parts, by their numbers of sensors, then of targets."""
     n, m = sizes(mask).T
     thirds = np.array_split(np.argsort(n, kind="stable"), 3)
     return [part for rows in thirds for part in np.array_split(rows[np.argsort(m[rows], kind="stable")], 3)]
 
 
 def in_parallel(threads: ThreadPoolExecutor, function: Callable[[Any], Any], parts: Sequence[Any]) -> list[Any]:
-    """Return the results of a function of each part, computed by this thread and those of a pool.
+    """Return the results of a function of each part, computed by this thread and a pool.
 
-    The pool begins with the first part and this thread with the last. It computes whatever the pool has not begun, so
-    that it waits for one part at most.
+    The pool begins with the first part, this thread with the last; it takes every part that the pool has not begun, and
+    so waits for one part at most.
     """
     futures = [threads.submit(function, one) for one in parts]
     own = {}

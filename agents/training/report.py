@@ -1,4 +1,4 @@
-"""Evaluation of trainings: the curve of the policy in training, and the report on it beside the baselines."""
+"""Evaluation of trainings: the curve of the policy in training, and the report that compares it with baselines."""
 
 import json
 import math
@@ -23,22 +23,22 @@ from hitmac.envs.files import write_text
 from hitmac.envs.scenario import Scenario
 
 BASELINES = ("random", "still", "nearest", "greedy", "planner")
-"""Agents that every agent is compared with."""
+"""Agents to compare every trained agent with."""
 
 MODEST = ("random", "still", "nearest", "greedy", "scripted")
-"""Baselines that every policy should surpass."""
+"""Baselines that every trained policy should surpass."""
 
 TRAINED = "trained"
-"""Name of the policy of the run in its evaluation."""
+"""Name of the trained policy in an evaluation."""
 
 SPINNING = 0.9
-"""Rotation from which on a warning reports sensors that turn all the time."""
+"""Rotation above which the report warns of sensors that turn all the time."""
 
 DECIDED = 0.01
-"""Share of the highest entropy below which a warning reports a policy that no longer explores."""
+"""Share of the highest entropy below which the report warns of a policy that no longer explores."""
 
 CURVE_SEED = 2**41
-"""First seed of the scenes of the curve, which are neither trained nor evaluated on."""
+"""First seed of the scenes of the curve, which neither the training nor the final evaluation uses."""
 
 EPISODES = 32
 _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episodes, and 4 at least
@@ -57,7 +57,7 @@ def metric_of(options: Options) -> str:
 
 
 def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent | LevelPolicy:
-    """Return the policy in training, as an agent, or an executor as a level of the hierarchy."""
+    """Return the policy in training as an agent, or an executor as a level of the hierarchy."""
     if config.role == "executor":
         return as_level(policy, config)
     executor = None
@@ -68,12 +68,12 @@ def in_training(options: Options, policy: Policy, config: PolicyConfig) -> Agent
 
 
 class CurveEvaluation:
-    """Evaluation of the deterministic policy from time to time: often at first, when it learns fast.
+    """Evaluation of the deterministic policy at intervals that are short at first, when it learns fast.
 
-    Point k of K is due after the share (k / K)^2 of the training. It waits until the training has taken, since the last
-    point, an eighth of the steps that the evaluation takes, since those cost far less, and no point depends on how fast
-    the machine is. K is ``curve_points``, 0 for none, `trained` the result of :func:`in_training`, and `fraction` the
-    share of the training, 0 to 1, after these steps and seconds.
+    Point k of K is due after the share (k / K)^2 of the training, but not before the training has taken, since the last
+    point, an eighth of the steps of an evaluation. No point depends on the speed of the machine. K is ``curve_points``,
+    0 for none, `trained` the result of :func:`in_training`, and `fraction` the share of the training, 0 to 1, after
+    some steps and seconds.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class CurveEvaluation:
         self._episodes = min(EPISODES, options.episodes, max(4, _PAIRS // pairs))
 
     def __call__(self, steps: int, *, final: bool = False) -> None:
-        """Add a point if one is due after these steps; the final one always is."""
+        """Add a point if one is due after these steps, as the final one always is."""
         last = self._progress.evaluations[-1] if self._progress.evaluations else None
         if not self._points or (last and last[0] == steps) or not (final or last is None or self._is_due(steps, last)):
             return
@@ -107,16 +107,13 @@ class CurveEvaluation:
 
 
 def reached(progress: Progress) -> dict[str, dict[str, float] | None]:
-    """Return for every milestone the steps and seconds of training at which the deterministic policy first reached it.
-
-    None: no point of the curve reaches it.
-    """
+    """Return the steps and seconds at which the deterministic policy first reached every milestone; None: never."""
     points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]
     return {f"{least:g}": next((when for coverage, when in points if coverage >= least), None) for least in MILESTONES}
 
 
 def reached_in_words(progress: Progress) -> str:
-    """Return the times of the milestones as a sentence; empty without points."""
+    """Return the times of the milestones as a sentence, empty without points."""
     if not progress.evaluations:
         return ""
     times = [
@@ -136,8 +133,8 @@ def save_points(path: str | Path, progress: Progress) -> None:
 def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
     """Draw coverage or reward, and rotation below it, against steps and minutes of training.
 
-    Thick lines with dots are the deterministic policy, thin ones the exploring policy since the last point. Dashed
-    lines are the references, results of others by name, in the legend.
+    Thick lines with dots show the deterministic policy, thin ones the exploring policy, and dashed ones the references,
+    results of others by name.
     """
     exploring, deterministic = (
         np.array(points, np.float64).reshape(-1, len(POINT)) for points in (progress.curve, progress.evaluations)
@@ -165,7 +162,7 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
             row[1].legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize=8.5)
     axes[1, 0].set_xlabel("million environment steps")
     axes[1, 1].set_xlabel("minutes of training")
-    title = "in training: thick, the deterministic policy; thin, exploring; dashed, others at the end"
+    title = "training: thick, deterministic policy; thin, exploring; dashed, final results of others"
     figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     write_figure(path, figure)
 
@@ -174,7 +171,7 @@ def save_curve(path: str | Path, progress: Progress, metric: str, references: Ma
 
 
 def load_trained(options: Options, scenario: Scenario) -> Agent:
-    """Return the agent that shows the policy of a run; to an executor, a scripted coordinator assigns the targets."""
+    """Return the agent of a run; an executor's has a scripted coordinator."""
     with checked_device(options.device):
         if options.task.spec.role == "executor":
             return load_agent("assign-in-range", scenario, executor=options.folder)
@@ -182,7 +179,7 @@ def load_trained(options: Options, scenario: Scenario) -> Agent:
 
 
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
-    """Evaluate the policies of runs, by name, beside the baselines; those of one name are seeds of one agent."""
+    """Evaluate the policies of runs, by name, and the baselines; policies of one name are seeds of one agent."""
     options = trainings[0][1]
     with checked_device(options.device):
         if options.task.spec.role == "executor":
@@ -217,9 +214,9 @@ def report(
     entropy: float | None = None,
     names: Iterable[str] = (TRAINED,),
 ) -> None:
-    """Write and print an evaluation, with warnings of what looks wrong with the policies of these names.
+    """Write and print an evaluation, with warnings about the policies of these names.
 
-    With the progress of a run also its curve and a film.
+    With the progress of a run, also write its curve and a film.
     """
     run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
     warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
@@ -241,9 +238,9 @@ def report(
 def diagnostics(
     evaluation: Mapping[str, Any], metric: str, entropy: float | None, name: str = TRAINED
 ) -> Iterator[str]:
-    """Yield a warning for each thing that looks wrong with the policy of this name, beside the baselines.
+    """Yield warnings about the policy of a name: no better than a baseline, turning all the time, or too certain.
 
-    The entropy is the mean of a policy that learned from reward, at the end, as a share of the highest.
+    The entropy is the final mean of a policy that learned from reward, as a share of the highest.
     """
     agents = evaluation["agents"]
     own, rotation = agents[name][metric]["mean"], agents[name]["rotation"]["mean"]
@@ -251,9 +248,9 @@ def diagnostics(
     if beaten_by := [f"{other} ({mean:.3f})" for other, mean in means.items() if mean >= own]:
         yield f"Warning: {name} is no better than {', '.join(beaten_by)}: its {metric} is {own:.3f}."
     if rotation > SPINNING:
-        yield f"Warning: {name} turns its sensors nearly always (rotation {rotation:.2f}); --turn-cost makes it dear."
+        yield f"Warning: {name} turns its sensors nearly always (rotation {rotation:.2f}); increase --turn-cost."
     if entropy is not None and entropy < DECIDED:
         yield (
             f"Warning: {name} has stopped exploring: its entropy is {100 * entropy:.1f} % of the highest; "
-            "--entropy and --final-entropy reward it."
+            "increase --entropy and --final-entropy."
         )

@@ -35,7 +35,7 @@ from hitmac.envs.validation import collect, in_short, raise_together
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 NOT_OF_A_RUN = ("run_dir", "resume", "processes", "ray", "address")
-"""Options that specify where a training runs: the configuration of the run does not hold them."""
+"""Options for the place of a training, which are not in the configuration of the run."""
 
 LIMITS = {*["minutes", "total_steps", "executor_minutes", "coordinator_minutes", "executor_steps", "coordinator_steps"]}
 LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runners", "num_learners"], *NOT_OF_A_RUN}
@@ -48,7 +48,7 @@ LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runner
 def prepare(
     asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
 ) -> tuple[AnyJob, Scenario]:
-    """Return the whole options of a run and its scenario, with its directory open."""
+    """Return the complete options of a run and its scenario, and open its directory."""
     options, scenario = resolve(asked, given, scenario)
     return open_run(options, scenario), scenario
 
@@ -56,10 +56,10 @@ def prepare(
 def resolve(
     asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
 ) -> tuple[AnyJob, Scenario]:
-    """Return the whole options of a new run, or of the run to resume, and its scenario; make nothing.
+    """Return the complete options of a new run, or of the run to resume, and its scenario, without writing anything.
 
-    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. Without names,
-    the options of a new run are complete, and a run to resume gets the limits.
+    Options that are not `given`, by name, have the run's values, or defaults that depend on those given. None: the
+    options of a new run are complete, and only the limits of a run to resume change.
     """
     options = asked
     if asked.resume:
@@ -83,12 +83,12 @@ def resolve(
 
 
 def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scenario]:
-    """Return the options and the scenario of the run to resume; only its limits may be given again."""
+    """Return the options and the scenario of the run to resume, of which only the limits may change."""
     if asked.run_dir is None:
         raise ValueError("--resume needs --run-dir, the directory of the run to continue")
     path, errors = asked.run_dir / "config.yaml", list[Exception]()
     if not path.is_file():
-        raise FileNotFoundError(f"{asked.run_dir} is no run to resume: it has no config.yaml")
+        raise FileNotFoundError(f"{asked.run_dir} is not a run to resume: it has no config.yaml")
     try:
         written = parse_yaml(read_text(path))
         if not isinstance(written, dict) or not isinstance(written.get("options"), dict):
@@ -115,7 +115,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
 
 
 def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
-    """Return the options in a run's configuration; raise all that is wrong with them in one error."""
+    """Return the options in a run's configuration; raise all their errors in one."""
     errors: list[Exception] = []
     known = [field.name for field in dataclasses.fields(kind)]
     if unknown := [name for name in written if name not in known]:
@@ -129,9 +129,9 @@ def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
 
 
 def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
-    """Make the directory of a run, or note in that of a resumed one how it continues; return the options to use in it.
+    """Create the directory of a run, or add the sitting of a resumed one; return the options to use in it.
 
-    A coordinator's executor is copied into the directory, and is used from there: a run depends on nothing outside it.
+    A coordinator's executor is copied to the directory and used from there, so that a run depends on no other files.
     """
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     executor = str(getattr(options, "executor", "scripted"))
@@ -139,8 +139,8 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
         sittings = parse_yaml(read_text(run_dir / "config.yaml")).get("sittings", ())
         _write(run_dir, options, scenario, [*sittings, provenance()])
     elif run_dir.exists():
-        raise FileExistsError(f"{run_dir} exists; name a new directory, or continue that run by adding --resume")
-    else:  # the directory appears with all that the run needs in it, so that whatever exists can be resumed
+        raise FileExistsError(f"{run_dir} exists; name a new directory, or add --resume to continue that run")
+    else:  # a directory that exists is complete, and can be resumed
         staging = working_folder(run_dir)
         try:
             _write(staging, options, scenario, [provenance()])
@@ -156,7 +156,7 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
 
 
 def _write(folder: Path, options: Job, scenario: Scenario, sittings: list[Any]) -> None:
-    """Write the configuration of a run; paths are relative to it, so that its files may move together."""
+    """Write the configuration of a run, with relative paths, so that its files may move together."""
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in NOT_OF_A_RUN}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
     written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sittings": sittings}
@@ -164,7 +164,7 @@ def _write(folder: Path, options: Job, scenario: Scenario, sittings: list[Any]) 
 
 
 def contents(run_dir: Path) -> list[str]:
-    """Return the files that a run has left, by path; of the trainings of a group their directories only."""
+    """Return the paths of the files of a run; of a group's trainings only the directories."""
     groups = [folder for folder in (run_dir, *checkpoint.variations_in(run_dir)) if checkpoint.trainings_in(folder)]
     runs = {path for folder in groups for path in checkpoint.trainings_in(folder)}
     files = [path for path in run_dir.rglob("*") if path.is_file() and not path.name.startswith(".")]
@@ -175,10 +175,10 @@ def contents(run_dir: Path) -> list[str]:
 # State.
 
 DAMAGED = (safetensors.SafetensorError, LookupError, RuntimeError, ValueError, TypeError, ArithmeticError)
-"""Errors of a state that is damaged, or of another run."""
+"""Errors of a training state that is damaged or belongs to another run."""
 Arrays = dict[str, np.ndarray]
 POINT = ("steps", "seconds", "coverage", "rotation", "reward")
-"""Numbers of a point of a curve: steps and seconds of training so far, and means over the rollout or the episodes."""
+"""Values of a point of a curve: steps and seconds of training so far, and means over the rollout or the episodes."""
 
 
 @dataclass
@@ -188,9 +188,9 @@ class Progress:
     seconds: float = 0.0
     """Training time so far."""
     curve: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the exploring policy, one a rollout."""
+    """Points of the exploring policy, one per rollout."""
     evaluations: list[tuple[float, ...]] = field(default_factory=list)
-    """Points of the deterministic policy, from time to time."""
+    """Points of the deterministic policy, at intervals."""
 
 
 def state_file(run_dir: Path) -> Path:
@@ -215,7 +215,7 @@ def read_state(path: Path) -> dict[str, Arrays]:
 
 
 def learned_state(policy: nn.Module, moments: Arrays, progress: Progress, steps: int) -> dict[str, Arrays]:
-    """Return what every engine saves: weights, the optimizer's moments, and the progress after these steps."""
+    """Return the state common to all engines: weights, the optimizer's moments, and the progress after these steps."""
     curves = {"curve": progress.curve, "evaluations": progress.evaluations}
     points = {name: np.array(rows, np.float64).reshape(-1, len(POINT)) for name, rows in curves.items()}
     return {
@@ -226,7 +226,7 @@ def learned_state(policy: nn.Module, moments: Arrays, progress: Progress, steps:
 
 
 def put_learned(groups: Mapping[str, Arrays], policy: nn.Module, path: Path) -> tuple[Arrays, Progress, int]:
-    """Put the weights of :func:`learned_state`, read from `path`, into a policy; return moments, progress and steps."""
+    """Load the weights of :func:`learned_state`, read from `path`, to a policy; return moments, progress and steps."""
     checkpoint.put_tensors(policy, {name: torch.from_numpy(array) for name, array in groups["policy"].items()}, path)
     made = groups["progress"]
     curve, evaluations = ([tuple(row) for row in made[name].tolist()] for name in ("curve", "evaluations"))
@@ -234,13 +234,13 @@ def put_learned(groups: Mapping[str, Arrays], policy: nn.Module, path: Path) -> 
 
 
 def moments_of(optimizer: Optimizer) -> Arrays:
-    """Return the moments of an optimizer, by the number of the parameter and their name, such as ``0/exp_avg``."""
+    """Return the moments of an optimizer by parameter number and name, such as ``0/exp_avg``."""
     state = optimizer.state_dict()["state"]
     return {f"{number}/{name}": tensor.cpu().numpy() for number, one in state.items() for name, tensor in one.items()}
 
 
 def put_moments(optimizer: Optimizer, moments: Arrays) -> None:
-    """Give an optimizer the moments of :func:`moments_of`."""
+    """Load the moments of :func:`moments_of` to an optimizer."""
     state: dict[int, dict[str, torch.Tensor]] = {}
     for name, array in moments.items():
         number, _, moment = name.partition("/")
@@ -249,7 +249,7 @@ def put_moments(optimizer: Optimizer, moments: Arrays) -> None:
 
 
 def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv, progress: Progress) -> None:
-    """Write everything that the rest of the run depends on; call it between two rollouts."""
+    """Write the state that the rest of the run depends on; call it between two rollouts."""
     groups = learned_state(model.policy, moments_of(model.policy.optimizer), progress, model.num_timesteps)
     groups["progress"]["updates"] = np.array([model._n_updates])
     groups["simulator"] = venv.task.simulator.get_state()
@@ -269,7 +269,7 @@ def save_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
 
 
 def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEnv) -> Progress:
-    """Restore a model and its environments, made with the run's options, from the file of :func:`save_training`."""
+    """Restore a model and its environments, built with the run's options, from the file of :func:`save_training`."""
     try:
         groups = read_state(path)
         moments, progress, model.num_timesteps = put_learned(groups, model.policy, path)
@@ -292,7 +292,7 @@ def load_training(path: Path, model: BaseAlgorithm, venv: DirectionalSensorVecEn
         if isinstance(model, Imitation):
             model.set_state(groups["buffer"])
     except DAMAGED as error:
-        raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
+        raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
     return progress
 
 
@@ -302,4 +302,4 @@ def saved_progress(path: Path) -> tuple[int, float]:
         with safetensors.safe_open(path, "numpy") as arrays:
             return int(arrays.get_tensor("progress/steps")[0]), float(arrays.get_tensor("progress/seconds")[0])
     except DAMAGED as error:
-        raise ValueError(f"{path} is not a whole training state: {error}") from None
+        raise ValueError(f"{path} is an incomplete training state: {error}") from None

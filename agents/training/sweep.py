@@ -1,4 +1,4 @@
-"""Several trainings: seeds and values of options, side by side in one directory, and the two levels of HiT-MAC."""
+"""Groups of trainings: several seeds and values of options in one directory, and the two levels of HiT-MAC."""
 
 import dataclasses
 import itertools
@@ -29,16 +29,16 @@ from hitmac.signals import PARENT
 LOG = "training.log"
 """File in the directory of a run with the output of its training."""
 
-# Of the whole group, and options that change the defaults of others.
+# Options of the whole group, and options that change the defaults of others.
 _FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
 _FIXED |= {"scenario", "knowledge", "tracks", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that a SIGTERM ended before it began
+_STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that SIGTERM ended before its first update
 
 
 def variations(options: AnyJob) -> dict[str, AnyJob]:
-    """Return the options of every combination of the values of ``set``, by what varies."""
+    """Return the options of every combination of the values of ``set``, by name, such as ``pooling=sum``."""
     varied: dict[str, dict[str, Any]] = {}
     known = [field.name for field in dataclasses.fields(options) if field.name not in _FIXED]
     for given in options.set:
@@ -51,7 +51,7 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
         if name not in known:
             raise ValueError(f"--set names the unknown option {name!r}{did_you_mean(name, known)}")
         if name in varied:
-            raise ValueError(f"--set names {name} twice; give all its values at once")
+            raise ValueError(f"--set names {name} twice; list all its values once")
         if twice := next((text for text in texts if texts.count(text) > 1), None):
             raise ValueError(f"--set {given!r} has {twice!r} twice")
         varied[name] = {text: _value(options, name, text) for text in texts}
@@ -64,7 +64,7 @@ def variations(options: AnyJob) -> dict[str, AnyJob]:
 
 
 def _value(options: Job, name: str, text: str) -> Any:
-    """Return the value of an option as the command line has it."""
+    """Return the value of an option in the form of the command line."""
     if isinstance(getattr(options, name), bool):
         if text.lower() not in _TRUTH:
             raise ValueError(f"--set {name}={text}; it must be true or false")
@@ -74,7 +74,7 @@ def _value(options: Job, name: str, text: str) -> Any:
 
 
 def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
-    """Return the trainings of a group, of each variation all seeds, with what varies, such as ``pooling=sum``."""
+    """Return the trainings of a group, all seeds of each variation, with the name of the variation."""
     return [
         (words, dataclasses.replace(varied, seed=seed, seeds=1, run_dir=run, resume=run.exists()))
         for words, varied in variations(options).items()
@@ -84,7 +84,7 @@ def trainings(options: AnyJob, run_dir: Path) -> list[tuple[str, AnyJob]]:
 
 
 def check_group(options: Job) -> None:
-    """Raise an error if a training of the group has options that are not allowed, before anything is made."""
+    """Raise an error if a training of the group has invalid options or no Ray cluster, before anything is written."""
     for words, varied in variations(options).items():
         try:
             check(varied)
@@ -98,14 +98,14 @@ def check_group(options: Job) -> None:
 
 
 def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
-    """Train with every seed and variation, then evaluate all together; return whether the user stopped a training.
+    """Train with every seed and variation, then evaluate all together; return whether a signal stopped a training.
 
-    `train_one` trains a run in this process, and returns the same.
+    `train_one` trains a run in this process, with the same result.
     """
     group, runs = trainings(options, options.folder), []
     for _, one in group:
         if one.resume and is_finished(one):
-            print(f"{one.folder}: done already")
+            print(f"{one.folder}: already done")
         else:
             runs.append(prepare(one, None, scenario)[0])
     processes, stopped = min(options.processes or cores(), len(runs)), False
@@ -128,12 +128,12 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
 
 
 def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable[[Any, Scenario], bool]) -> bool:
-    """Train both levels of HiT-MAC, each with its own run; return whether the user stopped a training."""
+    """Train both levels of HiT-MAC, each in its own run; return whether a signal stopped a training."""
     used = (options.folder / "coordinator").exists()
     for level in levels(options, options.folder, scenario):
         print(f"{level.job}:")
         if used and level.job == "executor":
-            print("the coordinator uses it, so it stays as it is")
+            print("unchanged, since the coordinator uses it")
             continue
         exists = (options.folder / level.job).exists()
         level, scenario = prepare(dataclasses.replace(level, resume=exists), None, scenario)
@@ -143,7 +143,7 @@ def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable
 
 
 def is_finished(options: Job) -> bool:
-    """Return whether the run in `run_dir` has reached a limit of its training, and has been evaluated since."""
+    """Return whether the training of a run has reached a limit, and has been evaluated since."""
     if isinstance(options, HitMacOptions):
         return all(is_finished(level) for level in levels(options, options.folder))
     state, evaluated = state_file(options.folder), options.folder / "evaluation.json"
@@ -155,9 +155,9 @@ def is_finished(options: Job) -> bool:
 
 
 def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
-    """Train the runs whose directories exist, `processes` at a time; return whether the user stopped them.
+    """Train the runs whose directories exist, `processes` at a time; return whether a signal stopped them.
 
-    The processes share the cores. A training that fails raises TrainingError after all others ended.
+    The processes share the cores. If a training fails, TrainingError is raised after all others have ended.
     """
     threads, waiting = max(1, cores() // processes), [(run.job, run.folder) for run in runs]
     running: dict[Path, subprocess.Popen[bytes]] = {}
@@ -168,7 +168,7 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
                 while waiting and len(running) < processes:
                     job, folder = waiting.pop(0)
                     running[folder] = start_training(job, folder, threads)
-                    bar.write(f"{folder}: training; it prints to {folder / LOG}")
+                    bar.write(f"{folder}: training, with its output in {folder / LOG}")
                 if stop.wait(0.2):
                     waiting.clear()
                     for process in running.values():
@@ -190,23 +190,23 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
 
 
 def raise_failures(reasons: dict[str, str], number: int) -> None:
-    """Raise TrainingError if some of a number of trainings failed, with the reasons by run."""
+    """Raise TrainingError with the reasons of failed trainings by run, if any."""
     if reasons:
         each = "; ".join(f"{run} ({reason})" for run, reason in reasons.items())
         raise TrainingError(f"{len(reasons)} of {number} trainings failed: {each}")
 
 
 def last_line(log: Path) -> str:
-    """Return the last line that a training printed, without progress bars."""
+    """Return the last line of a training's output, without progress bars."""
     text = log.read_bytes()[-10_000:].decode(errors="replace")
     lines = [line.rsplit("\r", 1)[-1].strip() for line in text.splitlines()]
     return next((line for line in reversed(lines) if line), "it printed nothing")
 
 
 def start_training(job: str, run_dir: Path, threads: int) -> subprocess.Popen[bytes]:
-    """Start, or continue, the training whose run directory exists; its output goes to the :data:`LOG` in it.
+    """Start, or continue, the training whose run directory exists, with its output in the :data:`LOG` there.
 
-    A SIGTERM stops it after an update, as it does with ``train.py``; a Ctrl-C at the terminal does not reach it.
+    SIGTERM stops it after an update, as it stops ``train.py``; Ctrl-C at the terminal does not reach it.
     """
     environment = os.environ | dict.fromkeys(_THREADS, str(threads)) | {PARENT: "1"}
     command = [sys.executable, "-m", "hitmac.train", job, "--run-dir", str(run_dir), "--resume"]

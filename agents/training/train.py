@@ -1,4 +1,4 @@
-"""Training of one policy: the learner of its options, and the loop over updates until a limit or a signal.
+"""Training of one policy: the learner for its options, and the loop over updates until a limit or a signal.
 
 :func:`train` updates an engine, saves checkpoints and adds points to the curve. :class:`SB3Engine` learns in this
 process, :class:`hitmac.agents.training.rllib.engine.RLlibEngine` also on several machines.
@@ -43,8 +43,8 @@ from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 Learner = PPO | A2C | Imitation
 
 FIRST_TRAINING_SEED = 2**40
-"""Far from the seeds of evaluations, which count from 0: a run with seed s trains on the scenes
-FIRST_TRAINING_SEED + s * MAX_ENVS and up."""
+"""First seed of the scenes of run 0; run s trains on FIRST_TRAINING_SEED + s * MAX_ENVS and up, and evaluations use
+the seeds from 0."""
 
 MEANS = ("coverage", "rotation", "reward")
 """Means over a rollout, for the curve."""
@@ -86,24 +86,24 @@ def build(options: Options, scenario: Scenario) -> tuple[Learner, DirectionalSen
     with warnings.catch_warnings():  # a last minibatch may be smaller: also where sensors are absent
         warnings.filterwarnings("ignore", "You have specified a mini-batch size")
         model = kind(config.kind, venv, **shared)
-    # The learner has just given the scenes its own seed; these take effect with the next reset.
+    # These replace the learner's seed at the next reset.
     venv.seed(config.training_seeds[0])
     return model, venv, config
 
 
 def make_environments(options: Options, scenario: Scenario) -> DirectionalSensorVecEnv:
-    """Return the environments to train on, which begin in the midst of their episodes."""
+    """Return the environments for a training, which start at staggered times of their episodes."""
     of_task = {name: getattr(options, name) for name in (*options.task.spec.options, *options.task_fields)}
     if isinstance(options, CoordinatorOptions):
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
         of_task |= {
-            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # that one is compiled
+            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # else compiled
             "executor_features": executor.features,
             "padding": executor.padding,
             "credit": options.credit,
         }
-    if scenario.tracks:  # the scenario defines the length of episodes on them
+    if scenario.tracks:  # whose scenario defines the length of episodes
         scenario = scenario.replace(episode_steps=scenario.sub_steps_of(options.sub_steps))
     features = check_features(options.features)
     return DirectionalSensorVecEnv(
@@ -125,7 +125,7 @@ def warm_up(venv: DirectionalSensorVecEnv) -> None:
 
 
 def teacher_of(options: Options, scenario: Scenario) -> Any:
-    """Return the planner as a teacher of turns, of turns towards goals, or of assignments, for the role of the task."""
+    """Return the planner as a teacher for the role of the task."""
     role, chosen = options.task.spec.role, {"turn_cost": options.planner_turn_cost}
     if role == "agent":
         return scripted_agent(options.teacher, scenario, **chosen)
@@ -155,7 +155,7 @@ def policy_config(options: Options, scenario: Scenario) -> PolicyConfig:
 
 
 def take_weights(policy: nn.Module, start: str) -> None:
-    """Copy the weights of the policy `start` into `policy`; a critic of another kind keeps its random weights."""
+    """Copy the weights of the policy `start` to `policy`, whose critic keeps its own if it is of another kind."""
     path = checkpoint.checkpoint_folder(policy_folder(start)) / "policy.safetensors"
     own, found = tensors_of(policy), checkpoint.read_tensors(path)
     critics = [{name: tensor.shape for name, tensor in one.items() if name.startswith(CRITIC)} for one in (own, found)]
@@ -166,7 +166,7 @@ def take_weights(policy: nn.Module, start: str) -> None:
 
 
 def entropy_share(model: Learner) -> float | None:
-    """Return the policy's mean entropy, on the last observations, as a share of the highest; None for imitation."""
+    """Return the policy's mean entropy on the last observations as a share of the highest; None for imitation."""
     if isinstance(model, Imitation) or (observation := model._last_obs) is None:
         return None
     with torch.no_grad():
@@ -176,7 +176,7 @@ def entropy_share(model: Learner) -> float | None:
 
 
 def highest_entropy(space: spaces.Space[Any]) -> float:
-    """Return the entropy of the uniform distribution over a space of actions."""
+    """Return the entropy of the uniform distribution over an action space."""
     if isinstance(space, spaces.MultiBinary):
         return math.prod(space.shape) * math.log(2)
     numbers = space.nvec.reshape(-1) if isinstance(space, spaces.MultiDiscrete) else [space.n]  # type: ignore[attr-defined]
@@ -187,26 +187,28 @@ def highest_entropy(space: spaces.Space[Any]) -> float:
 
 
 OVERDUE = 8.0
-"""Seconds after the time limit at which a rollout ends within itself; shorter ones are finished."""
+"""Seconds after the time limit at which an unfinished rollout is cut."""
 
 
 class TrainingError(RuntimeError):
-    """Training that cannot continue; what its last checkpoint holds is kept."""
+    """Training that cannot continue. Its last checkpoint is kept."""
 
 
 def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
-    """Train until a limit or the user stops it; return the engine, and whether the user stopped it.
+    """Train until a limit or a signal; return the engine, and whether a signal stopped it.
 
-    Checkpoints are saved, and the user stops it, between two updates only, so that a resumed run is the uninterrupted
-    one. TrainingError: a number is not finite, a file cannot be written, or the engine fails.
+    Checkpoints and signals take effect between two updates only, so that a resumed run equals the uninterrupted one.
+
+    Raises:
+        TrainingError: a number is not finite, a file cannot be written, or the engine fails.
     """
     kind: Any = SB3Engine
     if options.engine == "rllib":
         from hitmac.agents.training.rllib.engine import RLlibEngine
 
         kind = RLlibEngine
-    print("compiling, if it is the first time: a minute or more that does not count as training", flush=True)
-    with np.errstate(all="ignore"):  # a training ends at numbers that are not finite
+    print("compiling: a minute or more in the first run, which does not count as training", flush=True)
+    with np.errstate(all="ignore"):  # numbers that are not finite end the training
         warm_up(make_environments(options, scenario))
         engine = kind(options, scenario, options.run_dir)
         try:
@@ -216,7 +218,7 @@ def train(options: Options, scenario: Scenario) -> tuple[Any, bool]:
             raise TrainingError(f"step {engine.steps}: {error}") from None
         except OSError as error:
             raise TrainingError(str(error)) from None
-        except (ValueError, TypeError) as error:  # no wrong option, so that it needs its traceback
+        except (ValueError, TypeError) as error:  # not a wrong option: show its traceback
             raise RuntimeError(f"the training failed at step {engine.steps}") from error
         finally:
             engine.close()
@@ -244,20 +246,20 @@ def _train(options: Options, engine: Any, stop: threading.Event) -> None:
     finally:
         clock.tick()
         clock.bar.close()
-    engine.save()  # before the last point, which may take a while
+    engine.save()  # before the last point, which takes a while
     curve(engine.steps, final=True)
     engine.save()
 
 
 class Stop(threading.Event):
-    """Request to stop by the signal `number`; 0: none has come."""
+    """Request to stop by the signal `number`; 0: none so far."""
 
     number = 0
 
 
 @contextmanager
 def stop_on_signal() -> Iterator[Stop]:
-    """Yield a request to stop that the first Ctrl-C or SIGTERM makes; a second one interrupts as usual."""
+    """Yield a request to stop, set by the first Ctrl-C or SIGTERM; a second one interrupts as usual."""
     stop, numbers = Stop(), (signal.SIGINT, signal.SIGTERM)
     before = [signal.getsignal(number) for number in numbers]
 
@@ -267,7 +269,7 @@ def stop_on_signal() -> Iterator[Stop]:
 
     def on_signal(number: int, frame: object) -> None:
         handle(*before)
-        with suppress(OSError):  # not by print, which the signal may have interrupted
+        with suppress(OSError):  # print is not reentrant: the signal may have interrupted it
             os.write(1, b"\nstopping after this update: evaluating and saving (Ctrl-C again to abort)\n")
         stop.number = number
         stop.set()
@@ -280,7 +282,7 @@ def stop_on_signal() -> Iterator[Stop]:
 
 
 class TrainingClock:
-    """Clock, limits and progress bar of a training; its times and points are those of the run since its beginning."""
+    """Clock, limits and progress bar of a training; times and points are those of the whole run, over all resumes."""
 
     def __init__(self, options: Options, engine: Any) -> None:
         self.progress, self._engine = engine.progress, engine
@@ -301,31 +303,31 @@ class TrainingClock:
 
     @property
     def fraction(self) -> float:
-        """Share of the training that is done, 0 to 1."""
+        """Completed share of the training, 0 to 1."""
         return self.fraction_at(self._engine.steps, self.progress.seconds)
 
     def fraction_at(self, steps: int, seconds: float) -> float:
-        """Return the share of the training, 0 to 1, that these steps and seconds are, by the limit that is nearer."""
+        """Return the share of the training, 0 to 1, after these steps and seconds, by the nearer limit."""
         by_time = seconds / self._seconds if self._seconds else 0.0
         return min(1.0, max(by_time, steps / self._steps if self._steps else 0.0))
 
     def tick(self, *, paused: bool = False) -> None:
-        """Add the time since the last call to the training time, but for a pause."""
+        """Add the time since the last call to the training time, unless it was a pause."""
         since, self._since = self._since, time.monotonic()
         if not paused:
             self.progress.seconds += self._since - since
 
     def add_point(self, coverage: float, rotation: float, reward: float) -> None:
-        """Add the means over a rollout to the curve of the exploring policy, and show them beside the bar."""
+        """Add the means over a rollout to the curve of the exploring policy, and show them on the progress line."""
         self.tick()
         self.progress.curve.append((self._engine.steps, self.progress.seconds, coverage, rotation, reward))
         steps = f"{self._engine.steps / 1e6:.2f}M steps"
-        self.bar.set_postfix_str(f"{steps}, coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
+        self.bar.set_postfix_str(f"{steps}, exploring: coverage {coverage:.3f}, rotation {rotation:.2f}", refresh=False)
         self.bar.update(100 * self.fraction - self.bar.n)
 
 
 def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None) -> None:
-    """Raise :class:`TrainingError` if one of the values (B, ...) is not finite, with the scene of its row."""
+    """Raise :class:`TrainingError` with the scene of the first of the values (B, ...) that is not finite, if any."""
     finite = np.isfinite(values)
     if not finite.all():
         row, *place = (int(axis) for axis in np.argwhere(~finite)[0])
@@ -335,7 +337,7 @@ def check_finite(what: str, values: np.ndarray, scenes: np.ndarray | None = None
 
 
 def check_outputs(policies: Sequence[AttentionPolicy]) -> None:
-    """Make the heads of the policies raise :class:`TrainingError` where an output is not finite."""
+    """Make the heads of the policies raise :class:`TrainingError` for outputs that are not finite."""
 
     def check(head: nn.Module, inputs: object, output: Tensor) -> None:
         finite = output.isfinite()
@@ -378,7 +380,7 @@ class RolloutCallback(BaseCallback):
         if self._clock is not None:
             check_finite("the reward", rewards)
             check_finite("the observation", self.locals["new_obs"]["pairs"])
-        # With credit for every sensor, their rewards are parts of the team's.
+        # With credit for every sensor, their rewards sum to the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
         self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
         return self._clock is None or not self._clock.is_overdue
@@ -395,8 +397,7 @@ class RolloutCallback(BaseCallback):
 class SB3Engine:
     """Learner of Stable-Baselines3's kind in this process, with its scenes and its progress.
 
-    Of `policies`, the first is to be saved and evaluated, and the last learns, which is another with an average of
-    weights.
+    The first of `policies` is saved and evaluated; the last learns. They differ where weights are averaged.
     """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
@@ -418,11 +419,11 @@ class SB3Engine:
 
     @property
     def entropy(self) -> float | None:
-        """Mean entropy of the policy after the last update as a share of the highest; None where it is not rewarded."""
+        """See :func:`entropy_share`."""
         return entropy_share(self.model)
 
     def update(self, clock: TrainingClock) -> None:
-        """Collect a rollout and learn from it; learning rate and entropy's weight follow the clock or the steps."""
+        """Collect a rollout and learn from it, with the learning rate and entropy bonus of the clock."""
 
         def rate(_: float) -> float:
             learning_rate, self.model.ent_coef = self.options.rates(clock.fraction)
@@ -432,15 +433,15 @@ class SB3Engine:
         steps = self.options.rollout_steps * self._venv.num_envs
         try:
             self.model.learn(steps, RolloutCallback(clock), reset_num_timesteps=False)
-        finally:  # also after an error: a weight says more than what comes of it
+        finally:  # also after an error, whose cause a weight may show
             for policy in self.policies:
                 check_update(policy, self.model.logger.name_to_value)
 
     def save(self) -> None:
-        """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
+        """Write a checkpoint; before the first update, when nothing can be resumed, only the policy."""
         save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if self.steps:
             save_training(state_file(self._run_dir), self.model, self._venv, self.progress)
 
     def close(self) -> None:
-        """End the processes of the engine: none."""
+        """Do nothing: the engine has no processes."""

@@ -1,4 +1,4 @@
-"""Every job trains and is used on every preset, with every executor and critic, and with any pair of options."""
+"""Jobs, scenes, critics, executors and options in pairs: each trains, is saved, and plays as before it was saved."""
 
 import dataclasses
 import itertools
@@ -9,47 +9,45 @@ import torch
 
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.hierarchy import LevelPolicy
 from hitmac.agents.learned.checkpoint import save_policy
 from hitmac.agents.learned.policy import CRITICS
-from hitmac.agents.registry import SCRIPTED, load_agent, load_executor, load_run
-from hitmac.agents.training.config import JOBS, ExecutorOptions, Options, check, check_on
+from hitmac.agents.registry import SCRIPTED, as_agent, as_level, load_agent, load_executor, load_run
+from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
 from hitmac.agents.training.train import build
 from hitmac.envs import FEATURES, load_scenario, presets
+from hitmac.envs.tasks import CoordinatorTask
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
 from hitmac.perception.functional import FIXED_POOLINGS
 
 TINY = {"num_envs": 2, "rollout_steps": 2, "batch_size": 2, "weight_dim": 4, "episode_steps": 3}
+FEW = {"episodes": 2, "max_episode_steps": 4, "progress": False}
 # The presets, made small where the numbers of sensors and targets show nothing new.
 COURTS = ("volleyball-6", "volleyball-4", "basketball-6", "football-6", "football-4")  # basketball-4 stands for all
 # A city differs only in the simulator: test_city.
 SCENES = {name: load_scenario(name) for name in presets() if name not in (*COURTS, "city")}
 SCENES["large"] = SCENES["large"].replace(num_sensors=5, num_targets=6)
-SCENES["hit-mac-2x1"] = load_scenario("hit-mac-2x1")
-SCENES["hit-mac-1x3"] = load_scenario("hit-mac-1x3")
+SCENES |= {name: load_scenario(name) for name in ("hit-mac-2x1", "hit-mac-1x3", "hit-mac-1x1", "hit-mac-3x2")}
 
 
-def train(options: Options, scenario, folder):
-    """One update of a job, kept as a checkpoint."""
+def train(options, scenario, folder):
+    """Save the policy of one update, and check that it plays the scene as it did before it was saved."""
+    torch.manual_seed(0)
     check(options)
     check_on(options, scenario)
     model, venv, config = build(options, scenario)
     model.learn(options.rollout_steps * venv.num_envs)
-    assert all(bool(parameter.isfinite().all()) for parameter in model.policy.parameters())
-    save_policy(folder, model.policy, config)
-
-
-def use(job, folder, scenario):
-    """The checkpoint plays on the scene."""
-    if job == "executor":
-        level = load_executor(folder, scenario)
-        results = evaluate_executors({"trained": level}, scenario, episodes=2, max_episode_steps=4, progress=False)
-        assert 0 <= results["agents"]["trained"]["rotation"]["mean"] <= 1
-        agent = load_agent("assign-in-range", scenario, executor=folder)
+    policy = getattr(model, "learned", model.policy)
+    save_policy(folder, policy, config)
+    if config.role == "executor":
+        executors = {"before": as_level(policy, config), "saved": load_executor(folder, scenario)}
+        found = evaluate_executors(executors, scenario, **FEW)["agents"]
     else:
-        agent = load_run(folder, scenario)
-    results = evaluate([agent], scenario, episodes=2, max_episode_steps=4, progress=False)["agents"]
-    assert 0 <= results[agent.name]["coverage"]["mean"] <= 1
-    return results[agent.name]["per_episode"]
+        executor = load_executor(options.executor, scenario) if config.role == "coordinator" else None
+        agents = [as_agent(policy, config, scenario, name="before", executor=executor)]
+        agents += [load_run(folder, scenario, name="saved")]
+        found = evaluate(agents, scenario, **FEW)["agents"]
+    assert found["before"]["per_episode"] == found["saved"]["per_episode"]
 
 
 @pytest.fixture(scope="module")
@@ -58,53 +56,75 @@ def executors(tmp_path_factory):
     folders = {}
     for name in ("hit-mac", "obstacles"):
         folders[name] = tmp_path_factory.mktemp(name)
-        train(ExecutorOptions(**TINY), load_scenario(name), folders[name])
+        train(ExecutorOptions(**TINY), SCENES[name], folders[name])
     return folders | {"scripted": "scripted"}
 
 
-@pytest.mark.parametrize("critic", [None, *CRITICS])
+def pairwise(values, seed=0):
+    """Return rows with a value for every option; every pair of values of two options stands in one of them."""
+    names = list(values)
+    open_pairs = {
+        (one, a, other, b)
+        for one, other in itertools.combinations(names, 2)
+        for a in range(len(values[one]))
+        for b in range(len(values[other]))
+    }
+    rng, rows = np.random.default_rng(seed), []
+    while open_pairs:
+        one, a, other, b = min(open_pairs)
+        best, gain = {}, -1
+        for _ in range(30):
+            row = {name: int(rng.integers(len(values[name]))) for name in names} | {one: a, other: b}
+            covered = sum((x, row[x], y, row[y]) in open_pairs for x, y in itertools.combinations(names, 2))
+            if covered > gain:
+                best, gain = row, covered
+        open_pairs -= {(x, best[x], y, best[y]) for x, y in itertools.combinations(names, 2)}
+        rows.append({name: values[name][place] for name, place in best.items()})
+    return rows
+
+
+def train_rows(job, rows, executors, folder):
+    for number, row in enumerate(rows):
+        options = {name: value for name, value in row.items() if name != "scene"}
+        if "executor" in options:
+            options["executor"] = str(executors[options["executor"]])
+        try:
+            train(JOBS[job](**options), SCENES[row["scene"]], folder / str(number))
+        except Exception as error:
+            raise AssertionError(f"{job} with {row}: {error}") from error
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_every_pair_of_a_job_a_scene_and_a_critic(job, executors, tmp_path):
+    of_all = {"job": tuple(JOBS), "scene": tuple(SCENES), "critic": (None, *CRITICS), "executor": tuple(executors)}
+    rows = [TINY | row for row in pairwise(of_all) if row.pop("job") == job]
+    if job != "coordinator":
+        rows = [{name: value for name, value in row.items() if name != "executor"} for row in rows]
+    train_rows(job, rows, executors, tmp_path)
+
+
 @pytest.mark.parametrize("preset", SCENES)
-@pytest.mark.parametrize("job", ["coverage", "executor"])
-def test_a_job_on_every_preset_with_every_critic(job, preset, critic, tmp_path):
-    train(JOBS[job](**TINY, critic=critic), SCENES[preset], tmp_path)
-    use(job, tmp_path, SCENES[preset])
-
-
-@pytest.mark.parametrize("executor", ["scripted", "hit-mac", "obstacles"])
-@pytest.mark.parametrize("preset", SCENES)
-def test_a_coordinator_on_every_preset_with_every_executor(preset, executor, executors, tmp_path):
-    """Those trained with and without zoom turn the sensors of scenes with and without it."""
-    options = JOBS["coordinator"](**TINY, executor=str(executors[executor]))
-    train(options, SCENES[preset], tmp_path)
-    use("coordinator", tmp_path, SCENES[preset])
-
-
-@pytest.mark.parametrize("critic", CRITICS)
-@pytest.mark.parametrize("preset", ["hit-mac", "obstacles", "random"])
-@pytest.mark.parametrize("difference_rewards", [False, True])
-def test_a_coordinator_with_every_critic(preset, critic, difference_rewards, tmp_path):
-    train(JOBS["coordinator"](**TINY, critic=critic, difference_rewards=difference_rewards), SCENES[preset], tmp_path)
-    use("coordinator", tmp_path, SCENES[preset])
-
-
-@pytest.mark.parametrize("preset", SCENES)
-def test_every_agent_without_learning_on_every_preset(preset, executors):
+def test_every_agent_without_learning_plays_an_episode_as_alone(preset, executors):
     scenario = SCENES[preset]
     names = [*SCRIPTED, *(f"{first}:{last}" for first in COORDINATORS for last in EXECUTORS)]
     agents = [load_agent(name, scenario) for name in names]
     agents += [load_agent("assign-all", scenario, executor=folder)._replace(name=f"assign-all:{name}")
                for name, folder in executors.items() if name != "scripted"]  # fmt: skip
-    results = evaluate(agents, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
-    assert set(results) == {agent.name for agent in agents}
-    levels = {name: load_executor(name, scenario) for name in EXECUTORS}
-    levels |= {name: load_executor(path, scenario) for name, path in executors.items() if name != "scripted"}
-    of_executors = evaluate_executors(levels, scenario, episodes=2, max_episode_steps=3, progress=False)["agents"]
-    assert of_executors["still"]["rotation"]["mean"] == 0
-    assert all(-1.1 <= result["reward"]["mean"] <= 1 for result in of_executors.values())
+    paths = {name: name for name in EXECUTORS} | executors
+    levels = {name: load_executor(path, scenario) for name, path in paths.items()}
+    for played, of in ((evaluate, agents), (evaluate_executors, levels)):
+        both, last = (
+            played(of, scenario, seed=seed, episodes=2 - seed, max_episode_steps=3, progress=False)["agents"]
+            for seed in (0, 1)
+        )
+        assert both["still"]["rotation"]["mean"] == 0
+        for name, result in last.items():
+            alone = {metric: values[-1:] for metric, values in both[name]["per_episode"].items()}
+            assert result["per_episode"] == alone, name
 
 
-def test_all_left_is_all_left_where_lenses_zoom():
-    """Turns and zooms of several sensors are not mixed up: all turn left, and no lens changes."""
+def test_turns_and_zooms_of_several_sensors_stay_apart():
+    """All turn left, and no lens changes."""
 
     class Left:
         features = ("bearing",)
@@ -116,14 +136,10 @@ def test_all_left_is_all_left_where_lenses_zoom():
             rows = len(observation["mask"])
             return (np.tile([1, self.zoom], (rows, 1)) if self.zoom is not None else np.ones(rows, int)), None
 
-    from hitmac.agents.hierarchy import LevelPolicy
-
-    scenario = load_scenario("obstacles")
+    scenario = SCENES["obstacles"]
     levels = {f"zoom {zoom}": LevelPolicy(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
     results = evaluate_executors(levels, scenario, episodes=3, max_episode_steps=5, progress=False)["agents"]
     assert {name: result["rotation"]["mean"] for name, result in results.items()} == dict.fromkeys(levels, 1.0)
-    from hitmac.envs.tasks import CoordinatorTask
-
     for zoom, change in ((None, 0), (0, 0), (1, -50), (2, 30)):
         task = CoordinatorTask(scenario, 3, 0, executor=Left(zoom), executor_features=("bearing",))
         task.step(np.ones((3, 32), int))
@@ -187,48 +203,17 @@ OWN = {
 }
 
 
-def pairwise(values, seed=0):
-    """Rows with one value for every option, so that every pair of values of two options stands in one of them."""
-    names = list(values)
-    open_pairs = {
-        (one, a, other, b)
-        for one, other in itertools.combinations(names, 2)
-        for a in range(len(values[one]))
-        for b in range(len(values[other]))
-    }
-    rng = np.random.default_rng(seed)
-    while open_pairs:
-        one, a, other, b = min(open_pairs)
-        best, gain = {}, -1
-        for _ in range(30):
-            row = {name: int(rng.integers(len(values[name]))) for name in names} | {one: a, other: b}
-            covered = sum((x, row[x], y, row[y]) in open_pairs for x, y in itertools.combinations(names, 2))
-            if covered > gain:
-                best, gain = row, covered
-        open_pairs -= {(x, best[x], y, best[y]) for x, y in itertools.combinations(names, 2)}
-        yield {name: values[name][place] for name, place in best.items()}
-
-
 @pytest.mark.parametrize("job", JOBS)
-def test_every_pair_of_options_that_is_allowed_trains(job, executors, tmp_path):
-    for number, row in enumerate(pairwise(VALUES | OWN[job])):
-        scenario = load_scenario(row.pop("scene"))
-        if "executor" in row:
-            row["executor"] = str(executors[row["executor"]])
-        torch.manual_seed(0)
-        try:
-            train(JOBS[job](**row), scenario, tmp_path / str(number))
-            use(job, tmp_path / str(number), scenario)
-        except Exception as error:
-            raise AssertionError(f"{job} on {scenario.name} with {row}: {error}") from error
+def test_every_pair_of_options(job, executors, tmp_path):
+    train_rows(job, pairwise(VALUES | OWN[job]), executors, tmp_path)
 
 
 def test_every_option_is_in_the_matrix():
-    """Whoever adds an option adds it here, or says why not: limits, places and seeds change no network and no task.
+    """An option is added here, or to these: limits, places and seeds change no network and no task.
 
-    Knowledge is that of the scenes. Policies to start from, memories, tracks and groups have tests of their own:
-    test_start, test_recurrent_policy, test_recordings, test_variations; so have devices and lists of the nearest:
-    test_device, test_nearest_agents; so have the options of the engine: test_rllib_engine.
+    Knowledge is that of the scenes. These have tests of their own: policies to start from and devices (test_train,
+    test_device), memories (test_recurrent_policy), tracks (test_recordings), groups (test_sweep), lists of the nearest
+    (test_nearest_agents), and the engine (test_engine).
     """
     apart = {"scenario", "minutes", "total_steps", "seed", "seeds", "run_dir", "resume", "save_every", "episodes"}
     apart |= {"learning_rate", "final_entropy", "max_grad_norm", "curve_points"}

@@ -13,34 +13,29 @@ from hitmac.agents.reproduce import ROWS, Row, main, table
 from hitmac.agents.training.config import JOBS, HitMacOptions, check
 
 
-@pytest.mark.parametrize("name", ROWS)
-def test_every_row_can_be_made(name):
-    row = ROWS[name]
-    assert row.train or row.agent
-    assert all(ROWS[needed].train for needed in re.findall(r"{(.*?)}", row.agent))
-    if row.train:
-        job, *options = shlex.split(row.train)
-        check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
+def test_every_row_can_be_made():
+    for row in ROWS.values():
+        assert row.train or row.agent
+        assert all(ROWS[needed].train for needed in re.findall(r"{(.*?)}", row.agent))
+        if row.train:
+            job, *options = shlex.split(row.train)
+            check(parse({**JOBS, HitMacOptions.job: HitMacOptions}[job], "train.py", options))
 
 
-@pytest.fixture
-def few(monkeypatch):
+def test_rows_are_made_once_and_joined(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(reproduction, "ROWS", {name: ROWS[name] for name in ("greedy", "still")})
-
-
-def test_rows_are_made_once_and_joined(few, tmp_path, capsys):
-    place = ["--run-dir", str(tmp_path / "out"), "--quick"]
+    place = ["--run-dir", str(tmp_path), "--quick"]
     main(["--row", "still", *place])
-    first = (tmp_path / "out" / "still.json").stat().st_mtime_ns
-    assert not (tmp_path / "out" / "greedy.json").exists()
+    first = (tmp_path / "still.json").stat().st_mtime_ns
+    assert not (tmp_path / "greedy.json").exists()
     main(place)
-    assert (tmp_path / "out" / "still.json").stat().st_mtime_ns == first
-    results = (tmp_path / "out" / "results.md").read_text()
+    assert (tmp_path / "still.json").stat().st_mtime_ns == first
+    results = (tmp_path / "results.md").read_text()
     for name in ("greedy", "still", "free turning (upper bound)", "clairvoyant (lower estimate)"):
         assert f"\n| {name} | " in results
     assert "- still: `--agents still`" in results
-    main(["--row", "still", "--row", "greedy", *place])
-    assert (tmp_path / "out" / "still.json").stat().st_mtime_ns > first
+    main(["--row", "still", *place])
+    assert (tmp_path / "still.json").stat().st_mtime_ns > first
     capsys.readouterr()
     main(["--list"])
     assert capsys.readouterr().out.splitlines() == ["greedy: --agents greedy", "still: --agents still"]
@@ -50,27 +45,28 @@ def test_rows_are_made_once_and_joined(few, tmp_path, capsys):
 
 
 def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
-    together = evaluate(["greedy", "nearest"], episodes=4, max_episode_steps=20, progress=False)
+    few = {"max_episode_steps": 20, "progress": False}
+    together = evaluate(["greedy", "nearest"], episodes=4, **few)
     monkeypatch.setattr(reproduction, "ROWS", {name: Row(agent=name) for name in ("nearest", "greedy")})
     monkeypatch.setattr(reproduction, "COMPARED", "greedy")
     files = {name: tmp_path / f"{name}.json" for name in ("nearest", "greedy")}
     for name, file in files.items():
-        save_evaluation(file, evaluate([name], episodes=4, max_episode_steps=20, progress=False))
+        save_evaluation(file, evaluate([name], episodes=4, **few))
     row = next(line for line in table(files).splitlines() if line.startswith("| nearest |"))
     assert row.split(" | ")[-2] == f"{together['agents']['nearest']['improvement'][0]:.2f}"
-    save_evaluation(files["nearest"], evaluate(["nearest"], episodes=3, max_episode_steps=20, progress=False))
+    save_evaluation(files["nearest"], evaluate(["nearest"], episodes=3, **few))
     with pytest.raises(ValueError, match="evaluated on different episodes"):
         table(files)
 
 
 @pytest.mark.slow
-def test_trained_rows_are_made_and_shared(tmp_path, monkeypatch):
-    place = ["--run-dir", str(tmp_path / "out"), "--quick", "--seeds", "2"]
+def test_trained_rows_are_made_and_shared(tmp_path):
+    place = ["--run-dir", str(tmp_path), "--quick", "--seeds", "2"]
     main(["--row", "assign-all, the executors of hit-mac", *place])
-    state = tmp_path / "out" / "hit-mac" / "seed-1" / "coordinator" / "checkpoint" / "training.safetensors"
+    state = tmp_path / "hit-mac" / "seed-1" / "coordinator" / "checkpoint" / "training.safetensors"
     first = state.stat().st_mtime_ns
     main(["--row", "hit-mac", *place])
     assert state.stat().st_mtime_ns == first
-    found = json.loads((tmp_path / "out" / "hit-mac.json").read_text())["agents"]
+    found = json.loads((tmp_path / "hit-mac.json").read_text())["agents"]
     assert found["hit-mac"]["trainings"] == 2
-    assert "assign-all, the executors of hit-mac (2 seeds)" in (tmp_path / "out" / "results.md").read_text()
+    assert "assign-all, the executors of hit-mac (2 seeds)" in (tmp_path / "results.md").read_text()

@@ -1,7 +1,7 @@
-"""Ray clusters, and the trainings of a group on one, by Ray Tune.
+"""Ray clusters, and training of a group on one with Ray Tune.
 
-Each training is a trial with one CPU. It works in its run directory, which all machines reach by the same path (a
-shared file system), so that a trial whose machine is lost starts again elsewhere from the last checkpoint.
+Each training is a trial with one CPU. All machines reach its run directory by the same path (a shared file system), so
+that a trial whose machine is lost restarts elsewhere from the last checkpoint.
 """
 
 import importlib.util
@@ -16,36 +16,36 @@ from hitmac.agents.training.config import Job
 from hitmac.agents.training.sweep import LOG, last_line, raise_failures, start_training
 
 LOCAL = "local"
-"""Address of a cluster on this machine that ends with this process."""
+"""Address of a new cluster on this machine, which ends with this process."""
 
 MAX_FAILURES = 5
-"""Times that a training starts again after its machine or process was lost."""
+"""Maximum number of restarts of a training whose machine or process is lost."""
 
 
 def connect(address: str, option: str = "--ray", **local: Any) -> None:
-    """Connect to the Ray cluster at an address, as ``ray.init`` takes it; ``"local"`` starts one on this machine.
+    """Connect to the Ray cluster at an address of ``ray.init``; ``"local"`` starts one on this machine.
 
-    The option names the address in messages; `local` are further arguments of ``ray.init`` for a cluster started here.
+    `option` is the name of the address in messages, `local` further arguments of ``ray.init`` for a new cluster.
     """
     if importlib.util.find_spec("ray") is None:
         raise ModuleNotFoundError(f"{option} needs Ray: pip install 'hitmac[ray]'")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's processes are the training, not its background
+    os.environ.setdefault("RAY_worker_niceness", "0")  # normal priority: Ray's processes are the training
     import ray
 
     local = {"include_dashboard": False} | local if address == LOCAL else {}
     host, _, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if port.isdigit():  # Ray would try for minutes
+        if port.isdigit():  # Ray retries for minutes
             socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
         ray.init(address, ignore_reinit_error=True, log_to_driver=False, logging_level=logging.ERROR, **local)
     except (OSError, ValueError, RuntimeError, OverflowError) as error:
         reason = str(error).partition("\n")[0]
-        raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers there: {reason}") from None
+        raise ConnectionError(f"{option} is {address!r}; no Ray cluster answers: {reason}") from None
 
 
 def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
-    """Train the runs, whose directories are in `run_dir`, on the connected cluster; return whether it was stopped."""
+    """Train the runs in `run_dir` on the connected cluster; return whether a signal stopped them."""
     from ray import tune
 
     jobs = {str(run.folder.resolve()): run.job for run in runs}
@@ -69,9 +69,9 @@ def train_on_ray(runs: Sequence[Job], run_dir: Path) -> bool:
 
 
 def _trial(config: dict[str, Any]) -> None:
-    """Train a run in a process of its own, which ends with this one."""
+    """Train a run in its own process, which ends with this one."""
     folder = Path(config["run_dir"])
     if not (folder / "config.yaml").is_file():
-        raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; all machines must share its disk")
+        raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; machines must share its file system")
     if start_training(config["jobs"][str(folder)], folder, 1).wait():
         raise RuntimeError(last_line(folder / LOG))

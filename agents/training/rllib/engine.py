@@ -26,15 +26,15 @@ from hitmac.agents.training.rllib.ppo import ppo_config
 from hitmac.envs.scenario import Scenario
 
 PATIENCE = 300.0
-"""Seconds without a step after which a training whose env runners are lost ends."""
+"""Seconds without a step after which a training without env runners ends."""
 
 _LOGGED = {"total_loss": "loss", "policy_loss": "policy_gradient_loss", "vf_loss": "value_loss", "entropy": "entropy"}
 
 
 class RLlibEngine:
-    """Training by RLlib; with the members of :class:`hitmac.agents.training.train.SB3Engine`.
+    """Training by RLlib, with the interface of :class:`hitmac.agents.training.train.SB3Engine`.
 
-    A resumed one begins with new episodes, of seeds that the run has not used.
+    A resumed training begins with new episodes, of seeds that the run has not used.
     """
 
     def __init__(self, options: Options, scenario: Scenario, run_dir: Path) -> None:
@@ -51,7 +51,7 @@ class RLlibEngine:
                 moments, self.progress, self.steps = resume.put_learned(groups, policy, path)
                 used = int(groups["seeds"]["used"][0])
             except resume.DAMAGED as error:
-                raise ValueError(f"{path} is not a whole training state of this run: {error}") from None
+                raise ValueError(f"{path} is an incomplete training state, or that of another run: {error}") from None
         elif options.start is not None:
             train.take_weights(policy, options.start)
         weights = {name: tensor.numpy() for name, tensor in tensors_of(policy).items()}
@@ -60,7 +60,7 @@ class RLlibEngine:
         self._answered = time.monotonic()
         _start_ray(options)
         try:
-            for name in ("ray", "ray.rllib"):  # an env runner that is lost is a line above the bar
+            for name in ("ray", "ray.rllib"):  # a lost env runner has its own line above the bar
                 logging.getLogger(name).setLevel(logging.CRITICAL)
             self.algorithm: Any = ppo_config(options, scenario, policy).build_algo(use_copy=False)
             self._learners, runners = self.algorithm.learner_group, self.algorithm.env_runner_group
@@ -74,16 +74,16 @@ class RLlibEngine:
 
     @property
     def config(self) -> PolicyConfig:
-        """Metadata of a checkpoint, with the training seeds used so far."""
+        """Metadata of a checkpoint, with the training seeds so far."""
         first = self._first_config.training_seeds[0]
         return replace(self._first_config, training_seeds=(first, first + self.algorithm.seeds_used - 1))
 
     def save(self) -> None:
-        """Write a checkpoint; before the first update there is nothing to resume, and it holds the policy alone."""
+        """Write a checkpoint; before the first update, when nothing can be resumed, only the policy."""
         save_policy(self._run_dir / "checkpoint", self.policies[0], self.config)
         if not self.steps:
             return
-        with _one_line():  # the moments of all learners are equal
+        with _one_line():  # all learners have equal moments
             moments = self._learners.foreach_learner(lambda learner: learner.moments()).result_or_errors[0].get()
         groups = resume.learned_state(self.policies[0], moments, self.progress, self.steps)
         groups["seeds"] = {"used": np.array([self.algorithm.seeds_used])}
@@ -97,13 +97,13 @@ class RLlibEngine:
         ray.shutdown()
 
     def update(self, clock: train.TrainingClock) -> None:
-        """Collect a rollout and learn from it; without an answer, as all env runners are lost, nothing changes."""
+        """Collect a rollout and learn from it; while all env runners are lost, do nothing."""
         rate, entropy = self.options.rates(clock.fraction)
         with _one_line():
             self._learners.foreach_learner(lambda learner: learner.set_rates(rate, entropy))
             result = self.algorithm.train()
         for number in self.algorithm.lost:
-            clock.bar.write(f"env runner {number} was lost and started again")
+            clock.bar.write(f"env runner {number} was lost and restarted")
         self.algorithm.lost.clear()
         rollouts = result.get(ENV_RUNNER_RESULTS, {})
         steps = int(rollouts.get(NUM_ENV_STEPS_SAMPLED, 0))
@@ -143,7 +143,7 @@ def _start_ray(options: Options) -> None:
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn an error of Ray, or of one of its processes, into one line."""
+    """Reduce an error of Ray, or of one of its processes, to one line."""
     try:
         yield
     except train.TrainingError as error:

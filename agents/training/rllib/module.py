@@ -23,14 +23,14 @@ except ModuleNotFoundError:
 
 
 class Choices(TorchDistribution):
-    """Independent choices of one of k actions, computed at once from logits (B, c * k) of c choices."""
+    """Distribution of c independent choices of one of k actions, with logits (B, c * k)."""
 
     num_actions: int  # k
     shape: tuple[int, ...]  # (c,), or () for a single choice
 
     @classmethod
     def of(cls, space: spaces.Space) -> "type[Choices]":
-        """Return the class for the actions of a space: MultiDiscrete, Discrete, or MultiBinary, with k = 2."""
+        """Return the class for an action space: MultiDiscrete, Discrete, or MultiBinary, with k = 2."""
         k = 2 if isinstance(space, spaces.MultiBinary) else int(np.max(getattr(space, "nvec", getattr(space, "n", 0))))
         return type(cls.__name__, (cls,), {"num_actions": k, "shape": space.shape})
 
@@ -44,24 +44,24 @@ class Choices(TorchDistribution):
         return Independent(Categorical(logits=logits, validate_args=False), len(self.shape), validate_args=False)
 
     def to_deterministic(self) -> TorchDeterministic:
-        """Return the distribution that always takes the most likely actions."""
+        """Return the distribution of the most likely actions alone."""
         return TorchDeterministic(self._dist.base_dist.logits.argmax(-1))
 
 
 class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
     """:class:`~hitmac.agents.learned.policy.AttentionPolicy` for RLlib's algorithms with a value function.
 
-    Observation and action spaces are the policy's. A sensor without any pair stays, and an absent pair is not assigned,
-    with likelihood 1. ``model_config`` holds the policy's options, ``encoder_config`` and ``critic``:
+    Observation and action spaces are the policy's. With likelihood 1, a sensor without any pair stays, and an absent
+    pair is not assigned. ``model_config`` has the policy's options ``encoder_config`` and ``critic``:
     ``RLModuleSpec(AttentionRLModule, model_config={"encoder_config": EncoderConfig(weight_dim=32)})``.
 
-    The module is an agent: ``evaluate(algorithm.get_module())`` compares it.
+    The module is an agent for ``evaluate(algorithm.get_module())``.
 
     Attributes:
         policy: the policy, for :func:`hitmac.agents.save_policy`.
 
     Raises:
-        ValueError: the spaces are others, or an option is out of its range.
+        ValueError: unsupported spaces, or an option out of its range.
         TypeError: an unknown option.
     """
 
@@ -89,18 +89,18 @@ class AttentionRLModule(TorchRLModule, ValueFunctionAPI):
             return {Columns.ACTION_DIST_INPUTS: self._forward(batch)[Columns.ACTION_DIST_INPUTS]}
 
     def compute_values(self, batch: dict[str, Any], embeddings: tuple[Features, Tensor | None] | None = None) -> Tensor:
-        """Return the values (B,) of a batch, on its features and mask if they are given."""
+        """Return the values (B,) of a batch, from its features and mask if they are given."""
         features, mask = self.policy.encode(batch[Columns.OBS]) if embeddings is None else embeddings
         return self.policy.value_net(features, mask).squeeze(-1)
 
     def get_state(self, components: str | Collection[str] | None = None, **kwargs: Any) -> dict[str, np.ndarray]:
-        """Return every tensor of the policy once, by its name in a checkpoint."""
+        """Return the tensors of the policy by their names in a checkpoint."""
         return {name: tensor.cpu().numpy() for name, tensor in tensors_of(self.policy).items()}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over the tensors of :meth:`get_state`."""
+        """Load the tensors of :meth:`get_state`."""
         for name, own in tensors_of(self.policy).items():
-            own.copy_(torch.tensor(state[name]))  # a copy: Ray's memory cannot be written to
+            own.copy_(torch.tensor(state[name]))  # a copy, since Ray's memory is read-only
 
     def predict(
         self,

@@ -1,7 +1,7 @@
-"""PPO of RLlib on the scenes of a training, with the samples, advantages and rates of the default engine.
+"""PPO of RLlib with the scenes, samples, advantages and rates of the default engine.
 
-:class:`SceneEnvRunner` collects rollouts of a batch of scenes as the default engine does, :class:`TrainBatch` shuffles
-their rows, :class:`AttentionPPOLearner` learns from them, and :class:`ScenePPO` sets the seeds of the scenes.
+:class:`SceneEnvRunner` collects rollouts of a batch of scenes, :class:`TrainBatch` shuffles their rows,
+:class:`AttentionPPOLearner` learns from them, and :class:`ScenePPO` sets the seeds of the scenes.
 """
 
 import dataclasses
@@ -40,13 +40,13 @@ from hitmac.agents.training.train import RolloutCallback, build, check_finite, w
 from hitmac.envs.scenario import Scenario
 
 ACTING, ROW = "acting", "row"
-"""Columns of every step of a row: whether a sensor of it acts, and its number among those of all env runners."""
+"""Columns of every step of a row: whether a sensor of it acts, and its number over all env runners."""
 
 
 class SceneEnvRunner(EnvRunner):
-    """Env runner with a share of the scenes of a training, in one batch, and a learner that collects rollouts in them.
+    """Env runner with a batch of a training's scenes, and a learner that collects rollouts in them.
 
-    ``env_config`` holds ``options``, the job's, and ``scenario``; :meth:`begin` precedes the first rollout.
+    ``env_config`` has the job's ``options`` and the ``scenario``. :meth:`begin` precedes the first rollout.
     """
 
     def __init__(self, *, config: Any, **kwargs: Any) -> None:
@@ -57,8 +57,8 @@ class SceneEnvRunner(EnvRunner):
         self._callback: Any = None
         self._weights_seq_no = 0
         if self.num_workers and not self.worker_index:
-            return  # the local one of several only keeps the policy
-        if self.worker_index:  # a process of its own, one of several on its machine
+            return  # the local one of several has only the policy
+        if self.worker_index:  # one of several processes on its machine
             torch.set_num_threads(1)
             numba.set_num_threads(1)
         options, scenario = self.config.env_config["options"], self.config.env_config["scenario"]
@@ -70,14 +70,14 @@ class SceneEnvRunner(EnvRunner):
         warm_up(self.envs)
 
     def begin(self, seed: int) -> None:
-        """Start new episodes in all scenes, scene i with the seed ``seed + i``; `seed` is also that of the actions."""
+        """Start new episodes in all scenes, with the seed ``seed + i`` in scene i, and `seed` for the actions."""
         torch.manual_seed(seed)
         self.envs.seed(seed)
         _, self._callback = self.model._setup_learn(0, RolloutCallback())
 
     def sample(self, **kwargs: Any) -> list[SingleAgentEpisode]:
         """Return a rollout as one episode of RLlib: the steps of the first row, then those of the second, ..."""
-        if self._callback is None:  # started again, without scenes so far
+        if self._callback is None:  # restarted, without scenes so far
             return []
         buffer = self.model.rollout_buffer
         assert isinstance(buffer, ActingRolloutBuffer)
@@ -95,7 +95,7 @@ class SceneEnvRunner(EnvRunner):
             Postprocessing.ADVANTAGES: buffer.advantages,
             Postprocessing.VALUE_TARGETS: buffer.returns,
         }
-        # An episode has one more observation than steps: the first again, which nothing reads.
+        # An episode has one more observation than steps: the first again, which is not read.
         flat = {name: buffer.swap_and_flatten(array) for name, array in buffer.observations.items()}
         observations: Any = {name: np.concatenate((array, array[:1])) for name, array in flat.items()}
         return [
@@ -124,7 +124,7 @@ class SceneEnvRunner(EnvRunner):
         return {COMPONENT_RL_MODULE: self.module.get_state(), WEIGHTS_SEQ_NO: self._weights_seq_no}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Take over the weights of RLlib's learner."""
+        """Load the weights of RLlib's learner."""
         if COMPONENT_RL_MODULE in state:
             weights = state[COMPONENT_RL_MODULE]
             weights = ray.get(weights) if isinstance(weights, ray.ObjectRef) else weights
@@ -132,16 +132,16 @@ class SceneEnvRunner(EnvRunner):
             self._weights_seq_no = state.get(WEIGHTS_SEQ_NO, 0)
 
     def assert_healthy(self) -> None:
-        """Do nothing: an env runner that was made is whole."""
+        """Do nothing: an env runner is healthy once it is built."""
 
 
 def _numbers(array: np.ndarray) -> InfiniteLookbackBuffer:
-    """Return numbers (T, B) of a rollout, one row of the environments after the other."""
+    """Return numbers (T, B) of a rollout as (B T,)."""
     return InfiniteLookbackBuffer(ActingRolloutBuffer.swap_and_flatten(array).ravel())
 
 
 class AttentionPPOLearner(PPOTorchLearner):
-    """Learner of RLlib with the policy's own optimiser, and advantages normalised in each minibatch."""
+    """Learner of RLlib with the policy's own optimizer, and advantages normalised in each minibatch."""
 
     @property
     def policy(self) -> AttentionPolicy:
@@ -151,7 +151,7 @@ class AttentionPPOLearner(PPOTorchLearner):
         return module.policy
 
     def configure_optimizers_for_module(self, module_id: str, config: Any = None) -> None:
-        """Register the policy's optimiser, whose learning rate :meth:`set_rates` sets."""
+        """Register the policy's optimizer, whose learning rate :meth:`set_rates` sets."""
         params = self.get_parameters(self.module[module_id])
         self.register_optimizer(module_id=module_id, optimizer=self.policy.optimizer, params=params)
 
@@ -160,7 +160,7 @@ class AttentionPPOLearner(PPOTorchLearner):
         advantages = batch[Postprocessing.ADVANTAGES]
         if len(advantages) > 1:
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-8)
-        # The logits of the rollout would be for a penalty on the divergence, which is not in use.
+        # The logits of the rollout are only for the penalty on the divergence, which is off.
         batch = {**batch, Postprocessing.ADVANTAGES: advantages} | {
             Columns.ACTION_DIST_INPUTS: fwd_out[Columns.ACTION_DIST_INPUTS].detach()
         }
@@ -174,26 +174,26 @@ class AttentionPPOLearner(PPOTorchLearner):
         self.entropy_coeff_schedulers_per_module[DEFAULT_MODULE_ID] = Scheduler(entropy)
 
     def begin(self, weights: dict[str, np.ndarray], moments: Arrays, seed: int) -> None:
-        """Take over a policy's weights, by name, and its optimiser's moments; `seed` is that of the minibatches."""
+        """Load a policy's weights, by name, and its optimizer's moments; `seed` is that of the minibatches."""
         self.module[DEFAULT_MODULE_ID].unwrapped().set_state(weights)
         put_moments(self.policy.optimizer, moments)
         np.random.seed(seed)  # noqa: NPY002 - what RLlib shuffles with
 
     def moments(self) -> Arrays:
-        """Return the moments of the optimiser."""
+        """Return the moments of the optimizer."""
         return moments_of(self.policy.optimizer)
 
 
 class TrainBatch(ConnectorV2):
-    """Connector from rollouts to the rows to learn from, in random order: those in which a sensor acts."""
+    """Connector from rollouts to the rows in which a sensor acts, in random order."""
 
     def __call__(self, *, rl_module: Any, episodes: Any, **kwargs: Any) -> dict[str, Any]:
-        """Return the batch of the one module; raise TrainingError for a reward or a feature that is not finite."""
+        """Return the batch of the module; raise TrainingError for a reward or a feature that is not finite."""
 
         def joined(part: Callable[[Any], Any]) -> Any:
             return tree.map_structure(lambda *arrays: np.concatenate(arrays), *map(part, rollouts))
 
-        rollouts = sorted(episodes, key=lambda one: one.extra_model_outputs[ROW].data[0])  # in no order of arrival
+        rollouts = sorted(episodes, key=lambda one: one.extra_model_outputs[ROW].data[0])  # not in order of arrival
         columns = joined(lambda one: {name: column.data for name, column in one.extra_model_outputs.items()})
         observations = joined(lambda one: {name: array[:-1] for name, array in one.observations.data.items()})
         row, acting, rewards = columns.pop(ROW), columns.pop(ACTING), joined(lambda one: one.rewards.data)
@@ -210,29 +210,29 @@ class TrainBatch(ConnectorV2):
 class ScenePPO(PPO):
     """PPO of RLlib that sets the seeds of each env runner's scenes.
 
-    No seed is used twice: an env runner that is started again gets further ones.
+    No seed is used twice: a restarted env runner gets new ones.
     """
 
     config: Any
     env_runner_group: Any
     first_seed: int = 0
     seeds_used: int = 0
-    lost: list[int]  # env runners that were started again, by number, since the list was emptied
+    lost: list[int]  # numbers of restarted env runners, until the engine clears them
 
     def begin_scenes(self, first_seed: int, seeds_used: int) -> None:
-        """Start new episodes in all scenes, with seeds that follow those used so far."""
+        """Start new episodes in all scenes, with the seeds after those used so far."""
         self.first_seed, self.seeds_used, self.lost = first_seed, seeds_used, []
         self._begin_in(range(1, self.config.num_env_runners + 1) or [0])
 
     def restore_env_runners(self, env_runner_group: EnvRunnerGroup) -> list[int]:
-        """Take back env runners that were started again, with scenes of further seeds."""
+        """Restore restarted env runners, with scenes of new seeds."""
         restored = super().restore_env_runners(env_runner_group)
         self.lost += restored
         self._begin_in(restored)
         return restored
 
     def _begin_in(self, runners: Iterable[int]) -> None:
-        """Start new episodes in the scenes of some env runners; 0 is the local one."""
+        """Start new episodes in the scenes of env runners; 0 is the local one."""
         share, over = divmod(self.config.env_config["options"].num_envs, max(self.config.num_env_runners, 1))
         for runner in runners:
             seed = self.first_seed + self.seeds_used
@@ -245,7 +245,7 @@ class ScenePPO(PPO):
 
 
 def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) -> Any:
-    """Return the ``PPOConfig`` for the options of a job, with the meaning of the other engine."""
+    """Return the ``PPOConfig`` for the options of a job, with the meaning that they have in the default engine."""
     per_sensor = options.task.spec.role == "executor" or getattr(options, "per_sensor", False)
     batch = options.rollout_steps * options.num_envs * (scenario.num_sensors if per_sensor else 1)  # of rows
     parts = max(options.num_learners, 1)
@@ -261,7 +261,7 @@ def ppo_config(options: Options, scenario: Scenario, policy: AttentionPolicy) ->
         .env_runners(
             env_runner_cls=SceneEnvRunner,
             num_env_runners=options.num_env_runners,
-            create_local_env_runner=True,  # whose policy is saved and evaluated
+            create_local_env_runner=True,  # its policy is saved and evaluated
         )
         .learners(num_learners=options.num_learners, num_gpus_per_learner=int(gpu))
         .rl_module(rl_module_spec=RLModuleSpec(AttentionRLModule, model_config=network))

@@ -13,12 +13,8 @@ pytest.importorskip("ray", reason="Ray is not installed: pip install 'hitmac[ray
 
 from ray.cluster_utils import Cluster
 
-SMALL = ["--num-envs", 8, "--rollout-steps", 4, "--batch-size", 16, "--weight-dim", 8, "--save-every", 0]
-SMALL += ["--episodes", 2, "--episode-steps", 20, "--curve-points", 0]
-
-
-def command(*arguments):
-    return [sys.executable, "-m", "hitmac.train", *map(str, arguments)]
+from hitmac.agents.training.rllib.cluster import connect
+from tests.agents.training.runs import SMALL, differences, tensors
 
 
 @pytest.fixture
@@ -36,11 +32,12 @@ def cluster(monkeypatch):
 
 
 @pytest.mark.slow
-def test_a_training_whose_machine_is_killed_goes_on_elsewhere(cluster, tmp_path):
-    several = ["--run-dir", tmp_path / "all", "--seeds", "0..1", "--total-steps", 32 * 80]
+def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, tmp_path):
+    asked = ["coverage-ppo", "--total-steps", 16 * 60, *SMALL]
+    several = [*asked, "--run-dir", "all", "--seeds", "0..1", "--ray", cluster.address]
     with open(tmp_path / "log", "wb") as log:
-        started = command(*several, "--ray", cluster.address, *SMALL)
-        group = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT)
+        started = [sys.executable, "-m", "hitmac.train", *map(str, several)]
+        group = subprocess.Popen(started, stdout=log, stderr=subprocess.STDOUT, cwd=tmp_path)
     states = [tmp_path / "all" / f"seed-{seed}" / "checkpoint" / "training.safetensors" for seed in range(2)]
     end = time.monotonic() + 900
     while not all(state.is_file() for state in states) and time.monotonic() < end and group.poll() is None:
@@ -50,22 +47,16 @@ def test_a_training_whose_machine_is_killed_goes_on_elsewhere(cluster, tmp_path)
     assert group.wait(timeout=1800) == 0, (tmp_path / "log").read_text()
     logs = [(state.parents[1] / "training.log").read_text() for state in states]
     assert sorted(text.count("compiling") for text in logs) == [1, 2], "one was killed and began again"
-    found = json.loads((tmp_path / "all" / "evaluation.json").read_text())["agents"]["trained"]
-    assert found["trainings"] == 2
-    alone = ["--run-dir", tmp_path / "alone", "--seed", 0, "--total-steps", 32 * 80]
-    subprocess.run(command(*alone, *SMALL), check=True)
-    weights = [Path(tmp_path, run, "checkpoint", "policy.safetensors").read_bytes() for run in ("all/seed-0", "alone")]
-    assert weights[0] == weights[1]
+    assert json.loads(Path("all/evaluation.json").read_text())["agents"]["trained"]["trainings"] == 2
+    here(*asked, "--run-dir", "alone", "--seed", 0)
+    assert differences(tensors("all/seed-0"), tensors("alone")) == []
 
 
-@pytest.mark.slow
-def test_no_cluster_is_one_line_and_leaves_nothing(tmp_path):
-    absent = subprocess.run(
-        command("--run-dir", tmp_path / "x", "--seeds", 2, "--ray", "127.0.0.1:1", *SMALL),
-        capture_output=True,
-        text=True,
-    )
-    assert absent.returncode == 2
-    assert "--ray is '127.0.0.1:1'; no Ray cluster answers there" in absent.stderr
-    assert "Traceback" not in absent.stderr
-    assert not list(tmp_path.iterdir())
+@pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "nowhere"])
+def test_an_address_without_a_cluster_is_refused(address):
+    with pytest.raises(ConnectionError, match=f"--ray is '{address}'"):
+        connect(address)
+
+
+def test_a_group_without_a_cluster_leaves_nothing(refused):
+    assert "--ray is '127.0.0.1:1'" in refused("--run-dir", "x", "--seeds", 2, "--ray", "127.0.0.1:1", *SMALL)

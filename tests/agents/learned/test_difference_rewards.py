@@ -16,13 +16,11 @@ SCENE = load_scenario("random").replace(
     num_sensors=4, num_targets=3, min_sensors=1, min_targets=1, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05
 )
 KINDS = {
-    "coverage": lambda scenes: DirectionalSensorVecEnv("Coverage", scenes, SCENE, 0),
-    "coverage, per sensor": lambda scenes: DirectionalSensorVecEnv("Coverage", scenes, SCENE, 0, per_sensor=True),
-    "executor": lambda scenes: DirectionalSensorVecEnv("Executor", scenes, SCENE, 0, padding="masked"),
-    "coordinator": lambda scenes: DirectionalSensorVecEnv("Coordinator", scenes, SCENE, 0),
-    "coordinator, by sensor": lambda scenes: DirectionalSensorVecEnv(
-        "Coordinator", scenes, SCENE, 0, credit="difference_rewards"
-    ),
+    "coverage": ("Coverage", {}),
+    "coverage, per sensor": ("Coverage", {"per_sensor": True}),
+    "executor": ("Executor", {"padding": "masked"}),
+    "coordinator": ("Coordinator", {}),
+    "coordinator, by sensor": ("Coordinator", {"credit": "difference_rewards"}),
 }
 
 
@@ -30,24 +28,22 @@ def space_of(n, m, d=3):
     return spaces.Dict(pairs=spaces.Box(-9, 9, (n, m, d), np.float32), mask=spaces.MultiBinary((n, m)))
 
 
-def learner(kind, algorithm=PPO, scenes=6, **options):
-    venv = KINDS[kind](scenes)
+def learner(kind, algorithm=PPO, scenario=SCENE):
+    task, options = KINDS[kind]
+    venv = DirectionalSensorVecEnv(task, 6, scenario, 0, **options)
     buffer = SensorRolloutBuffer if venv.credit == "difference_rewards" else ActingRolloutBuffer
-    options |= {"batch_size": 16} if algorithm is PPO else {"normalize_advantage": True}
     torch.manual_seed(0)
     return algorithm(
         AttentionPolicy, venv, n_steps=8, seed=0, device="cpu",
         rollout_buffer_class=buffer, rollout_buffer_kwargs={"acting": venv.acting},
-        policy_kwargs={"weight_dim": 4, "credit": venv.credit}, **options,
+        policy_kwargs={"weight_dim": 4, "credit": venv.credit},
+        **({"batch_size": 16} if algorithm is PPO else {"normalize_advantage": True}),
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("assigns", [False, True])
-@pytest.mark.parametrize("credit", ["team", "difference_rewards"])
+@pytest.mark.parametrize(("assigns", "credit"), [(False, "team"), (True, "team"), (True, "difference_rewards")])
 def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
     """A scene padded with absent sensors and targets has the likelihood, entropy and value of the scene itself."""
-    if credit == "difference_rewards" and not assigns:
-        pytest.skip("turns have credit for the team only")
     n, m, more = 2, 3, 2
     torch.manual_seed(0)
 
@@ -66,9 +62,10 @@ def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
     inside = {"pairs": padded, "mask": mask}
     actions, _, _ = large(inside)
     if assigns:
-        assert not actions.unflatten(-1, (n + more, m + more))[:, n:].any()
-        assert not actions.unflatten(-1, (n + more, m + more))[:, :, m:].any()
-        own = actions.unflatten(-1, (n + more, m + more))[:, :n, :m].flatten(1)
+        assigned = actions.unflatten(-1, (n + more, m + more))
+        assert not assigned[:, n:].any()
+        assert not assigned[:, :, m:].any()
+        own = assigned[:, :n, :m].flatten(1)
     else:
         turns = actions.unflatten(-1, (2, n + more))
         assert not turns[:, :, n:].any()
@@ -77,62 +74,49 @@ def test_absent_sensors_have_no_part_in_likelihood_and_entropy(assigns, credit):
     theirs = large.evaluate_actions(inside, actions)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one.flatten(), other.flatten(), atol=1e-4, rtol=1e-4)
-    assert all(bool((one.grad.isfinite()).all()) for one in gradients(large, inside, actions))
+    sum(one.sum() for one in theirs).backward()
+    assert all(one.grad.isfinite().all() for one in large.parameters() if one.grad is not None)
 
 
-def gradients(policy, observation, actions):
-    values, log_prob, entropy = policy.evaluate_actions(observation, actions)
-    (values.sum() + log_prob.sum() + entropy.sum()).backward()
-    return [parameter for parameter in policy.parameters() if parameter.grad is not None]
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("algorithm", [PPO, A2C])
-def test_what_absent_sensors_receive_changes_no_update(kind, algorithm):
-    """Rewards, values, likelihoods and advantages of rows that do not act are changed: the update is the same."""
+@pytest.mark.parametrize(
+    ("kind", "algorithm"), [*((kind, PPO) for kind in KINDS), ("executor", A2C), ("coordinator, by sensor", A2C)]
+)
+def test_an_update_depends_on_sensors_that_act_only(kind, algorithm):
+    """Other rewards, values, likelihoods and advantages of rows that do not act give the same update."""
     results = []
     for noise in (0.0, 1000.0):
         model = learner(kind, algorithm)
         model.learn(model.n_steps * model.env.num_envs)  # a first update
         model._setup_learn(0, reset_num_timesteps=False)
-        buffer = model.rollout_buffer
-        original = type(buffer).compute_returns_and_advantage
+        buffer, acted = model.rollout_buffer, []
+        model.env.step_wait = lambda step=model.env.step_wait, env=model.env, acted=acted: (
+            acted.append(env.acting().copy()), step()
+        )[1]  # fmt: skip
 
-        def spoil(last_values, dones, buffer=buffer, original=original, noise=noise):
-            absent = ~buffer.acting
-            assert absent.any(), "nobody is absent: the test shows nothing"
+        def spoil(last_values, dones, buffer=buffer, noise=noise):
             for array in (buffer.rewards, buffer.values, buffer.log_probs):
-                array[absent] += noise
-            last_values = np.array(torch.as_tensor(last_values)).reshape(buffer.values.shape[1:])
+                array[~buffer.acting] += noise
+            last_values = torch.as_tensor(last_values).numpy().reshape(buffer.values.shape[1:]).copy()
             last_values[~buffer._acting_now] += noise
-            original(buffer, last_values, dones)
+            type(buffer).compute_returns_and_advantage(buffer, last_values, dones)
 
         buffer.compute_returns_and_advantage = spoil
-        callback = model._init_callback(None)
-        model.collect_rollouts(model.env, callback, buffer, model.n_steps)
+        model.collect_rollouts(model.env, model._init_callback(None), buffer, model.n_steps)
+        acting = np.stack(acted)
+        assert np.array_equal(acting, buffer.acting)
+        assert 0 < acting.mean() < 1
         model.train()
+        samples = list(buffer.get(16))
+        assert sum(len(sample.advantages) for sample in samples) == acting.sum()
+        rows = acting.any(-1) if acting.ndim == 3 else acting
+        assert sum(len(sample.actions) for sample in samples) == rows.sum()
         results.append([parameter.detach().clone() for parameter in model.policy.parameters()])
-    for one, other in zip(*results, strict=True):
-        assert torch.equal(one, other)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_samples_are_of_those_that_act(kind):
-    model = learner(kind)
-    acted = []
-    model.env.step_wait = lambda step=model.env.step_wait: (acted.append(model.env.acting().copy()), step())[1]
-    model.learn(model.n_steps * model.env.num_envs)
-    acting = np.stack(acted)
-    assert 0 < acting.mean() < 1
-    samples = list(model.rollout_buffer.get(16))
-    assert sum(len(sample.advantages) for sample in samples) == acting.sum()
-    rows = acting.any(-1) if acting.ndim == 3 else acting
-    assert sum(len(sample.actions) for sample in samples) == rows.sum()
+    assert all(torch.equal(one, other) for one, other in zip(*results, strict=True))
 
 
 def test_advantages_end_where_a_sensor_stops_working():
     """By hand: gamma 0.5, lambda 1, no episode ends; the second row fails after its first step and comes back."""
-    acting = iter([[True, True], [True, False], [True, True], [True, True]])
+    acting = iter([[True, True]])
     buffer = ActingRolloutBuffer(
         3, space_of(1, 1), spaces.Discrete(3), gamma=0.5, gae_lambda=1.0, n_envs=2,
         acting=lambda: np.array(next(acting, [True, True])),
@@ -152,17 +136,8 @@ def test_advantages_end_where_a_sensor_stops_working():
     assert buffer.advantages[2, 1] == last
 
 
-def test_a_rollout_in_which_nobody_acts_does_no_harm():
-    scene = SCENE.replace(failure_rate=1.0, recovery_rate=0.0)
-    for venv in (
-        DirectionalSensorVecEnv("Coordinator", 2, scene, 0, credit="difference_rewards"),
-        DirectionalSensorVecEnv("Executor", 2, scene, 0),
-    ):
-        buffer = SensorRolloutBuffer if venv.credit == "difference_rewards" else ActingRolloutBuffer
-        model = PPO(
-            AttentionPolicy, venv, n_steps=4, batch_size=4, seed=0, device="cpu",
-            rollout_buffer_class=buffer, rollout_buffer_kwargs={"acting": venv.acting},
-            policy_kwargs={"weight_dim": 4, "credit": venv.credit},
-        )  # fmt: skip
-        model.learn(2 * 4 * venv.num_envs)
-        assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
+@pytest.mark.parametrize("kind", ["executor", "coordinator, by sensor"])
+def test_no_mean_is_empty_where_all_sensors_have_failed(kind):
+    model = learner(kind, scenario=SCENE.replace(failure_rate=1.0, recovery_rate=0.0))
+    model.learn(2 * 8 * model.env.num_envs)
+    assert all(parameter.isfinite().all() for parameter in model.policy.parameters())

@@ -1,0 +1,55 @@
+import signal
+import sys
+
+import pytest
+
+from hitmac import train
+from hitmac.agents.training import report
+from hitmac.agents.training.train import RolloutCallback
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    """Runs train.py in this process and an empty directory; returns the number of steps of the scenes.
+
+    A signal may come at a step, which counts from 1. A run is evaluated, and filmed, only if asked.
+    """
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments, at=None, number=signal.SIGINT, evaluated=False, film=False):
+        calls, on_step = [], RolloutCallback._on_step
+
+        def step(callback):
+            calls.append(1)
+            if len(calls) == at:
+                signal.raise_signal(number)
+            return on_step(callback)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(RolloutCallback, "_on_step", step)
+            patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
+            if not film:
+                patch.setattr(report, "save_film", lambda *arguments, **options: None)
+            if not (evaluated or film):
+                patch.setattr(train, "report", lambda *arguments: None)
+                patch.setattr(train, "evaluate_trainings", lambda *arguments: None)
+            train.main()
+        return len(calls)
+
+    return run
+
+
+@pytest.fixture
+def refused(here, tmp_path, capsys):
+    """Runs a command that is refused, in one line, before anything is made; returns the line."""
+
+    def run(*arguments):
+        files = sorted(tmp_path.rglob("*"))
+        with pytest.raises(SystemExit) as end:
+            here(*arguments)
+        assert end.value.code == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert sorted(tmp_path.rglob("*")) == files
+        return line
+
+    return run

@@ -1,0 +1,234 @@
+"""Training by RLlib: the same run as by the default engine, on several processes, one of which is killed."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import yaml
+
+pytest.importorskip("ray.rllib", reason="RLlib is not installed: pip install 'hitmac[rllib]'")
+
+import ray
+import torch
+from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
+from stable_baselines3.common.logger import configure
+
+from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
+from hitmac.agents.training.config import CoverageRewardOptions, check
+from hitmac.agents.training.resume import contents
+from hitmac.agents.training.rllib import ppo
+from hitmac.agents.training.train import build
+from hitmac.envs import load_scenario
+from tests.agents.training.runs import SMALL, differences, state, steps_of
+
+RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
+
+
+@pytest.fixture
+def shared_ray(monkeypatch):
+    """One Ray for all trainings of a test: an engine connects to the one that runs."""
+    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    with monkeypatch.context() as patch:
+        patch.setattr(ray, "shutdown", lambda: None)
+        yield
+    ray.shutdown()
+
+
+@pytest.mark.slow
+def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, shared_ray, capfd):
+    asked = [*RLLIB, "--total-steps", 48]
+    here(*asked[:1], *asked[3:], "--run-dir", "sb3", evaluated=True)
+    for name in ("one", "two"):
+        here(*asked, "--run-dir", name, evaluated=True)
+    printed = capfd.readouterr()
+    assert "WARNING" not in printed.err
+    assert "\n48 steps in" in printed.out
+    files = [{name for name in contents(Path(run)) if not name.startswith("tensorboard")} for run in ("one", "sb3")]
+    assert files[0] == files[1]
+    assert len(list(Path("one/tensorboard").iterdir())) == 1
+    one, two, other = map(state, ("one", "two", "sb3"))
+    assert one.keys() - other.keys() == {"seeds/used"}
+    assert {name.split("/")[0] for name in other.keys() - one.keys()} == {"simulator", "random", "venv", "progress"}
+    assert differences(one, two) == []  # the same seed gives the same run in one process
+    assert load_policy("one")[1].training_seeds == (2**40, 2**40 + 5)
+    assert [point["steps"] for point in json.loads(Path("one/curve.json").read_text())["exploring"]] == [24, 48]
+    assert yaml.safe_load(Path("one/config.yaml").read_text())["options"]["engine"] == "rllib"
+
+    # It continues from its weights and moments, with scenes that it has not seen, in other processes.
+    more = ["--total-steps", 72, "--num-env-runners", 2, "--num-learners", 1]
+    here("coverage-ppo", "--run-dir", "one", "--resume", *more)
+    longer = state("one")
+    assert longer["progress/steps"].tolist() == [72]
+    assert len(longer["progress/curve"]) == 3
+    assert longer["optimizer/0/step"] == 1.5 * one["optimizer/0/step"]
+    assert load_policy("one")[1].training_seeds == (2**40, 2**40 + 11)
+    name = "policy/action_net.0.0.weight"
+    assert 0 < np.abs(longer[name] - one[name]).max() < 0.1
+
+
+@pytest.mark.slow
+def test_every_role_and_form_of_a_policy_trains(here, shared_ray):
+    for number, arguments in enumerate([
+        ("executor",),
+        ("coordinator", "--no-difference-rewards"),
+        ("coverage", "--algorithm", "ppo", "--per-sensor", "--critic", "no_prefix"),
+        ("coverage-ppo", "--nearest", "2", "--neighbours", "1", "--scenario", "random"),
+    ]):  # fmt: skip
+        here(*arguments, *RLLIB[1:], "--total-steps", 60, "--run-dir", number)
+        assert steps_of(number) >= 60
+        assert state(number)["optimizer/0/step"] > 0
+
+
+def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
+    for arguments, says in (
+        (["coverage", *RLLIB[1:]], "--algorithm is imitation; --engine rllib needs ppo"),
+        (["coordinator", *RLLIB[1:]], "--difference-rewards is True; it must be False"),
+        ([*RLLIB, "--num-env-runners", 7], "--num-env-runners is 7; it must not exceed --num-envs, 6"),
+        ([*RLLIB, "--num-learners", 9], "--num-learners is 9; it must not exceed --batch-size, 8"),
+        ([*RLLIB, "--ray", "auto", "--seeds", 2], "--ray is auto; a training with --engine rllib"),
+        ([*RLLIB, "--address", "auto", "--seeds", 2], "--address is auto; each of several trainings"),
+        ([*RLLIB, "--address", "127.0.0.1:1"], "--address is '127.0.0.1:1'"),
+    ):
+        assert says in refused(*arguments, "--run-dir", "x")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name, find=None: None)
+    with pytest.raises(ValueError, match=r"^--engine is rllib; it needs Ray: pip install 'hitmac\[rllib\]'$"):
+        check(CoverageRewardOptions(engine="rllib"))
+
+
+@pytest.mark.slow
+def test_numbers_that_are_not_finite_end_the_training(here, shared_ray, monkeypatch, capsys):
+    sample, calls = ppo.SceneEnvRunner.sample, []
+
+    def failed(*arguments):
+        with pytest.raises(SystemExit) as end:
+            here(*RLLIB, *arguments)
+        assert end.value.code == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+        assert line.startswith("train.py: error: step ")
+        return line
+
+    def spoilt(self, **kwargs):
+        (found,) = sample(self, **kwargs)
+        calls.append(1)
+        if len(calls) == 3:
+            found.rewards.data[3 * 4 + 2] = np.nan  # step 2 of scene 3
+        return [found]
+
+    fast = ("--num-env-runners", 1, "--epochs", 1, "--batch-size", 24, "--learning-rate", 1e30)
+    assert "step 24: the policy's TurnHead gives " in failed("--run-dir", "fast", *fast)
+    assert not Path("fast/checkpoint").exists()
+    monkeypatch.setattr(ppo.SceneEnvRunner, "sample", spoilt)
+    assert "the reward of scene 3 holds nan" in failed("--run-dir", "spoilt")
+    assert all(weight.isfinite().all() for weight in load_policy("spoilt")[0].parameters())
+
+
+def test_no_seed_is_used_twice():
+    begun, options = [], SimpleNamespace(num_envs=10)
+    seeds = ppo.ScenePPO.__new__(ppo.ScenePPO)
+    seeds.config = SimpleNamespace(num_env_runners=3, env_config={"options": options})
+    seeds.env_runner_group = SimpleNamespace(
+        foreach_env_runner=lambda begin, **which: begun.append((which["remote_worker_ids"][0], begin.keywords["seed"]))
+    )
+    seeds.begin_scenes(2**40, 0)
+    seeds._begin_in([2])
+    assert begun == [(1, 2**40), (2, 2**40 + 4), (3, 2**40 + 7), (2, 2**40 + 10)]
+    assert seeds.seeds_used == 13
+
+
+def test_a_gradient_step_is_that_of_the_default_engine():
+    """Both engines take the same rows to the same weights."""
+    scenario = load_scenario("random")  # with sensors that are absent
+    options = CoverageRewardOptions(
+        num_envs=8, rollout_steps=4, batch_size=32, epochs=1, weight_dim=8, engine="rllib", entropy=0.1, critic="amc"
+    )
+    model, venv, config = build(options, scenario)
+    model.set_logger(configure(None, []))
+    weights = {name: tensor.numpy().copy() for name, tensor in tensors_of(model.policy).items()}
+    _, callback = model._setup_learn(32)
+    model.collect_rollouts(venv, callback, model.rollout_buffer, 4)
+    buffer = model.rollout_buffer
+    rows = next(iter(buffer.get(32)))
+    model.train()
+
+    own = ppo.ppo_config(options, scenario, build_policy(config, scenario))
+    spaces = {"default_policy": (venv.observation_space, venv.action_space)}
+    own.learner_connector = None
+    taught = own.build_learner(spaces=spaces)
+    taught.build()
+    taught.begin(weights, {}, 0)
+    taught.set_rates(options.learning_rate, options.entropy)
+    with torch.no_grad():
+        logits = taught.module["default_policy"].forward_train({"obs": rows.observations})["action_dist_inputs"]
+    batch = {
+        "obs": rows.observations,
+        "actions": rows.actions.long(),
+        "action_logp": rows.old_log_prob,
+        "action_dist_inputs": logits,
+        "advantages": rows.advantages,
+        "value_targets": rows.returns,
+    }
+    taught.update(batch=MultiAgentBatch({"default_policy": SampleBatch(batch)}, len(rows.returns)), num_epochs=1)
+    changed = tensors_of(model.policy)
+    for name, tensor in tensors_of(taught.policy).items():
+        assert name.startswith("value") or (changed[name].numpy() != weights[name]).any()
+        torch.testing.assert_close(tensor, changed[name], atol=2e-6, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_policy_learns(here):
+    sizes = ("--num-envs", 64, "--rollout-steps", 16, "--batch-size", 256, "--epochs", 4, "--weight-dim", 16)
+    more = ("--total-steps", 30_000, "--learning-rate", 4e-3, "--scenario", "hit-mac-2x2", "--save-every", 60)
+    more += ("--episodes", 20, "--episode-steps", 300)
+    here(*RLLIB, *sizes, *more, "--run-dir", "run", evaluated=True)
+    agents = json.loads(Path("run/evaluation.json").read_text())["agents"]
+    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.15
+
+
+@pytest.mark.slow
+def test_a_killed_env_runner_is_started_again_and_the_training_ends_well(tmp_path):
+    arguments = [*RLLIB, "--num-env-runners", 2, "--total-steps", 4800, "--run-dir", tmp_path / "run"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")])}
+    with open(tmp_path / "log", "wb") as log:
+        command = [sys.executable, "-m", "hitmac.train", *map(str, arguments)]
+        training = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+    path = tmp_path / "run" / "checkpoint" / "training.safetensors"
+    end = time.monotonic() + 600
+    while not path.is_file() and time.monotonic() < end and training.poll() is None:
+        time.sleep(0.1)
+    assert training.poll() is None, (tmp_path / "log").read_text()
+    os.kill(runners_of(training.pid)[0], signal.SIGKILL)
+    assert training.wait(timeout=900) == 0, (tmp_path / "log").read_text()
+    printed = (tmp_path / "log").read_text()
+    assert printed.count("was lost and restarted") == 1
+    assert "Traceback" not in printed
+    assert steps_of(tmp_path / "run") >= 4800
+    assert state(tmp_path / "run")["seeds/used"].tolist() == [9]
+    assert load_policy(tmp_path / "run")[1].training_seeds == (2**40, 2**40 + 8)
+
+
+def runners_of(pid):
+    """Return the processes of env runners below a process."""
+    parents, found = {}, []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
+            if "SceneEnvRunner" in (path / "cmdline").read_text():
+                found.append(int(path.name))
+        except OSError:
+            continue
+
+    def is_below(one):
+        while one in parents:
+            if one == pid:
+                return True
+            one = parents[one]
+        return False
+
+    return [one for one in found if is_below(one)]

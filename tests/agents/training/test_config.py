@@ -1,0 +1,169 @@
+"""Options of trainings: defaults that depend on each other and on the scene, and values that are refused."""
+
+import dataclasses
+import re
+from pathlib import Path
+
+import pytest
+
+from hitmac import train
+from hitmac.agents.training import config as sizes
+from hitmac.agents.training.config import (
+    GOAL_FEATURES,
+    JOBS,
+    ExecutorOptions,
+    HitMacOptions,
+    check,
+    levels,
+    with_defaults,
+    with_limits,
+    with_seed_range,
+)
+from hitmac.agents.training.sweep import check_group
+from hitmac.envs import DEFAULT_FEATURES, load_scenario, presets
+from hitmac.envs.observation import FEATURE_SETS
+from hitmac.envs.validation import field_types
+
+KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}
+FLAT = ["--start", "pretrained:flat"]
+RECURRENT = ["--memory", "recurrent"]
+
+
+# --- defaults ---
+
+
+def test_the_levels_of_hit_mac_have_defaults_of_their_own():
+    executor, coordinator = levels(HitMacOptions(seed=3), Path("runs/x"))
+    of_executor = executor.scenario, executor.goals_every, executor.centring, executor.goal_share, executor.features
+    assert of_executor == ("hit-mac", 10, 0.2, 0.8, ExecutorOptions.features)
+    assert (executor.seed, coordinator.seed, coordinator.executor) == (3, 3, "runs/x/executor")
+    assert (executor.algorithm, coordinator.algorithm, coordinator.credit) == ("ppo", "ppo", "difference_rewards")
+    assert coordinator.features == FEATURE_SETS["frame"]
+
+    imitation = with_defaults(HitMacOptions, "imitation")
+    executor, coordinator = levels(imitation, Path("runs/x"))
+    assert (executor.scenario, executor.goals_every, executor.goal_share) == ("hit-mac", 10, 0.8)
+    assert (executor.features, coordinator.features, coordinator.idle) == (GOAL_FEATURES, DEFAULT_FEATURES, "hold")
+    assert (with_limits(executor).total_steps, with_limits(coordinator).total_steps) == (512_000, 70_400)
+    assert with_limits(dataclasses.replace(executor, total_steps=9)).minutes is None
+    both = levels(dataclasses.replace(imitation, features="frame"), Path("runs/x"))
+    assert tuple(level.features for level in both) == (ExecutorOptions.features, FEATURE_SETS["frame"])
+
+
+@pytest.mark.parametrize("job", sorted(JOBS))
+def test_sizes_suit_the_scene(job):
+    for algorithm, most in sizes.PAIRS.items():
+        options = with_defaults(JOBS[job], algorithm)
+        for name in ("hit-mac", "hit-mac-6x9", f"large-5x{most // 5}"):
+            assert sizes.scaled(options, load_scenario(name)) == options
+        for name in (*presets(), "large-20x30", f"large-5x{most // 5 + 1}"):
+            scenario = load_scenario(name)
+            scaled = sizes.scaled(options, scenario)
+            pairs = scenario.num_sensors * scenario.num_targets
+            of_row = 4 * scenario.num_targets if options.task.spec.role == "executor" else pairs
+            assert 8 <= scaled.num_envs <= max(8, options.num_envs * min(1, most / pairs)), name
+            assert 8 <= scaled.batch_size <= max(8, options.batch_size * min(1, most / of_row)), name
+
+
+def test_options_that_are_given_win(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    found = []
+    monkeypatch.setattr(train, "train_run", lambda options, scenario: found.append(options))
+    for given in ([], ["--batch-size", "48"], ["--num-envs", "256"]):
+        train.run_command(["coverage", "--scenario", "large", "--run-dir", f"x{len(found)}", *given])
+    assert [(one.num_envs, one.batch_size, one.rollout_steps) for one in found] == [
+        (16, 8, 4), (16, 48, 4), (256, 8, 4)
+    ]  # fmt: skip
+    train.run_command(["hit-mac", "--scenario", "large", "--run-dir", "both"])
+    both = levels(found.pop(), Path("both"), load_scenario("large"))
+    assert [(one.num_envs, one.batch_size) for one in both] == [(8, 80), (8, 8)]
+    asked = ["--algorithm", "imitation", "--idle", "random", "--num-envs", "8"]
+    train.run_command(["coordinator", *asked, "--run-dir", "y"])
+    assert (found[-1].idle, found[-1].num_envs, found[-1].epochs) == ("random", 8, 8)
+
+
+@pytest.mark.parametrize(("given", "means"), [
+    (["--seeds", "0..9"], ["--seed", "0", "--seeds", "10"]),
+    (["--seeds=3..3"], ["--seed", "3", "--seeds", "1"]),
+    (["--minutes", "1", "--seeds", "2..4", "--resume"], ["--minutes", "1", "--seed", "2", "--seeds", "3", "--resume"]),
+    (["--seeds", "3"], ["--seeds", "3"]),
+    (["--run-dir", "1..2"], ["--run-dir", "1..2"]),
+])  # fmt: skip
+def test_a_range_of_seeds_is_the_first_and_their_number(given, means):
+    assert with_seed_range(given) == means
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("job", KINDS)
+def test_numbers_out_of_range_are_refused(job):
+    kinds = {name: re.search(r"\b(int|float)\b", str(hint)) for name, hint in field_types(KINDS[job]).items()}
+    numbers = {name: kind[0] for name, kind in kinds.items() if kind}
+    assert "seed" in numbers
+    for algorithm in ("ppo", "imitation"):
+        options = with_defaults(KINDS[job], algorithm)
+        check(options)
+        check_group(options)
+        for name, kind in numbers.items():
+            for value in [-1, float("nan")] if kind == "int" else [float("inf"), float("nan"), -1.0]:
+                with pytest.raises((ValueError, TypeError)) as error:
+                    check(dataclasses.replace(options, **{name: value}))
+                assert f"--{name.replace('_', '-')} is {value}" in str(error.value)
+                assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["chess"], "unknown job 'chess': known are coverage, coverage-ppo, executor, coordinator, hit-mac"),
+        (["--colour", "red"], "--colour"),
+        (["--num-envs", "abc"], "'abc'"),
+        (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
+        (["--rollout-steps", "1e12"], "--rollout-steps"),
+        (["--minutes", "-1"], "--minutes is -1.0; it must be over 0"),
+        (["--gamma", "1.5"], "--gamma is 1.5; it must be 0 to 1"),
+        (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
+        (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),
+        (["executor", "--goal-share", "nan"], "--goal-share is nan; it must be a finite number, 0 to 1"),
+        (["hit-mac", "--features", "smell"], "--features is smell; it must be one of hit-mac, frame, motion"),
+        (["hit-mac", "--episodes", "0"], "--episodes is 0; it must be 1 or more"),
+        (["--features", "smell"], "unknown feature smell: known are sensor_id"),
+        (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
+        (["--device", "gpu"], "--device is 'gpu'"),
+        (["coordinator", "--executor", "nobody"], "unknown executor 'nobody': known are scripted, random, still"),
+        (["coordinator", "--executor", "still"], "--executor is still; it must be scripted or the directory of a run"),
+        (["coordinator", "--executor", "hitmac.agents.baselines.rules:StillAgent"], "it must be scripted or"),
+        (["--memory", "gru"], "--memory is gru; it must be none or recurrent"),
+        (RECURRENT, "--memory is recurrent, and the knowledge full;"),
+        ([*RECURRENT, "--features", "motion"], "--features is motion; leave them out"),
+        (["coverage-ppo", *RECURRENT], "--algorithm is ppo; a memory is learned by imitation"),
+        (["coordinator", *RECURRENT], "--memory"),
+        ([*RECURRENT, "--per-sensor"], "--memory is recurrent;"),
+        ([*RECURRENT, "--weight-dim", "7"], "--weight-dim is 7;"),
+        ([*RECURRENT, "--nearest", "2"], "--nearest is 2;"),
+        (["--radius", "9"], "--radius is 9.0; it needs --nearest"),
+        (["--nearest", "2", "--encoder", "mlp"], "--nearest is 2;"),
+        (["executor", "--features", "beliefs"], "--features is beliefs;"),
+        (["--start", "pretrained:flatt"], "unknown pretrained policy 'flatt'"),
+        (["--start", "nowhere"], "nowhere is not a checkpoint"),
+        (["executor", *FLAT], "--start is pretrained:flat, a policy for Coverage; it must be one for Executor"),
+        ([*FLAT, "--weight-dim", "32"], "--weight-dim is 32; that of pretrained:flat is 64"),
+        ([*FLAT, "--features", "frame"], "--features is"),
+        ([*FLAT, "--scenario", "obstacles"], "the scenario 'obstacles' needs turn, zoom"),
+        (["--seeds", "4..2"], "--seeds is 4..2"),
+        (["--seed", "1", "--seeds", "1..2"], "leave out --seed"),
+        (["--seeds", "9999999..9999999"], "--seed is 9999999"),
+        (["--ray", "local"], "--ray is for several trainings"),
+        (["--num-env-runners", "2"], "--num-env-runners is 2; it needs --engine rllib"),
+        (["--num-learners", "1"], "--num-learners is 1; it needs --engine rllib"),
+        (["--address", "auto"], "--address is auto; it needs --engine rllib"),
+    ],
+)
+def test_options_that_are_refused(arguments, says, refused):
+    assert says in refused(*arguments)
+
+
+def test_all_that_is_wrong_is_in_one_error():
+    with pytest.raises((ValueError, TypeError), match=r"(?s)--num-envs is 0.*--gamma is 2"):
+        check(ExecutorOptions(num_envs=0, gamma=2))

@@ -1,0 +1,95 @@
+"""Every job learns, in seconds, to beat an agent without learning, in scenes that it was not trained on."""
+
+import dataclasses
+
+import pytest
+
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.learned.checkpoint import save_policy
+from hitmac.agents.registry import as_agent, as_level, load_agent, load_executor
+from hitmac.agents.training.config import JOBS, HitMacOptions, levels, with_defaults
+from hitmac.agents.training.train import build
+from hitmac.envs import load_scenario
+
+UNSEEN = {"seed": 10**6, "episodes": 8, "progress": False}
+
+
+def learn(options, steps):
+    """Train for some steps of the environments; return the policy, the metadata of its checkpoint, and the scenario."""
+    scenario = load_scenario(options.scenario)
+    model, _, config = build(options, scenario)
+    model.learn(steps)
+    return getattr(model, "learned", model.policy), config, scenario
+
+
+def options_of(job, algorithm, **changes):
+    options = {"weight_dim": 16, "teacher": "planner-fast"} | changes
+    return dataclasses.replace(with_defaults(JOBS[job], algorithm), **options)
+
+
+def coverage(agents, scenario):
+    found = evaluate(agents, scenario, max_episode_steps=300, **UNSEEN)["agents"]
+    return {name: result["coverage"]["mean"] for name, result in found.items()}
+
+
+SCENES_16 = {"num_envs": 16, "batch_size": 16, "epochs": 4}
+REWARD_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 16, "epochs": 4, "batch_size": 256, "learning_rate": 4e-3}
+A2C_2X2 = {"scenario": "hit-mac-2x2", "rollout_steps": 8, "learning_rate": 8e-3}
+
+
+@pytest.mark.parametrize(
+    ("job", "algorithm", "options", "steps", "baseline", "margin"),
+    [
+        ("coverage", "imitation", SCENES_16 | {"weight_dim": 32}, 16 * 128, "greedy", 0.02),
+        ("coverage-ppo", "ppo", REWARD_2X2 | {"num_envs": 64}, 30_000, "random", 0.2),
+        ("coverage-ppo", "a2c", A2C_2X2 | {"num_envs": 32}, 30_000, "random", 0.15),
+        ("coordinator", "ppo", {"num_envs": 32, "learning_rate": 4e-3, "batch_size": 64}, 6_000, "assign-all", 0.1),
+        ("coordinator", "a2c", {"num_envs": 32, "learning_rate": 4e-3}, 6_000, "assign-all", 0.03),
+        ("coordinator", "imitation", SCENES_16, 16 * 200, "assign-all", 0.1),
+    ],
+)
+def test_a_job_learns_to_cover_more_than(job, algorithm, options, steps, baseline, margin):
+    policy, config, scenario = learn(options_of(job, algorithm, **options), steps)
+    executor = load_executor("scripted", scenario) if job == "coordinator" else None
+    other = load_agent(baseline, scenario, executor=None if executor is None else "scripted")
+    found = coverage([as_agent(policy, config, scenario, name="trained", executor=executor), other], scenario)
+    assert found["trained"] > found[other.name] + margin
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "steps"),
+    [
+        ("ppo", {"num_envs": 64, "learning_rate": 4e-3, "batch_size": 512}, 60_000),
+        ("imitation", {"num_envs": 16, "batch_size": 64}, 20_000),
+    ],
+)
+def test_an_executor_learns_to_see_more_of_its_goals_than_one_that_stays(algorithm, options, steps):
+    policy, config, scenario = learn(options_of("executor", algorithm, **options), steps)
+    executors = {"trained": as_level(policy, config), "still": "still", "random": "random"}
+    found = evaluate_executors(executors, scenario, **UNSEEN)["agents"]
+    assert found["trained"]["reward"]["mean"] > max(found[name]["reward"]["mean"] for name in ("still", "random")) + 0.2
+
+
+def test_both_levels_of_hit_mac_cover_more_together_than_random_turns(tmp_path):
+    executor, coordinator = levels(HitMacOptions(num_envs=32, weight_dim=16), tmp_path)
+    changes = {"learning_rate": 4e-3, "batch_size": 256}
+    policy, config, scenario = learn(dataclasses.replace(executor, **changes), 60_000)
+    save_policy(executor.folder, policy, config)
+    policy, config, _ = learn(dataclasses.replace(coordinator, **changes | {"batch_size": 64}), 4_000)
+    trained = as_agent(policy, config, scenario, name="trained", executor=load_executor(executor.folder, scenario))
+    found = coverage([trained, "random", "still"], scenario)
+    assert found["trained"] > max(found["random"], found["still"]) + 0.15
+
+
+@pytest.mark.slow
+def test_both_levels_that_imitate_cover_more_than_the_scripted_ones(tmp_path):
+    executor, coordinator = levels(with_defaults(HitMacOptions, "imitation"), tmp_path)
+    small = {"num_envs": 16, "weight_dim": 32, "teacher": "planner-fast"}
+    policy, config, scenario = learn(dataclasses.replace(executor, **small, batch_size=64), 16 * 4 * 320)
+    save_policy(executor.folder, policy, config)
+    level = load_executor(executor.folder, scenario)
+    options = dataclasses.replace(coordinator, **small, batch_size=16, epochs=4)
+    policy, config, _ = learn(options, 16 * 400)
+    trained = as_agent(policy, config, scenario, name="trained", executor=level)
+    found = coverage([trained, load_agent("assign-in-range", scenario, executor="scripted")], scenario)
+    assert found["trained"] > found["assign-in-range"] + 0.02

@@ -1,0 +1,140 @@
+"""Curves, warnings, and the files that a run leaves."""
+
+import json
+from pathlib import Path
+
+import matplotlib.image
+import numpy as np
+import pytest
+
+from hitmac.agents.registry import load_agent
+from hitmac.agents.training.config import CoverageOptions, ExecutorOptions
+from hitmac.agents.training.report import (
+    CurveEvaluation,
+    diagnostics,
+    evaluate_trainings,
+    reached,
+    reached_in_words,
+    save_points,
+)
+from hitmac.agents.training.resume import Progress
+from hitmac.envs import load_scenario
+from tests.agents.training.runs import SHORT, SMALL, TINY, differences, state
+
+POINTS = [(0, 0.0, 0.3, 0.7, 0.2), (100, 9.5, 0.78, 0.3, 0.7), (200, 20.0, 0.74, 0.3, 0.7), (300, 31.0, 0.81, 0.2, 0.8)]
+
+
+def test_the_first_point_that_reaches_a_coverage_counts(tmp_path):
+    progress = Progress(40.0, [(50, 5.0, 0.5, 0.5, 0.4)], POINTS)
+    times = {"0.749": {"steps": 100, "seconds": 9.5}, "0.8": {"steps": 300, "seconds": 31.0}, "0.83": None}
+    assert reached(progress) == times
+    assert reached_in_words(progress).endswith("0.749 after 10 s (100 steps), 0.8 after 31 s (300 steps), 0.83 never.")
+    assert reached_in_words(Progress()) == ""
+    save_points(tmp_path / "curve.json", progress)
+    written = json.loads((tmp_path / "curve.json").read_text())
+    assert [tuple(point.values()) for point in written["deterministic"]] == POINTS
+    assert written["exploring"] == [{"steps": 50, "seconds": 5.0, "coverage": 0.5, "rotation": 0.5, "reward": 0.4}]
+    assert written["reached"] == times
+
+
+def test_the_points_of_a_curve_follow_the_steps_and_not_the_clock():
+    scenario = load_scenario("hit-mac")
+    options = CoverageOptions(curve_points=10, episode_steps=50, episodes=2)
+    for seconds in (0.0, 1000.0):
+        progress = Progress()
+        for steps in range(0, 801, 20):
+            progress.seconds += seconds
+            still = load_agent("still", scenario)  # as in a run that is resumed after every rollout
+            curve = CurveEvaluation(options, still, scenario, progress, lambda steps, seconds: steps / 800)
+            curve(steps, final=steps == 800)
+        # Points are due after 800 (k / 10)^2 steps: 8, 32, 72, 128, 200, ...
+        assert [row[0] for row in progress.evaluations] == [0, 20, 40, 80, 140, 200, 300, 400, 520, 660, 800]
+
+
+def evaluation(metric="coverage", rotation=0.2, **means):
+    return {"agents": {name: {metric: {"mean": mean}, "rotation": {"mean": rotation}} for name, mean in means.items()}}
+
+
+@pytest.mark.parametrize(
+    ("found", "metric", "entropy", "name", "warned"),
+    [
+        (evaluation(trained=0.8, random=0.4, planner=0.9), "coverage", 0.3, "trained", []),
+        (evaluation(trained=0.5, random=0.4, nearest=0.5, greedy=0.62, planner=0.9), "coverage", None, "trained",
+         ["no better than nearest (0.500), greedy (0.620): its coverage is 0.500"]),
+        (evaluation("reward", trained=-0.1, scripted=0.7), "reward", None, "trained", ["scripted (0.700)"]),
+        (evaluation(trained=0.9, wide=0.1, random=0.4), "coverage", None, "wide", ["wide is no better than random"]),
+        (evaluation(trained=0.5, still=0.1, rotation=0.97), "coverage", 0.0041, "trained",
+         ["rotation 0.97", "0.4 % of the highest"]),
+    ],
+)  # fmt: skip
+def test_warnings(found, metric, entropy, name, warned):
+    lines = list(diagnostics(found, metric, entropy, name))
+    assert len(lines) == len(warned)
+    assert all(words in line for words, line in zip(warned, lines, strict=True))
+
+
+def test_a_run_leaves_its_results(here, capsys):
+    here("coverage-ppo", "--run-dir", "run", "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, film=True)
+    out = capsys.readouterr().out
+    left = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
+    events = {path for path in left if path.startswith("tensorboard/events")}
+    assert len(events) == 1
+    assert left - events == {
+        "config.yaml",
+        "checkpoint/config.json",
+        "checkpoint/policy.safetensors",
+        "checkpoint/training.safetensors",
+        "curve.png",
+        "curve.json",
+        "episode.gif",
+        "evaluation.json",
+        "evaluation.md",
+        "bars.png",
+        "pareto.png",
+        "over_time.png",
+    }
+    assert all(path in out for path in left)
+    agents = json.loads(Path("run/evaluation.json").read_text())["agents"]
+    assert set(agents) == {"trained", "random", "still", "nearest", "greedy", "planner"}
+    assert len(agents["trained"]["per_episode"]["coverage"]) == 2
+    curve = json.loads(Path("run/curve.json").read_text())
+    assert [point["steps"] for point in curve["exploring"]] == [16, 32, 48]
+    assert [point["steps"] for point in curve["deterministic"]][:1] == [0]
+    assert curve["deterministic"][-1]["steps"] == 48
+    warned = [line for line in out.splitlines() if line.startswith("Warning: ")]
+    assert warned, "48 steps teach nothing"
+    written = Path("run/evaluation.md").read_text()
+    assert all(line in written for line in ["Coverage on the curve, seconds of training", *warned])
+    blue = np.array([0x42, 0x7A, 0xC4]) / 255  # of the trained policy in every picture
+    picture = matplotlib.image.imread("run/curve.png")[..., :3]
+    assert (np.abs(picture - blue).max(-1) < 0.02).sum() > 10
+
+
+def test_a_run_of_one_update_without_points_has_a_curve(here):
+    """The points change no training."""
+    for points in (0, 2):
+        here("--run-dir", points, "--total-steps", 16, *TINY, *SHORT, "--curve-points", points, evaluated=points == 0)
+    assert differences(state("0"), state("2")) == ["progress/evaluations"]
+    blue = np.array([0x42, 0x7A, 0xC4]) / 255
+    assert (np.abs(matplotlib.image.imread("0/curve.png")[..., :3] - blue).max(-1) < 0.02).sum() > 10
+
+
+def test_a_policy_is_reported_whatever_the_name_of_its_run(here):
+    """The path of a run is never read as the name of an agent, nor split at a ':'."""
+    scenario, options = load_scenario("hit-mac-2x2"), {"episodes": 2, "episode_steps": 20}
+    for job, kind, others in (
+        ("executor", ExecutorOptions, {"scripted", "planner", "random", "still"}),
+        ("coverage", CoverageOptions, {"planner", "random", "still", "nearest", "greedy"}),
+    ):
+        here(job, "--run-dir", job, "--scenario", "hit-mac-2x2", "--total-steps", 16, *SMALL)
+        run, means = Path(job), []
+        for name in ("scripted", "planner", "a:b=c+d,e"):
+            run = run.rename(name)
+            found = evaluate_trainings([("trained", kind(run_dir=run, **options))], scenario)["agents"]
+            assert set(found) == {"trained", *others}
+            means.append([found["trained"][metric]["mean"] for metric in ("coverage", "rotation")])
+            assert means[-1] not in [
+                [found[other][metric]["mean"] for metric in ("coverage", "rotation")] for other in others
+            ]
+        assert means[1:] == means[:-1]
+        run.rename(f"{job} done")

@@ -1,0 +1,195 @@
+"""Run directories and training states: a resumed run is the uninterrupted one, and a damaged one is refused."""
+
+import dataclasses
+import errno
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import safetensors.numpy
+import torch
+import yaml
+
+from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.training.config import JOBS, completed
+from hitmac.agents.training.resume import Progress, load_training, save_training, saved_progress, write_state
+from hitmac.agents.training.train import build
+from hitmac.envs import load_scenario
+from tests.agents.training.runs import SHORT, SMALL, TINY, differences, state, steps_of, tensors
+
+ROOT = Path(__file__).parents[3]
+# One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
+LEARNERS = [
+    ("coverage", "obstacles", {}),
+    ("coverage", "random", {"per_sensor": True}),
+    ("coverage", "hit-mac-3x2", {"memory": "recurrent"}),
+    ("coverage", "hit-mac-3x2", {"features": ("beliefs",), "teacher": "belief-planner-fastest"}),
+    ("coverage-ppo", "hit-mac-3x2", {}),
+    ("coverage-ppo", "random", {"algorithm": "a2c", "nearest": 2}),
+    ("executor", "obstacles", {}),
+    ("executor", "random", {"algorithm": "imitation", "teacher": "planner-fast"}),
+    ("coordinator", "random", {}),
+    ("coordinator", "obstacles", {"algorithm": "imitation", "teacher": "planner-fast"}),
+]
+
+
+@pytest.mark.parametrize(("job", "scene", "options"), LEARNERS, ids=[f"{job}-{scene}" for job, scene, _ in LEARNERS])
+def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, options, tmp_path):
+    small = {"num_envs": 3, "rollout_steps": 3, "batch_size": 4, "weight_dim": 4, "episode_steps": 5}
+    scenario = load_scenario(scene).replace(knowledge="shared" if {"memory", "features"} & {*options} else "full")
+    asked = dataclasses.replace(JOBS[job](), **small | options)
+    options = completed(asked, {*small, *options}, scenario)
+
+    def learner():
+        model, venv, _ = build(options, scenario)
+        return model, venv, options.rollout_steps * venv.num_envs
+
+    def left(name):
+        save_training(tmp_path / name, model, venv, progress)
+        return safetensors.numpy.load_file(tmp_path / name)
+
+    progress = Progress(3.0, [(1, 2, 3, 4, 5)])
+    model, venv, rollout = learner()
+    model.learn(rollout)
+    left("part")
+    model.learn(2 * rollout, reset_num_timesteps=False)
+    whole = left("whole")
+    np.random.seed(99)  # noqa: NPY002 - the state of another process
+    torch.manual_seed(99)
+    model, venv, _ = learner()
+    assert load_training(tmp_path / "part", model, venv) == progress
+    assert saved_progress(tmp_path / "part") == (rollout, 3.0)
+    model.learn(2 * rollout, reset_num_timesteps=False)
+    assert differences(whole, left("resumed")) == []
+    assert whole["progress/steps"].item() == 3 * rollout
+    assert whole["progress/updates"].item() > 0
+
+
+def test_a_killed_training_continues_as_if_never_interrupted(here, tmp_path):
+    asked = ["coverage-ppo", "--total-steps", 16 * 100, *SMALL]
+    command = [sys.executable, str(ROOT / "train.py"), *map(str, asked), "--run-dir", "killed"]
+    process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 120
+    while not Path("killed/checkpoint/training.safetensors").exists():
+        assert time.monotonic() < deadline
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    assert steps_of("killed") < 16 * 100
+    here("coverage-ppo", "--run-dir", "killed", "--resume")
+    here(*asked, "--run-dir", "whole")
+    assert differences(state("killed"), state("whole")) == []
+
+
+def test_a_run_is_moved_copied_and_extended(here, refused):
+    """A coordinator's run holds a copy of its executor and of the scenario; only limits may change."""
+    load_scenario("hit-mac-2x2").save("scene.yaml")
+    scene = ["--scenario", "scene.yaml"]
+    for name, seed in (("one", 0), ("other", 1)):
+        here("executor", "--run-dir", name, "--seed", seed, *scene, "--total-steps", 32, *SMALL)
+    here("coordinator", "--run-dir", "run", "--executor", "one", *scene, "--total-steps", 16, *SMALL)
+    used = tensors("one")
+    shutil.rmtree("one")
+    Path("scene.yaml").unlink()
+    shutil.copytree("run", "copy")
+    Path("run").rename("planner")  # also the name of an agent
+    for folder in ("copy", "planner"):
+        here("coordinator", "--run-dir", folder, "--resume", "--executor", "one", "--total-steps", 32)
+        assert steps_of(folder) == 32
+        assert (
+            differences(safetensors.numpy.load_file(Path(folder, "checkpoint/executor/policy.safetensors")), used) == []
+        )
+    assert differences(tensors("copy"), tensors("planner")) == []
+    sittings = yaml.safe_load(Path("copy/config.yaml").read_text())["sittings"]
+    assert [set(sitting) >= {"versions", "command", "commit"} for sitting in sittings] == [True, True]
+
+    resume = ["coordinator", "--run-dir", "copy", "--resume"]
+    for arguments, says in (
+        ([*resume, "--executor", "other"], "--executor is other, but the run in copy has one; it cannot be changed"),
+        ([*resume, "--gamma", "0.9"], "--gamma is 0.9, but the run in copy has 0.5"),
+        (["executor", *resume[1:]], "copy is a run of the job coordinator; executor cannot continue it"),
+        (resume[:3], "copy exists; name a new directory, or add --resume"),
+        (["--resume"], "--resume needs --run-dir"),
+        (["--resume", "--run-dir", "absent"], "absent is not a run to resume: it has no config.yaml"),
+    ):
+        assert says in refused(*arguments)
+
+
+def test_foreign_configurations_are_refused(refused):
+    resume = ["--run-dir", "run", "--resume"]
+    Path("run").mkdir()
+    for written in ("!!python/object/apply:os.system ['false']", "[]", "job: coverage\noptions: {speed: 1}"):
+        Path("run/config.yaml").write_text(written)
+        assert "is not the configuration of a run" in refused(*resume)
+
+
+def test_damaged_training_states_are_refused(tmp_path):
+    options = JOBS["coverage-ppo"](num_envs=2, rollout_steps=4, batch_size=8, weight_dim=4)
+    model, venv, _ = build(options, load_scenario("hit-mac-2x2"))
+    model.learn(8)
+    path = tmp_path / "state"
+    save_training(path, model, venv, Progress())
+    whole = path.read_bytes()
+    missing, wrong = (safetensors.numpy.load(whole) for _ in range(2))
+    del missing["random/torch"]
+    wrong["simulator/heading"] = wrong["simulator/heading"][:1]
+    for damaged in (whole[:-50], safetensors.numpy.save(missing), safetensors.numpy.save(wrong)):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match=str(path)):
+            load_training(path, model, venv)
+    path.write_bytes(b"")
+    with pytest.raises(ValueError, match=str(path)):
+        saved_progress(path)
+
+
+def test_a_full_disk_ends_the_training_and_the_last_checkpoint_stays(here, monkeypatch, capsys):
+    saved, write = [], Path.write_bytes
+
+    def fill(path, content):
+        saved.append(path)
+        if "training" not in path.name or len(saved) < 6:
+            return write(path, content)
+        path.write_text("half")
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(SystemExit) as end:
+        here("coverage-ppo", "--run-dir", "run", "--total-steps", 512, *SMALL)
+    assert end.value.code == 1
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert f"No space left on device: '{Path('run/checkpoint/training.safetensors')}'" in line
+    load_policy("run")
+    assert 0 < steps_of("run") < 512
+    names = sorted(path.name for path in Path("run/checkpoint").iterdir())
+    assert names == ["config.json", "policy.safetensors", "training.safetensors"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="limits of a process are POSIX's")
+def test_what_safetensors_cannot_write_is_an_error_of_the_file(tmp_path):
+    import resource
+
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(OSError, match=r"File too large: '.*one'$") as raised:
+            write_state(tmp_path / "one", {"a": {"b": np.zeros(1000)}})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert raised.value.errno == errno.EFBIG
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_scenes_of_a_training_are_none_of_those_of_its_evaluation(here):
+    here("--run-dir", "run", "--seed", 3, "--total-steps", 16, *TINY, *SHORT)
+    first, last = json.loads(Path("run/checkpoint/config.json").read_text())["training_seeds"]
+    assert (first, last) == (2**40 + 3 * 2**16, 2**40 + 3 * 2**16 + 3)
+    from hitmac.envs.kernels.streams import stream_keys
+
+    assert np.array_equal(state("run")["simulator/key"], stream_keys(np.arange(first, last + 1, dtype=np.uint64)))

@@ -1,0 +1,269 @@
+"""Groups of trainings, with several seeds and values of options, and the two levels of HiT-MAC."""
+
+import dataclasses
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from hitmac.agents import load_agent
+from hitmac.agents.learned.checkpoint import load_policy, variations_in
+from hitmac.agents.registry import named_agents
+from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
+from hitmac.agents.training.sweep import is_finished, last_line, trainings, variations
+from hitmac.envs import load_scenario
+from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
+
+HIT_MAC = load_scenario("hit-mac")
+PAIR = ["--num-envs", 8, "--weight-dim", 4, "--episodes", 2, "--scenario", "hit-mac-2x2", "--processes", 1]
+
+
+def evaluated(run):
+    return json.loads(Path(run, "evaluation.json").read_text())["agents"]
+
+
+# --- variations ---
+
+
+def test_all_combinations_are_varied_with_every_seed():
+    options = CoverageOptions(set=("pooling=sum,mean", "weight-dim=8,16", "scaled=yes,no"), seed=2, seeds=2)
+    found = variations(options)
+    assert list(found)[:2] == ["pooling=sum weight_dim=8 scaled=yes", "pooling=sum weight_dim=8 scaled=no"]
+    values = [(one.pooling, one.weight_dim, one.scaled) for one in found.values()]
+    assert (values[0], values[-1]) == (("sum", 8, True), ("mean", 16, False))
+    assert len(set(values)) == 8
+    group = trainings(options, Path("x"))
+    assert len(group) == 16
+    assert [one.run_dir for _, one in group[:3]] == [
+        Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-2"),
+        Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-3"),
+        Path("x/pooling-sum-weight_dim-8-scaled-no/seed-2"),
+    ]
+    assert all((one.set, one.seeds, one.is_group) == ((), 1, False) for _, one in group)
+    assert dataclasses.replace(trainings(CoverageOptions(), Path("x"))[0][1], run_dir=None) == CoverageOptions()
+
+
+def test_values_are_read_as_the_command_line_reads_them():
+    found = variations(CoverageOptions(set=("features=frame,distance visible,motion", "critic=amc,None")))
+    assert {one.features for one in found.values()} == {("frame",), ("distance", "visible"), ("motion",)}
+    assert {one.critic for one in found.values()} == {"amc", None}
+    assert list(variations(CoverageOptions())) == [""]
+    assert len(variations(CoverageOptions(set=("learning_rate=1e-3,0.001",)))) == 2  # by their words
+    both = HitMacOptions(set=("weight_dim=8,16",))
+    assert [levels(one, Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
+
+
+@pytest.mark.parametrize(("given", "says"), [
+    (["pooling"], "--set is 'pooling'; it must have the form pooling=sum,mean"),
+    (["poling=sum,mean"], "--set names the unknown option 'poling' (did you mean pooling?)"),
+    (["seed=1,2"], "--set names seed,"),
+    (["algorithm=ppo,imitation"], "--set names algorithm,"),
+    (["scenario=hit-mac,random"], "--set names scenario,"),
+    (["pooling=sum,sum"], "has 'sum' twice"),
+    (["pooling=sum", "pooling=mean"], "--set names pooling twice"),
+    (["scaled=perhaps"], "--set scaled=perhaps; it must be true or false"),
+    (["weight_dim=8,many"], "--set weight_dim: error:"),
+    (["weight_dim=8,0"], "weight_dim=0: --weight-dim is 0"),
+])  # fmt: skip
+def test_variations_that_are_refused(given, says, refused):
+    assert says in refused("--run-dir", "x", *(part for one in given for part in ("--set", one)), *SMALL)
+
+
+def test_the_last_line_of_a_log_has_no_progress_bar(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"first\n 10%|\r 20%|\rerror: it broke\n\n")
+    assert last_line(log) == "error: it broke"
+    log.write_bytes(b"")
+    assert last_line(log) == "it printed nothing"
+
+
+# --- groups ---
+
+
+def test_a_broken_group_is_continued_and_evaluated_together(here, refused, capsys):
+    group = ["--total-steps", 32, "--seed", 4, "--seeds", 2, *SMALL]
+    with pytest.raises(SystemExit):
+        here("--run-dir", "all", *group, at=8 + 2, number=signal.SIGHUP, evaluated=True)  # a training has 8 steps
+    assert not Path("all/evaluation.json").exists()
+    first = Path("all/seed-4/evaluation.json").stat().st_mtime_ns
+    assert here("--run-dir", "all", "--resume", "--processes", 1, evaluated=True) == 8
+    assert "all/seed-4: already done" in capsys.readouterr().out
+    assert Path("all/seed-4/evaluation.json").stat().st_mtime_ns == first
+    here("--run-dir", "alone", "--seed", 5, "--total-steps", 32, *SMALL)
+    assert differences(tensors("all/seed-5"), tensors("alone")) == []
+    assert differences(tensors("all/seed-4"), tensors("alone"))
+
+    found = evaluated("all")
+    assert {key: found["trained"][key] for key in ("trainings", "interval", "runs")} == {
+        "trainings": 2, "interval": "episodes and trainings", "runs": ["seed 4", "seed 5"]
+    }  # fmt: skip
+    assert [found[name]["trainings"] for name in ("random", "planner")] == [0, 0]
+    runs = [evaluated(f"all/seed-{seed}")["trained"]["per_episode"]["coverage"] for seed in (4, 5)]
+    assert found["trained"]["per_episode"]["coverage"] == runs[0] + runs[1]
+    assert "trained (2 seeds)" in Path("all/evaluation.md").read_text()
+    for spec, name in (("all", "all"), ("ours=all", "ours"), ("ours=all/seed-4+all/seed-5", "ours")):
+        both = named_agents(spec, HIT_MAC)
+        assert [(one.name, one.run) for one in both] == [(name, f"all/seed-{seed}") for seed in (4, 5)]
+    with pytest.raises(ValueError, match=r"all holds 2 trainings; name one of them, such as all/seed-4"):
+        load_agent("all", HIT_MAC)
+
+    assert here("--run-dir", "all", "--resume", "--total-steps", 48, "--processes", 1, evaluated=True) == 8
+    assert "--seeds is 3, but the run in all has 2" in refused("--run-dir", "all", "--resume", "--seeds", 3)
+    options = CoverageOptions(run_dir=Path("all/seed-4"), total_steps=48)
+    assert is_finished(options)
+    for unfinished in ({"total_steps": 49}, {"total_steps": None, "minutes": 9.0}, {"run_dir": Path("absent")}):
+        assert not is_finished(dataclasses.replace(options, **unfinished))
+    Path("all/seed-4/evaluation.json").unlink()
+    assert not is_finished(options)
+
+
+def test_levels_with_several_seeds(here):
+    here("executor", "--run-dir", "executors", "--seeds", 2, "--total-steps", 64, *SMALL, evaluated=True)
+    found = evaluated("executors")
+    assert {name: one["trainings"] for name, one in found.items()} == {
+        "trained": 2, "scripted": 0, "planner": 0, "random": 0, "still": 0
+    }  # fmt: skip
+    assert len(found["trained"]["per_episode"]["reward"]) == 4
+    one = ["--executor", "executors/seed-0"]
+    here("coordinator", "--run-dir", "coordinators", "--seeds", 2, *one, "--total-steps", 16, *SMALL, evaluated=True)
+    found = evaluated("coordinators")
+    assert (found["trained"]["trainings"], found["assign-all"]["trainings"]) == (2, 1)  # they share their executor
+    shutil.rmtree("executors")
+    Path("coordinators").rename("moved")
+    shutil.rmtree("moved/seed-1")  # trained again, with the group's own copy of the executor
+    assert here("coordinator", "--run-dir", "moved", "--resume", "--processes", 1, evaluated=True) == 4
+
+
+# --- processes ---
+
+
+def processes_of(parent):
+    """Return the trainings that a process has started, by number."""
+    found = subprocess.run(["pgrep", "-P", str(parent), "-f", "hitmac.train"], capture_output=True, text=True)
+    return [int(one) for one in found.stdout.split()]
+
+
+def alive(process):
+    """Return whether a process runs; one that has ended may still be listed."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def wait_until(true, seconds=300):
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end
+        time.sleep(0.1)
+
+
+@pytest.fixture
+def started(tmp_path):
+    """Starts a group of long trainings in processes, of which a state exists; kills it in the end."""
+    groups = []
+
+    def start(seeds):
+        several = ["--run-dir", "all", "--seeds", seeds, *SMALL, "--processes", seeds, "--total-steps", 10**7]
+        command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *map(str, several)]
+        group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
+                                 env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
+        groups.append(group)
+        states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(seeds)]
+        wait_until(lambda: group.poll() is not None or all(state.is_file() for state in states))
+        assert group.poll() is None, group.communicate()
+        return group, processes_of(group.pid)
+
+    yield start
+    for group in groups:
+        group.kill()
+
+
+@pytest.mark.slow
+def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started):
+    group, (first, *others) = started(2)
+    os.kill(first, signal.SIGKILL)
+    time.sleep(1)
+    assert len(others) == 1
+    assert all(alive(child) for child in others)
+    group.send_signal(signal.SIGTERM)
+    out = group.communicate(timeout=300)[0]
+    assert group.returncode == 1
+    assert "1 of 2 trainings failed" in out
+    assert not any(alive(child) for child in others)
+
+
+@pytest.mark.slow
+def test_trainings_end_with_the_process_that_started_them(started):
+    group, children = started(1 + 1)
+    assert len(children) == 2
+    group.kill()
+    group.wait()
+    wait_until(lambda: not any(alive(child) for child in children), 60)
+
+
+@pytest.mark.slow
+def test_variations_train_side_by_side_and_are_agents(here, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+    tiny = [*SMALL, "--total-steps", 32, "--scenario", "hit-mac-2x2"]
+    here("--run-dir", "all", "--set", "pooling=sum,mean", *tiny, "--processes", 2, evaluated=True)
+    here("--run-dir", "alone", "--pooling", "mean", *tiny)
+    assert differences(tensors("all/pooling-mean/seed-0"), tensors("alone")) == []
+    found = evaluated("all")
+    assert {"pooling=sum", "pooling=mean", "random", "planner"} <= set(found)
+    alone = evaluated("all/pooling-mean/seed-0")["trained"]
+    assert found["pooling=mean"]["coverage"]["mean"] == alone["coverage"]["mean"]
+    assert "32 steps in" in Path("all/pooling-sum/seed-0/training.log").read_text()
+    assert "processes" not in yaml.safe_load(Path("all/config.yaml").read_text())["options"]
+    assert [folder.name for folder in variations_in("all")] == ["pooling-mean", "pooling-sum"]
+    agents = named_agents("all", load_scenario("hit-mac-2x2"))
+    assert [agent.name for agent in agents] == ["all/pooling-mean", "all/pooling-sum"]
+    with pytest.raises(ValueError, match=r"holds 2 variations; name one of them, such as .*pooling-mean"):
+        load_policy("all")
+
+
+# --- both levels ---
+
+
+def test_both_levels_are_trained_and_a_finished_executor_stays_as_it_is(here, monkeypatch, capsys):
+    """Stopped in the executor, moved, ended in the coordinator, and continued: each level as if never interrupted."""
+    asked = ["hit-mac", *PAIR, "--executor-steps", 2 * 256, "--coordinator-steps", 2 * 64]
+    here(*asked, "--run-dir", "whole")
+    assert here(*asked, "--run-dir", "a:1", at=3) == 16
+    assert not Path("a:1/coordinator").exists()
+    assert "train.py hit-mac --run-dir a:1 --resume" in capsys.readouterr().out
+    Path("a:1").rename("planner")  # also the name of an agent
+    resume = ["hit-mac", "--run-dir", "planner", "--resume"]
+    with pytest.raises(SystemExit):
+        here(*resume, at=16 + 3, number=signal.SIGHUP)  # aborted in the coordinator
+    assert steps_of("planner/executor") == 512
+    used = {path: path.read_bytes() for path in Path("planner/executor").rglob("*") if path.is_file()}
+    here(*resume, "--executor-steps", 10**6)
+    assert "since the coordinator uses it" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in Path("planner/executor").rglob("*") if path.is_file()} == used
+    for level in ("executor", "coordinator"):
+        one, other = (state(f"{run}/{level}") for run in ("whole", "planner"))
+        assert differences(one, other) in ([], ["progress/evaluations"])
+    held = Path("planner/coordinator/checkpoint/executor/policy.safetensors")
+    assert held.read_bytes() == Path("planner/executor/checkpoint/policy.safetensors").read_bytes()
+
+
+def test_both_levels_and_their_executors_with_several_seeds(here):
+    small = ["--executor-steps", 128, "--coordinator-steps", 8, "--algorithm", "imitation"]
+    here("hit-mac", "--run-dir", "all", "--seeds", 2, *PAIR, *small, evaluated=True)
+    found = evaluated("all")
+    assert {name: one["trainings"] for name, one in found.items() if one["trainings"]} == {
+        "trained": 2, "assign-all": 2, "assign-in-range": 2, "assign-randomly": 2, "assign-planned": 2
+    }  # fmt: skip
+    assert here("hit-mac", "--run-dir", "all", "--resume", "--processes", 1, evaluated=True) == 0
+    for name, form in (("x=assign-all:all", "assign-all:{}"), ("all:scripted", "{}:scripted")):
+        assert [one.run for one in named_agents(name, HIT_MAC)] == [form.format(f"all/seed-{i}") for i in (0, 1)]
+    written = yaml.safe_load(Path("all/seed-0/coordinator/config.yaml").read_text())["options"]
+    assert (written["algorithm"], written["idle"]) == ("imitation", "hold")
