@@ -165,8 +165,9 @@ class Imitation(BaseAlgorithm):
     no-regret online learning", AISTATS 2011), and values are imitated as in AggreVaTe (Ross, Bagnell, "Reinforcement
     and imitation learning via interactive no-regret learning", 2014).
 
-    The result, :attr:`learned`, has the average of the weights after each update, weighted towards the later ones: after
-    update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9` (Shamir, Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
+    The result, :attr:`learned`, has the average of the weights after each update, weighted towards the later ones:
+    after update k it moves by :math:`(\eta + 1) / (k + \eta)` towards the new weights, :math:`\eta = 9` (Shamir,
+    Zhang, "Stochastic gradient descent for non-smooth optimization", ICML 2013, section 4).
 
     An executor imitates the values of turns towards its goals, a coordinator the teacher's assignments; see
     :class:`GoalLabels` and :class:`AssignmentLabels`.

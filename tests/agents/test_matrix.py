@@ -10,7 +10,7 @@ import torch
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.hierarchy import LevelPolicy
-from hitmac.agents.learned.checkpoint import save_policy
+from hitmac.agents.learned.checkpoint import copy_executor, save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
@@ -43,7 +43,11 @@ def train(options, scenario, folder):
         executors = {"before": as_level(policy, config), "saved": load_executor(folder, scenario)}
         found = evaluate_executors(executors, scenario, **FEW)["agents"]
     else:
-        executor = load_executor(options.executor, scenario) if config.role == "coordinator" else None
+        executor = None
+        if config.role == "coordinator":
+            executor = load_executor(options.executor, scenario)
+            if options.executor != "scripted":
+                copy_executor(options.executor, folder)
         agents = [as_agent(policy, config, scenario, name="before", executor=executor)]
         agents += [load_run(folder, scenario, name="saved")]
         found = evaluate(agents, scenario, **FEW)["agents"]

@@ -11,9 +11,16 @@ from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, Sensor
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
-# Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave.
+# Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave and return.
 SCENE = load_scenario("random").replace(
-    num_sensors=4, num_targets=3, min_sensors=1, min_targets=1, failure_rate=0.1, recovery_rate=0.3, leave_rate=0.05
+    num_sensors=4,
+    num_targets=3,
+    min_sensors=1,
+    min_targets=1,
+    failure_rate=0.1,
+    recovery_rate=0.3,
+    leave_rate=0.05,
+    return_rate=0.1,
 )
 KINDS = {
     "coverage": ("Coverage", {}),
