@@ -10,7 +10,7 @@ import torch
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
 from hitmac.agents.evaluate import evaluate, evaluate_executors
 from hitmac.agents.hierarchy import LevelPolicy
-from hitmac.agents.learned.checkpoint import copy_executor, save_policy
+from hitmac.agents.learned.checkpoint import copy_executor, load_policy, save_policy
 from hitmac.agents.learned.policy import CRITICS
 from hitmac.agents.registry import SCRIPTED, as_agent, as_level, load_agent, load_executor, load_run
 from hitmac.agents.training.config import JOBS, ExecutorOptions, check, check_on
@@ -31,7 +31,7 @@ SCENES |= {name: load_scenario(name) for name in ("hit-mac-2x1", "hit-mac-1x3", 
 
 
 def train(options, scenario, folder):
-    """Save the policy of one update, and check that it plays the scene as it did before it was saved."""
+    """Save the policy of one update, and check that it acts as it did before it was saved."""
     torch.manual_seed(0)
     check(options)
     check_on(options, scenario)
@@ -39,6 +39,15 @@ def train(options, scenario, folder):
     model.learn(options.rollout_steps * venv.num_envs)
     policy = getattr(model, "learned", model.policy)
     save_policy(folder, policy, config)
+    saved, _ = load_policy(folder, scenario)
+    actions = [one.predict(venv.observe(), deterministic=True)[0] for one in (policy, saved)]
+    assert np.array_equal(*actions)
+    return policy, config
+
+
+def play(options, scenario, folder):
+    """Train a policy, and check that it plays the scene as it did before it was saved."""
+    policy, config = train(options, scenario, folder)
     if config.role == "executor":
         executors = {"before": as_level(policy, config), "saved": load_executor(folder, scenario)}
         found = evaluate_executors(executors, scenario, **FEW)["agents"]
@@ -87,13 +96,13 @@ def pairwise(values, seed=0):
     return rows
 
 
-def train_rows(job, rows, executors, folder):
+def each(function, job, rows, executors, folder):
     for number, row in enumerate(rows):
         options = {name: value for name, value in row.items() if name != "scene"}
         if "executor" in options:
             options["executor"] = str(executors[options["executor"]])
         try:
-            train(JOBS[job](**options), SCENES[row["scene"]], folder / str(number))
+            function(JOBS[job](**options), SCENES[row["scene"]], folder / str(number))
         except Exception as error:
             raise AssertionError(f"{job} with {row}: {error}") from error
 
@@ -104,7 +113,7 @@ def test_every_pair_of_a_job_a_scene_and_a_critic(job, executors, tmp_path):
     rows = [TINY | row for row in pairwise(of_all) if row.pop("job") == job]
     if job != "coordinator":
         rows = [{name: value for name, value in row.items() if name != "executor"} for row in rows]
-    train_rows(job, rows, executors, tmp_path)
+    each(play, job, rows, executors, tmp_path)
 
 
 @pytest.mark.parametrize("preset", SCENES)
@@ -209,7 +218,7 @@ OWN = {
 
 @pytest.mark.parametrize("job", JOBS)
 def test_every_pair_of_options(job, executors, tmp_path):
-    train_rows(job, pairwise(VALUES | OWN[job]), executors, tmp_path)
+    each(train, job, pairwise(VALUES | OWN[job]), executors, tmp_path)
 
 
 def test_every_option_is_in_the_matrix():

@@ -1,3 +1,4 @@
+import functools
 import signal
 import sys
 
@@ -8,11 +9,15 @@ from hitmac.agents.training import report
 from hitmac.agents.training.train import RolloutCallback
 
 
+def cut_short(function, *arguments, **options):
+    return function(*arguments, **options | {"max_episode_steps": min(20, options["max_episode_steps"])})
+
+
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     """Runs train.py in this process and an empty directory; returns the number of steps of the scenes.
 
-    A signal may come at a step, which counts from 1. A run is evaluated, and filmed, only if asked.
+    A signal may come at a step, which counts from 1. A run is evaluated, in 20 sub-steps, and filmed, only if asked.
     """
     monkeypatch.chdir(tmp_path)
 
@@ -33,6 +38,9 @@ def here(tmp_path, monkeypatch):
             if not (evaluated or film):
                 patch.setattr(train, "report", lambda *arguments: None)
                 patch.setattr(train, "evaluate_trainings", lambda *arguments: None)
+            for name in ("evaluate", "evaluate_executors"):
+                short = functools.partial(cut_short, getattr(report, name))
+                patch.setattr(report, name, short)
             train.main()
         return len(calls)
 

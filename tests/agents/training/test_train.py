@@ -1,8 +1,10 @@
 """The loop over updates: limits, signals, numbers that are not finite, weights to start from, and its environments."""
 
 import dataclasses
+import importlib
 import json
 import signal
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +12,9 @@ import numpy as np
 import pytest
 import torch
 
-from hitmac import train as command
+from hitmac import train as program
+from hitmac.__main__ import COMMANDS
+from hitmac.__main__ import main as hitmac_main
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
@@ -31,7 +35,7 @@ from hitmac.agents.training.train import (
 )
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-from hitmac.signals import end_on_signal
+from hitmac.signals import SIGNALS
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
 HIT_MAC = load_scenario("hit-mac")
@@ -67,13 +71,31 @@ def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
     assert steps_of("run") > 0
 
 
-def test_an_ignored_signal_stays_ignored():
-    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    try:
-        with end_on_signal("x"):
-            signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+@pytest.mark.parametrize(
+    ("command", "inside", "arguments", "number"),
+    [
+        ("evaluate", "evaluate", ["--agents", "still", "--json", "out.json"], signal.SIGTERM),
+        ("watch", "save_replay", ["still", "--to", "out.html"], signal.SIGINT),
+        ("export", "export_agent", ["pretrained:flat", "--to", "out.onnx"], signal.SIGTERM),
+        ("reproduce", "reproduce", ["--row", "still"], signal.SIGINT),
+        ("attention", "moments", ["pretrained:flat", "--to", "out.png"], signal.SIGTERM),
+        ("train", "resolve", [], signal.SIGINT),
+        ("train", "train", [*SMALL, "--run-dir", "run"], signal.SIGTERM),
+    ],
+)
+def test_a_signal_ends_every_command_in_one_line(command, inside, arguments, number, monkeypatch, capsys, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    module = importlib.import_module(COMMANDS[command][0])
+    monkeypatch.setattr(module, inside, lambda *given, **options: signal.raise_signal(number))
+    monkeypatch.setattr(sys, "argv", ["hitmac", command, *map(str, arguments)])
+    handlers = [signal.getsignal(one) for one in SIGNALS]
+    with pytest.raises(SystemExit) as end:
+        hitmac_main()
+    assert end.value.code == 128 + number
+    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    assert ": aborted" in line
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".", "out"))]
+    assert [signal.getsignal(one) for one in SIGNALS] == handlers
 
 
 def test_the_clock_and_its_line():
@@ -265,5 +287,5 @@ def test_help_names_every_job(here, capsys):
             here(flag)
         assert not end.value.code
         shown = capsys.readouterr().out
-        assert all(f"\n  {job} " in shown for job in command.COMMANDS)
+        assert all(f"\n  {job} " in shown for job in program.COMMANDS)
         assert "--total-steps" in shown
