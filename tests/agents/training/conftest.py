@@ -17,11 +17,12 @@ def cut_short(function, *arguments, **options):
 def here(tmp_path, monkeypatch):
     """Runs train.py in this process and an empty directory; returns the number of steps of the scenes.
 
-    A signal may come at a step, which counts from 1. A run is evaluated, in 20 sub-steps, and filmed, only if asked.
+    A signal may come at a step, which counts from 1. A run is evaluated, in 20 sub-steps and with few baselines, or
+    also reported, with pictures and a film, only if asked.
     """
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments, at=None, number=signal.SIGINT, evaluated=False, film=False):
+    def run(*arguments, at=None, number=signal.SIGINT, evaluated=False, reported=False):
         calls, on_step = [], RolloutCallback._on_step
 
         def step(callback):
@@ -33,14 +34,15 @@ def here(tmp_path, monkeypatch):
         with monkeypatch.context() as patch:
             patch.setattr(RolloutCallback, "_on_step", step)
             patch.setattr(sys, "argv", ["train.py", *map(str, arguments)])
-            if not film:
-                patch.setattr(report, "save_film", lambda *arguments, **options: None)
-            if not (evaluated or film):
+            for name in ("evaluate", "evaluate_executors"):
+                patch.setattr(report, name, functools.partial(cut_short, getattr(report, name)))
+            if not reported:
+                patch.setattr(report, "BASELINES", ("random", "still"))
+                for name in ("save_pictures", "save_curve", "save_film"):
+                    patch.setattr(report, name, lambda *arguments, **options: None)
+            if not (evaluated or reported):
                 patch.setattr(train, "report", lambda *arguments: None)
                 patch.setattr(train, "evaluate_trainings", lambda *arguments: None)
-            for name in ("evaluate", "evaluate_executors"):
-                short = functools.partial(cut_short, getattr(report, name))
-                patch.setattr(report, name, short)
             train.main()
         return len(calls)
 

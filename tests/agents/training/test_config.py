@@ -76,7 +76,7 @@ def test_options_that_are_given_win(monkeypatch, tmp_path):
     ]  # fmt: skip
     train.run_command(["hit-mac", "--scenario", "large", "--run-dir", "both"])
     both = levels(found.pop(), Path("both"), load_scenario("large"))
-    assert [(one.num_envs, one.batch_size) for one in both] == [(8, 80), (8, 8)]
+    assert [(one.num_envs, one.batch_size) for one in both] == [(8, 424), (8, 8)]
     asked = ["--algorithm", "imitation", "--idle", "random", "--num-envs", "8"]
     train.run_command(["coordinator", *asked, "--run-dir", "y"])
     assert (found[-1].idle, found[-1].num_envs, found[-1].epochs) == ("random", 8, 8)

@@ -74,7 +74,7 @@ def test_warnings(found, metric, entropy, name, warned):
 
 
 def test_a_run_leaves_its_results(here, capsys):
-    here("coverage-ppo", "--run-dir", "run", "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, film=True)
+    here("coverage-ppo", "--run-dir", "run", "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, reported=True)
     out = capsys.readouterr().out
     left = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
     events = {path for path in left if path.startswith("tensorboard/events")}
@@ -113,7 +113,7 @@ def test_a_run_leaves_its_results(here, capsys):
 def test_a_run_of_one_update_without_points_has_a_curve(here):
     """The points change no training."""
     for points in (0, 2):
-        here("--run-dir", points, "--total-steps", 16, *TINY, *SHORT, "--curve-points", points, evaluated=points == 0)
+        here("--run-dir", points, "--total-steps", 16, *TINY, *SHORT, "--curve-points", points, reported=points == 0)
     assert differences(state("0"), state("2")) == ["progress/evaluations"]
     blue = np.array([0x42, 0x7A, 0xC4]) / 255
     assert (np.abs(matplotlib.image.imread("0/curve.png")[..., :3] - blue).max(-1) < 0.02).sum() > 10

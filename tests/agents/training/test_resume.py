@@ -72,7 +72,7 @@ def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, opti
 
 
 def test_a_killed_training_continues_as_if_never_interrupted(here, tmp_path):
-    asked = ["coverage-ppo", "--total-steps", 16 * 50, *SMALL]
+    asked = ["coverage-ppo", "--total-steps", 16 * 30, *SMALL]
     command = [sys.executable, str(ROOT / "train.py"), *map(str, asked), "--run-dir", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     deadline = time.monotonic() + 120
@@ -82,7 +82,7 @@ def test_a_killed_training_continues_as_if_never_interrupted(here, tmp_path):
         time.sleep(0.02)
     process.kill()
     process.wait()
-    assert steps_of("killed") < 16 * 50
+    assert steps_of("killed") < 16 * 30
     here("coverage-ppo", "--run-dir", "killed", "--resume")
     here(*asked, "--run-dir", "whole")
     assert differences(state("killed"), state("whole")) == []
