@@ -20,6 +20,7 @@ import torch
 from ray.rllib.policy.sample_batch import MultiAgentBatch, SampleBatch
 from stable_baselines3.common.logger import configure
 
+from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import build_policy, load_policy, tensors_of
 from hitmac.agents.training.config import CoverageRewardOptions, check
 from hitmac.agents.training.resume import contents
@@ -185,10 +186,10 @@ def test_a_gradient_step_is_that_of_the_default_engine():
 def test_a_policy_learns(here):
     sizes = ("--num-envs", 64, "--rollout-steps", 16, "--batch-size", 256, "--epochs", 4, "--weight-dim", 16)
     more = ("--total-steps", 30_000, "--learning-rate", 4e-3, "--scenario", "hit-mac-2x2", "--save-every", 60)
-    more += ("--episodes", 20, "--episode-steps", 300)
-    here(*RLLIB, *sizes, *more, "--run-dir", "run", evaluated=True)
-    agents = json.loads(Path("run/evaluation.json").read_text())["agents"]
-    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.15
+    here(*RLLIB, *sizes, *more, "--run-dir", "run")
+    unseen = {"seed": 10**6, "episodes": 8, "max_episode_steps": 300, "progress": False}
+    found = evaluate(["run", "random"], "hit-mac-2x2", **unseen)["agents"]
+    assert found["run"]["coverage"]["mean"] > found["random"]["coverage"]["mean"] + 0.15
 
 
 @pytest.mark.slow
