@@ -4,32 +4,28 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from hitmac.signals import SIGNALS, end_on_signal
+from hitmac.signals import PARENT, SIGNALS, end_on_signal
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@pytest.mark.parametrize("number", [one for one in SIGNALS if signal.getsignal(one) is not signal.SIG_IGN])
-def test_a_signal_ends_a_running_command_in_one_line(number, tmp_path):
+def test_a_signal_ends_a_running_command_in_one_line(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-m", "hitmac", "evaluate", "--agents", "still", "--episodes", "1000000"],
         cwd=tmp_path, env={**os.environ, "PYTHONPATH": str(ROOT)}, text=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     )  # fmt: skip
-    assert process.stdout
     process.stdout.read(1)  # the progress bar has begun
-    time.sleep(0.2)
-    process.send_signal(number)
+    process.send_signal(signal.SIGTERM)
     try:
         *_, line = process.communicate(timeout=60)[1].splitlines()
     finally:
         process.kill()
-    assert (line, process.returncode) == ("hitmac evaluate: aborted", 128 + number)
+    assert (line, process.returncode) == ("hitmac evaluate: aborted", 128 + signal.SIGTERM)
     assert not list(tmp_path.iterdir())
 
 
@@ -41,8 +37,17 @@ def test_handlers_are_restored_and_ignored_signals_stay_so(number, capsys):
             signal.raise_signal(number)
         signal.signal(number, signal.SIG_DFL)
         with pytest.raises(SystemExit) as end, end_on_signal("x", "; saved"):
-            raise KeyboardInterrupt(number)
+            signal.raise_signal(number)
         assert signal.getsignal(number) is signal.SIG_DFL
     finally:
         signal.signal(number, before)
     assert (end.value.code, capsys.readouterr().err) == (128 + number, "\nx: aborted; saved\n")
+
+
+def test_a_process_ends_with_the_one_that_started_it():
+    code = "import sys, time; sys.path.append('hitmac'); import signals; signals.end_with_parent(); time.sleep(60)"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], cwd=ROOT, env={**os.environ, PARENT: "1"}, stdin=subprocess.PIPE
+    )
+    process.stdin.close()
+    assert process.wait(30) == 1

@@ -1,4 +1,4 @@
-"""The attention of policies: what a policy's networks attend to in a decision, and its picture."""
+"""Attention of a policy's networks in a decision, and its picture."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
-from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, to_targets
+from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, of_lists, to_targets
 from hitmac.agents.learned.checkpoint import adapt_policy, build_policy
 from hitmac.agents.policy import Memoryless
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
@@ -17,51 +17,65 @@ from hitmac.perception import AgentTargetEncoder, Weights, plots
 SCENARIO = load_scenario("hit-mac-3x4")
 
 
-def policy(task="Coverage", scenario=SCENARIO, options=None, **encoder):
-    """An untrained policy of a task, and its configuration."""
+def policy(task="Coverage", options=None, **encoder):
+    """Return an untrained policy of a task, and its configuration."""
     torch.manual_seed(0)
     config = PolicyConfig(
-        policy={"weight_dim": 8, **encoder}, features=DEFAULT_FEATURES, scenario=scenario,
+        policy={"weight_dim": 8, **encoder}, features=DEFAULT_FEATURES, scenario=SCENARIO,
         training_seeds=(2**40, 2**40), task=task, options=options or {},
     )  # fmt: skip
-    return build_policy(config, scenario), config
+    return build_policy(config, SCENARIO), config
 
 
 def observed(scenario=SCENARIO, scenes=2, features=DEFAULT_FEATURES):
     return CoverageTask(scenario, scenes, 0, features=features).observe()
 
 
+def weights_of(own, pairs):
+    """Return the weights of a policy's encoder for pairs."""
+    with torch.no_grad():
+        return own.features_extractor.encoder(torch.as_tensor(pairs), need_weights=True)[1]
+
+
 @pytest.mark.parametrize("way", ["agents", "targets", "pairs", "axes"])
-def test_it_is_the_mean_over_heads_and_over_the_pairs_of_the_sensor(way):
+def test_shares_are_the_mean_over_heads_and_over_the_pairs_of_the_sensor(way):
     own, _ = policy(attend_over=way, num_heads=2)
     shown = observed()
     found = attention_of(own, shown)
+    weights, expected = weights_of(own, shown["pairs"]), np.zeros((2, 3, 4))
+    for b, i, j in np.ndindex(2, 3, 4):
+        if way == "pairs":
+            of_sensor = weights.pairs[b, :, 4 * i : 4 * i + 4]  # (h, m, n * m)
+            expected[b, i, j] = sum(of_sensor[..., 4 * k + j].mean() for k in range(3))
+        else:
+            expected[b, i, j] = weights.targets[b, i, :, :, j].mean()
     assert set(found) == {"policy"}
-    encoder = own.features_extractor.encoder
-    with torch.no_grad():
-        _, weights = encoder(torch.as_tensor(shown["pairs"]), need_weights=True)
-    expected = np.zeros((2, 3, 4))
-    for b in range(2):
-        for i in range(3):
-            for j in range(4):
-                if way == "pairs":
-                    of_sensor = weights.pairs[b, :, 4 * i : 4 * i + 4]  # (h, m, n * m)
-                    expected[b, i, j] = sum(of_sensor[..., 4 * k + j].mean() for k in range(3))
-                else:
-                    expected[b, i, j] = weights.targets[b, i, :, :, j].mean()
     np.testing.assert_allclose(found["policy"], expected, rtol=1e-5)
     np.testing.assert_allclose(found["policy"].sum(-1), 1, rtol=1e-5)
 
 
-def test_a_sensor_and_a_target_that_are_not_there_have_no_share():
-    own, _ = policy()
+class Own:
+    """Custom policy that calls an encoder by keywords, on the scenes or on something else."""
+
+    def __init__(self, whole):
+        self.net, self.whole = AgentTargetEncoder(len(DEFAULT_FEATURES), 8), whole
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        pairs, mask = (torch.as_tensor(observation[name]) for name in ("pairs", "mask"))
+        self.net(pairs=pairs, mask=mask) if self.whole else self.net(pairs[:, :2], mask=mask[:, :2])
+        return np.zeros(observation["mask"].shape[:2], int), None
+
+
+def test_absent_sensors_and_targets_have_no_share():
     shown = observed()
     shown["mask"] = np.ones((2, 3, 4), np.int8)
     shown["mask"][:, 1], shown["mask"][:, :, 2] = 0, 0
-    shares = attention_of(own, shown)["policy"]
-    assert (shares[:, 1] == 0).all()
-    assert (shares[:, :, 2] == 0).all()
-    np.testing.assert_allclose(shares[:, [0, 2]].sum(-1), 1, rtol=1e-5)
+    for one in (policy()[0], Own(whole=True)):
+        shares = attention_of(one, shown)["policy"]
+        assert (shares[:, 1] == 0).all()
+        assert (shares[:, :, 2] == 0).all()
+        np.testing.assert_allclose(shares[:, [0, 2]].sum(-1), 1, rtol=1e-5)
+    assert np.isnan(attention_of(Own(whole=False), shown)["policy"]).all()
 
 
 def test_watching_changes_no_decision():
@@ -71,9 +85,9 @@ def test_watching_changes_no_decision():
     with AttentionWatch(own) as watch:
         np.testing.assert_array_equal(own.predict(shown, deterministic=True)[0], plain)
         assert np.isfinite(watch.shares(shown)["policy"]).all()
-        assert np.isnan(watch.shares(shown)["policy"]).all()  # nothing was decided since
+        assert np.isnan(watch.shares(shown)["policy"]).all()  # no decision since
     own.predict(shown, deterministic=True)
-    assert np.isnan(watch.shares(shown)["policy"]).all()  # and afterwards nothing is watched
+    assert np.isnan(watch.shares(shown)["policy"]).all()  # no longer watched
 
 
 @pytest.mark.parametrize("knowledge", ["shared", "own"])
@@ -87,19 +101,15 @@ def test_a_policy_on_beliefs_attends_by_its_own_knowledge(knowledge):
 
 def test_a_policy_of_one_sensor_attends_for_each():
     own, config = policy(options={"per_sensor": True})
-    shared, _ = adapt_policy(own, config, SCENARIO)
     shown = observed()
-    shares = attention_of(shared, shown)["policy"]
+    shares = attention_of(adapt_policy(own, config, SCENARIO)[0], shown)["policy"]
     for b, i in np.ndindex(2, 3):
-        one = {name: values[b, i][None] for name, values in shown.items()}
-        with torch.no_grad():
-            pairs = torch.as_tensor(one["pairs"]).unsqueeze(1)
-            _, weights = own.features_extractor.encoder(pairs, need_weights=True)
-        np.testing.assert_allclose(shares[b, i], to_targets(weights, 1)[0, 0], rtol=1e-5)
+        alone = to_targets(weights_of(own, shown["pairs"][b, i][None, None]), 1)
+        np.testing.assert_allclose(shares[b, i], alone[0, 0], rtol=1e-5)
 
 
 class Fixed:
-    """Coordinator that always assigns the same."""
+    """Coordinator that always makes the same assignment."""
 
     assigned = np.array([[0, 1, 0, 1], [0, 0, 0, 0], [1, 0, 1, 1]])
 
@@ -119,10 +129,8 @@ def test_an_executor_attends_to_its_goals(padding):
         goals = Fixed.assigned[i] != 0
         assert (found["executor"][b, i, ~goals] == 0).all()
         if padding == "masked" and goals.any():  # then its goals are all that it sees
-            pairs = torch.as_tensor(shown["pairs"][b, i][goals][None])
-            with torch.no_grad():
-                _, weights = executor.features_extractor.encoder(pairs, need_weights=True)
-            np.testing.assert_allclose(found["executor"][b, i, goals], to_targets(weights, 1)[0], rtol=1e-4)
+            alone = to_targets(weights_of(executor, shown["pairs"][b, i][goals][None]), 1)
+            np.testing.assert_allclose(found["executor"][b, i, goals], alone[0], rtol=1e-4)
 
 
 def test_a_coordinator_attends_where_it_decides():
@@ -137,34 +145,12 @@ def test_a_coordinator_attends_where_it_decides():
         assert watch.levels == ("coordinator", "executor")
         for starts, decides in (((1, 1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (1, 0))):
             _, state = agent.predict(shown, state, np.array(starts, bool), deterministic=True)
-            found = watch.shares(shown, state)["coordinator"]
-            np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), np.array(decides, bool))
-            np.testing.assert_allclose(found[np.array(decides, bool)], expected[np.array(decides, bool)], rtol=1e-4)
+            found, rows = watch.shares(shown, state)["coordinator"], np.array(decides, bool)
+            np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), rows)
+            np.testing.assert_allclose(found[rows], expected[rows], rtol=1e-4)
 
 
-class Own:
-    """Policy of one's own, which calls the encoder by keywords, or on something else than the scenes."""
-
-    def __init__(self, whole):
-        self.net, self.whole = AgentTargetEncoder(len(DEFAULT_FEATURES), 8), whole
-
-    def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        pairs, mask = (torch.as_tensor(observation[name]) for name in ("pairs", "mask"))
-        self.net(pairs=pairs, mask=mask) if self.whole else self.net(pairs[:, :2], mask=mask[:, :2])
-        return np.zeros(observation["mask"].shape[:2], int), None
-
-
-def test_a_policy_of_ones_own_attends():
-    shown = observed()
-    shown["mask"] = np.ones((2, 3, 4), np.int8)
-    shown["mask"][:, :, 1] = 0
-    shares = attention_of(Own(True), shown)["policy"]
-    assert (shares[:, :, 1] == 0).all()
-    np.testing.assert_allclose(shares.sum(-1), 1, rtol=1e-5)
-    assert np.isnan(attention_of(Own(False), shown)["policy"]).all()
-
-
-def test_what_does_not_attend_has_no_attention():
+def test_policies_without_attention_have_none():
     for agent in ("planner", "assign-all", "still"):
         loaded = load_agent(agent, SCENARIO)
         assert attention_of(loaded.policy, observed(features=loaded.features)) == {}
@@ -174,9 +160,14 @@ def test_what_does_not_attend_has_no_attention():
         to_targets(Weights(), 2)
 
 
+def test_the_shares_of_listed_targets_by_hand():
+    shares = of_lists(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[3, 0, -1]]]), 4)
+    assert shares.tolist() == [[[0.25, 0, 0, 0.75]]]
+
+
 @pytest.mark.parametrize("name", ["hit-mac-3x4", "volleyball-4"])
 def test_a_picture_of_a_scene_lies_under_the_lines(name):
-    """Sensors are dark squares of the picture: where the plot says that they are, it is dark."""
+    """Sensors are dark squares of the picture: it is dark where the plot places them."""
     scenario = load_scenario(name)
     simulator = CoverageTask(scenario, 1, 0).simulator
     state, picture = simulator.state, Picture(scenario, 500)
@@ -187,11 +178,8 @@ def test_a_picture_of_a_scene_lies_under_the_lines(name):
     for x, y in state.sensor_position[0]:
         row, column = (top - y) / (top - bottom) * height, (x - left) / (right - left) * width
         np.testing.assert_allclose(pixels[int(row), int(column)], (27, 62, 115), atol=3)
-    weights, sensors, targets = (
-        np.ones((scenario.num_sensors, scenario.num_targets)), state.sensor_position[0], state.target_position[0],
-    )  # fmt: skip
-    figure = plots.lines(weights, sensors, targets, extent=picture.extent, picture=pixels)
-    axis = figure.axes[0]
+    shown = np.ones((scenario.num_sensors, scenario.num_targets)), state.sensor_position[0], state.target_position[0]
+    axis = plots.lines(*shown, extent=picture.extent, picture=pixels).axes[0]
     assert axis.images[0].get_extent() == list(picture.extent)
     np.testing.assert_allclose((*axis.get_xlim(), *axis.get_ylim()), picture.extent)
 

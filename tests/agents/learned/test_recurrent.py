@@ -1,0 +1,200 @@
+"""Recurrent policy: its input, its state, its learning, and options that are refused."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from hitmac.agents import load_agent, save_policy
+from hitmac.agents.evaluate import evaluate
+from hitmac.agents.learned.checkpoint import load_policy
+from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
+from hitmac.agents.registry import as_agent
+from hitmac.agents.training import imitation
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check, check_on, with_defaults
+from hitmac.agents.training.resume import Progress, load_training, save_training
+from hitmac.agents.training.train import build
+from hitmac.envs import load_scenario
+from tests.agents.learned.recurrent import SHARED, config_on, fresh, observations, played
+
+SMALL = {"num_envs": 6, "rollout_steps": 4, "batch_size": 12, "weight_dim": 8, "teacher": "planner-fast"}
+
+
+def picked(shown, rows):
+    return [{name: array[rows] for name, array in observation.items()} for observation in shown]
+
+
+def test_a_scene_of_a_batch_is_played_as_alone():
+    policy, shown = fresh(), observations()
+    together, (state,) = played(policy, shown)
+    assert len(np.unique(together)) == 3
+    for scene in range(5):
+        alone, (own,) = played(policy, picked(shown, slice(scene, scene + 1)))
+        np.testing.assert_array_equal(alone[:, 0], together[:, scene])
+        np.testing.assert_allclose(own[0], state[scene], atol=1e-5)
+    action, _ = policy.predict({name: array[2] for name, array in shown[0].items()}, deterministic=True)
+    np.testing.assert_array_equal(action, together[0, 2])
+
+
+def test_it_is_equivariant_over_sensors_and_targets():
+    policy, shown = fresh(), observations()
+    actions, (state,) = played(policy, shown)
+    sensors, targets = [2, 0, 3, 1], [4, 2, 0, 1, 3]
+    permuted = [{name: array[:, sensors][:, :, targets] for name, array in one.items()} for one in shown]
+    others, (other,) = played(policy, permuted)
+    np.testing.assert_array_equal(others, actions[..., sensors])
+    np.testing.assert_allclose(other, state[:, sensors][:, :, targets], atol=1e-5)
+
+
+def test_a_sequence_at_once_is_the_loop_of_its_steps():
+    policy, shown = fresh(), observations()
+    starts = np.zeros((12, 5), bool)
+    starts[0], starts[7, 1], starts[3, 4] = True, True, True
+    actions, (state,) = played(policy, shown, starts)
+    pairs = torch.from_numpy(np.stack([one["pairs"] for one in shown])).requires_grad_()
+    logits, acting, last = policy.unroll(pairs, None, torch.from_numpy(starts))
+    np.testing.assert_array_equal(logits[:, 0].argmax(-1).unflatten(0, (12, 5)), actions)
+    np.testing.assert_allclose(last.detach(), state, atol=1e-5)
+    works = np.stack([(one["pairs"][:, :, 0, -2:] != 0).any(-1) for one in shown])
+    np.testing.assert_array_equal(acting.unflatten(0, (12, 5)), works)
+    assert not works.all()
+    assert (actions[~works] == 0).all()  # a failed sensor stays
+    # The gradient of the last step reaches all steps of its episode, and none before it.
+    logits.unflatten(0, (12, 5))[-1].clamp(-1e30).sum().backward()
+    reached = pairs.grad.abs().sum((2, 3, 4)) > 0
+    np.testing.assert_array_equal(reached, np.flip(np.cumsum(np.flip(np.roll(starts, -1, 0), 0), 0), 0) <= 1)
+
+
+def test_an_episode_begins_with_an_empty_memory():
+    policy, shown = fresh(), observations()
+    starts = np.zeros((12, 5), bool)
+    starts[6, [1, 3]] = True
+    again, (state,) = played(policy, shown, starts)
+    alone, (own,) = played(policy, picked(shown[6:], [1, 3]))
+    np.testing.assert_array_equal(again[6:, [1, 3]], alone)
+    np.testing.assert_allclose(state[[1, 3]], own, atol=1e-5)
+    without, _ = played(policy, shown)
+    assert (without[6:, [1, 3]] != alone).any()  # it does remember
+
+
+def test_it_reads_only_what_is_seen_now():
+    """Neither last known places and velocities, nor the mask, which shows what was ever seen."""
+    policy, shown = fresh(), observations()
+    changed = []
+    for observation in shown:
+        pairs, mask = observation["pairs"].copy(), observation["mask"].copy()
+        unseen = pairs[..., SEEN] == 0
+        for k in set(range(OF_SENSOR)) - {SEEN}:
+            pairs[unseen, k] = 0.7
+        mask[unseen] = 1 - mask[unseen]
+        changed.append({"pairs": pairs, "mask": mask})
+    assert np.mean([(one["pairs"][..., SEEN] == 0).mean() for one in shown]) > 0.2
+    actions, (state,) = played(policy, shown)
+    others, (other,) = played(policy, changed)
+    np.testing.assert_array_equal(others, actions)
+    np.testing.assert_array_equal(other, state)
+    for observation in changed:
+        observation["pairs"][..., SEEN] = 1
+    assert (played(policy, changed)[0] != actions).any()  # what is seen is read
+
+
+def test_a_saved_policy_plays_the_same_and_other_sizes(tmp_path):
+    policy = fresh()
+    save_policy(tmp_path, policy, config_on(SHARED))
+    _, config = load_policy(tmp_path)
+    agents = [as_agent(policy, config, SHARED, name="made"), load_agent(tmp_path, SHARED)._replace(name="read")]
+    agents = evaluate(agents, SHARED, episodes=2, max_episode_steps=20, progress=False)["agents"]
+    assert agents["made"]["coverage"] == agents["read"]["coverage"]
+    larger = load_scenario("hit-mac-6x9").replace(knowledge="shared")
+    assert played(load_agent(tmp_path, larger).policy, observations(larger))[0].shape == (12, 5, 6)
+
+
+# Learning.
+
+
+def learner(scenario=SHARED, **options):
+    """Return a learner with a small network, and its environments."""
+    options = dataclasses.replace(with_defaults(CoverageOptions, "imitation", "recurrent"), **SMALL | options)
+    return build(options, scenario)[:2]
+
+
+def test_sequences_are_remembered_with_the_states_before_them():
+    """A rollout that is unrolled from the state before it ends in the state before the next."""
+    model, _ = learner(learning_rate=1e-12, episode_steps=9)
+    model.learn(6 * 4 * 5)
+    assert model._n_updates == 4 * model.num_updates == 4 * 4  # none in the first rollout
+    states = model.buffer["states"][: 5 * 6].reshape(5, 6, *model.buffer["states"].shape[1:])
+    assert not states[0].any()
+    assert model.buffer["starts"][:6, 0].all()
+    assert model.buffer["starts"][: 5 * 6].sum() > 6
+    for number in range(5):
+        rows = slice(6 * number, 6 * number + 6)
+        pairs, starts = torch.from_numpy(model.buffer["pairs"][rows]), torch.from_numpy(model.buffer["starts"][rows])
+        _, _, last = model.policy.unroll(pairs.transpose(0, 1), torch.from_numpy(states[number]), starts.mT)
+        after = model._state if number == 4 else torch.from_numpy(states[number + 1])
+        torch.testing.assert_close(last.detach(), after, atol=1e-5, rtol=0)
+
+
+def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch):
+    monkeypatch.setattr(imitation, "BUFFER_SCENES", 2 * 4 * 6)
+    model, _ = learner()
+    assert len(model.buffer["pairs"]) == 3 * 6
+    drawn, inner = set(), model._drawn
+
+    def watch():
+        parts = inner()
+        now = model.num_timesteps // 24
+        drawn.update((now, int(row) // 6) for rows in parts for row in rows)
+        return parts
+
+    monkeypatch.setattr(model, "_drawn", watch)
+    model.learn(24 * 5)
+    for now in range(2, 5):
+        assert {slot for at, slot in drawn if at == now} <= {(now - 1) % 3, (now - 2) % 3}
+    assert {slot for at, slot in drawn if at == 1} == {0}
+
+
+def test_a_resumed_learner_continues_as_if_never_interrupted(tmp_path):
+    whole, venv = learner()
+    whole.learn(48)
+    save_training(tmp_path / "part", whole, venv, Progress())
+    whole.learn(48, reset_num_timesteps=False)
+    resumed, venv = learner()
+    load_training(tmp_path / "part", resumed, venv)
+    resumed.learn(48, reset_num_timesteps=False)
+    assert resumed.num_timesteps == whole.num_timesteps == 96
+    for one, other in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(whole._state, resumed._state)
+
+
+def test_options_that_do_not_fit_a_memory_are_refused():
+    features = {"features": RECURRENT_FEATURES, "memory": "recurrent"}
+    for options, says in (
+        (CoverageOptions(memory="recurrent"), "--features is .*must be left out"),
+        (CoverageOptions(**features, per_sensor=True), "without --per-sensor"),
+        (CoverageOptions(**features, weight_dim=7), "--weight-dim is 7"),
+        (CoverageRewardOptions(**features), "learned by imitation"),
+        (CoverageOptions(memory="gru"), "--memory is gru"),
+    ):
+        with pytest.raises((ValueError, ExceptionGroup), match=says):
+            check(options)
+    options = with_defaults(CoverageOptions, "imitation", "recurrent")
+    check(options)
+    check_on(options, SHARED)
+    with pytest.raises(ValueError, match="must be shared"):
+        check_on(options, SHARED.replace(knowledge="own"))
+    with pytest.raises(ValueError, match="memory is 'lstm'"):
+        config_on(SHARED, memory="lstm")
+
+
+def test_it_learns_to_search_and_to_remember():
+    scene = load_scenario("hit-mac-2x2").replace(knowledge="shared")
+    options = {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim": 32, "teacher": "belief-planner"}
+    model, _ = learner(scene, **options)
+    model.learn(32 * 16 * 8)
+    trained = as_agent(model.learned, config_on(scene), scene, name="trained")
+    few = {"episodes": 8, "seed": 10**6, "max_episode_steps": 400, "progress": False}
+    agents = evaluate([trained, "random"], scene, **few)["agents"]
+    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.1

@@ -1,0 +1,90 @@
+"""Options on the command line, and the provenance of results."""
+
+import json
+import os
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from hitmac.agents.command_line import _command, _commit, parse, provenance
+from hitmac.envs.kernels.threads import cores
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a program."""
+
+    agent: str = "still"
+    """Name of an agent."""
+    seed: int = 3
+    """Seed of the first scene."""
+    files: tuple[str, ...] = ()
+    """Files to read."""
+
+
+def test_options_are_typed_and_the_first_may_stand_without_its_name():
+    assert parse(Options, "program", []) == Options()
+    assert parse(Options, "program", ["planner", "--seed", "5"], first="--agent") == Options("planner", 5)
+    assert parse(Options, "program", ["--files", "a", "b"]) == Options(files=("a", "b"))
+    assert parse(Options, "program", [], default=Options(seed=7)) == Options(seed=7)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--seed", "many"], "many"),
+        (["--sed", "5"], "(did you mean --seed?)"),
+        (["--files", "--seed", "5"], "--files is given without a value"),
+    ],
+)
+def test_an_invalid_option_ends_the_program_in_one_line(arguments, says, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse(Options, "program", arguments)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert end.value.code == 2
+    assert line.startswith("program: error: ")
+    assert says in line
+
+
+def test_the_provenance_is_plain_and_whole():
+    made = provenance()
+    assert json.loads(json.dumps(made)) == made
+    assert made["versions"]["torch"] == torch.__version__
+    assert set(made["versions"]) == {"python", "hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium"}
+    assert made["threads"] == {"torch": torch.get_num_threads(), "simulator": cores(), "cores": os.cpu_count()}
+    assert set(made) == {"versions", "commit", "modified", "threads", "platform", "processor", "command"}
+
+
+def test_the_command_shows_no_directory_of_the_machine():
+    here = Path("/home/someone/work")
+    arguments = ["/usr/bin/python3.12", "-m", "agents.evaluate", "--agents", "/home/someone/work/runs/a,/data/b", "x/y"]
+    assert _command(arguments, here) == "python3.12 -m agents.evaluate --agents runs/a,b x/y"
+    assert _command(["python", "a=/data/x/1+/home/someone/work/y", "--json=/tmp/z"], here) == "python a=1+y --json=z"
+    assert _command([], here) == ""
+
+
+def test_the_commit_is_that_of_the_own_checkout(tmp_path, monkeypatch):
+    def git(*arguments):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b.c", "-c", "commit.gpgsign=false"]
+        subprocess.run(["git", *identity, *arguments], cwd=tmp_path, check=True, capture_output=True)
+
+    assert _commit(tmp_path) == (None, None)
+    git("init")
+    assert _commit(tmp_path) == (None, None)  # without a commit
+    (tmp_path / "file").write_text("1")
+    git("add", "file")
+    git("commit", "-m", "one")
+    commit, modified = _commit(tmp_path)
+    assert (len(commit), modified) == (40, False)
+    (tmp_path / "untracked").write_text("1")
+    assert _commit(tmp_path) == (commit, False)
+    (tmp_path / "file").write_text("2")
+    assert _commit(tmp_path) == (commit, True)
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    (tmp_path / "installed").mkdir()
+    assert _commit(tmp_path / "installed") == (None, None)  # in another's checkout
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert _commit(tmp_path) == (None, None)  # without git
