@@ -1,6 +1,5 @@
 """Encoders: by hand, masks, order, sizes, weights; their configuration from the command line to the network."""
 
-import dataclasses
 import json
 import re
 
@@ -172,30 +171,17 @@ def test_agents_share_the_layers_of_the_flat_encoder():
     assert (moved.global_feature - features.global_feature).abs().max() > 1e-6
 
 
-def test_a_tensordict_module():
-    from tensordict import TensorDict
-    from tensordict.nn import TensorDictModule
-
-    net, (pairs, mask) = encoder(), scene()
-    features = net(pairs, mask)
-    filled = TensorDictModule(net, ["pairs", "mask"], list(features._fields))(TensorDict(pairs=pairs, mask=mask))
-    same([filled[name] for name in features._fields], features)
-
-
-@pytest.mark.parametrize("name", OTHER)
-def test_an_option_reaches_the_encoder_from_the_command_line_and_from_the_checkpoint(name, tmp_path):
+def test_options_reach_the_encoder_from_the_command_line_and_from_the_checkpoint(tmp_path):
     """A new field of the configuration needs no other line to get there."""
-    value = OTHER[name]
-    flag = "--" + name.replace("_", "-")
-    arguments = [*([flag] if value is True else [flag, str(value)]), "--algorithm", "ppo"]
-    options = parse(JOBS["coverage"], "train.py", [*arguments, "--num-envs", "2", "--scenario", "hit-mac-2x2"])
+    flags = [f"--{name.replace('_', '-')}={value}" for name, value in OTHER.items() if value is not True]
+    arguments = [*flags, "--scaled", "--algorithm=ppo", "--num-envs=2", "--scenario=hit-mac-2x2"]
+    options, expected = parse(JOBS["coverage"], "train.py", arguments), EncoderConfig(**OTHER)
     check(options)
-    expected = dataclasses.replace(JOBS["coverage"]().encoder_config, **{name: value})
     assert options.encoder_config == expected
     model, _, written = build(options, load_scenario("hit-mac-2x2"))
     assert model.policy.features_extractor.encoder.config == expected
     save_policy(tmp_path, model.policy, written)
-    assert json.loads((tmp_path / "config.json").read_text())["policy"][name] == value
+    assert OTHER.items() <= json.loads((tmp_path / "config.json").read_text())["policy"].items()
     policy, read = load_policy(tmp_path)
     assert read == written
     assert read.encoder == policy.features_extractor.encoder.config == expected

@@ -14,7 +14,6 @@ from hitmac.perception.functional import (
     Bilinear,
     Dot,
     ScaledDot,
-    attend_heads,
     make_score,
     pool,
 )
@@ -107,16 +106,6 @@ def test_masked_keys_may_hold_anything_and_rows_without_keys_are_zero(score, lon
             assert not output.masked_select(~mask.any(-1, keepdim=True)).any()
         for result in results[1:]:
             same(result, results[0])
-
-
-def test_every_head_attends_by_itself():
-    query, key, value = random(3, 5, 8), random(3, 6, 8), random(3, 6, 4)
-    mask = torch.rand(3, 1, 6) > 0.3
-    output, weights = attend_heads(query, key, value, mask, 2, None, False, 0.0, True)
-    for head in range(2):
-        half, quarter = slice(4 * head, 4 * head + 4), slice(2 * head, 2 * head + 2)
-        alone = attend(query[..., half], key[..., half], value[..., quarter], mask=mask, need_weights=True)
-        same(alone, (output[..., quarter], weights[:, head]))
 
 
 def test_poolings_by_hand():

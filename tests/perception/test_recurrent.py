@@ -56,7 +56,7 @@ def test_checkpoints_and_the_start_are_pytorchs():
 
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0,), (2, 0, 3)])
-def test_nothing_there_has_gradients(shape):
+def test_empty_inputs_have_zero_gradients(shape):
     made, x = layer(), random(*shape, 4).requires_grad_()
     for mask in (None, torch.zeros(shape, dtype=torch.bool)):
         z, total = made(x, mask)
