@@ -1,14 +1,16 @@
-"""Sensors that are absent or have failed count for nothing in the learning."""
+"""Credit for every sensor, and none for sensors that are absent or have failed."""
 
 import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
 from stable_baselines3 import A2C, PPO
+from stable_baselines3.common.buffers import DictRolloutBuffer
 
 from hitmac.agents import AttentionPolicy
-from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
-from hitmac.envs import load_scenario
+from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorBernoulli, SensorRolloutBuffer
+from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
 # Every scene has 1 to 4 sensors of 4, some of which fail, and targets that leave and return.
@@ -148,3 +150,74 @@ def test_no_mean_is_empty_where_all_sensors_have_failed(kind):
     model = learner(kind, scenario=SCENE.replace(failure_rate=1.0, recovery_rate=0.0))
     model.learn(2 * 8 * model.env.num_envs)
     assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
+
+
+def test_the_difference_reward_by_hand():
+    scenario = Scenario(num_sensors=2, num_targets=4, walk="still", extra_move_every=0)
+    task = CoordinatorTask(scenario, 1, 0, idle="hold", decision=2)
+    # Both see the first two; the first alone sees the third; nobody sees the last.
+    targets = [(400, 0), (500, 0), (-600, 50), (0, 1200)]
+    task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[0, 0], target_position=targets)
+    task.step(np.zeros((1, 8), np.int8))
+    assert task.difference_rewards().tolist() == [[0, 0]]
+    task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[180, 0], target_position=targets)
+    task.step(np.zeros((1, 8), np.int8))
+    assert task.difference_rewards().tolist() == [[0.25, 0.5]]
+
+
+def test_difference_rewards_are_the_coverage_less_that_without_the_sensor():
+    task = CoordinatorTask("random", 20, 0, decision=1)
+    rng = np.random.default_rng(0)
+    for _ in range(30):
+        task.step(rng.integers(0, 2, (20, task.action_space.n)))
+        live = task.simulator.state
+        present = np.maximum(live.present.sum(-1), 1)
+        for i in range(live.visible.shape[1]):
+            without = np.delete(live.visible, i, 1).any(1).sum(-1) / present
+            whole = live.visible.any(1).sum(-1) / present
+            np.testing.assert_allclose(task.difference_rewards()[:, i], whole - without, atol=1e-12)
+
+
+def test_the_likelihoods_of_the_sensors_make_up_the_whole():
+    torch.manual_seed(0)
+    logits, actions = torch.randn(7, 6), torch.randint(0, 2, (7, 6)).float()
+    ours = SensorBernoulli(3, 2).proba_distribution(logits)
+    assert ours.log_prob(actions).shape == ours.entropy().shape == (7, 3)
+    whole = torch.distributions.Bernoulli(logits=logits)
+    torch.testing.assert_close(ours.log_prob(actions)[:, 1], whole.log_prob(actions)[:, 2:4].sum(-1))
+    torch.testing.assert_close(ours.entropy().sum(-1), whole.entropy().sum(-1))
+
+
+def test_the_buffer_is_stable_baselines3s_for_every_sensor():
+    """Sensor i's advantages are those of the original buffer that sees its rewards and values alone."""
+    rng = np.random.default_rng(0)
+    space = spaces.Dict(pairs=spaces.Box(-1, 1, (3, 2, 4)), mask=spaces.MultiBinary((3, 2)))
+    options = {"gae_lambda": 0.9, "gamma": 0.8, "n_envs": 5}
+    ours = SensorRolloutBuffer(6, space, spaces.MultiBinary(6), **options)
+    theirs = [DictRolloutBuffer(6, space, spaces.MultiBinary(6), **options) for _ in range(3)]
+    for _ in range(6):
+        seen = {key: rng.random((5, *part.shape)).astype(np.float32) for key, part in space.items()}
+        action, start = rng.integers(0, 2, (5, 6)), rng.random(5) < 0.3
+        reward = rng.normal(size=(5, 3)).astype(np.float32)
+        value, log_prob = (torch.as_tensor(rng.normal(size=(5, 3)).astype(np.float32)) for _ in range(2))
+        ours.add(seen, action, reward, start, value, log_prob)
+        for i, buffer in enumerate(theirs):
+            buffer.add(seen, action, reward[:, i], start, value[:, i : i + 1], log_prob[:, i])
+    last, dones = rng.normal(size=(5, 3)).astype(np.float32), rng.random(5) < 0.5
+    ours.compute_returns_and_advantage(last, dones)
+    for i, buffer in enumerate(theirs):
+        buffer.compute_returns_and_advantage(torch.as_tensor(last[:, i : i + 1]), dones)
+        np.testing.assert_allclose(ours.advantages[..., i], buffer.advantages, atol=1e-6)
+        np.testing.assert_allclose(ours.returns[..., i], buffer.returns, atol=1e-6)
+    samples = list(ours.get(15))
+    assert [tuple(sample.advantages.shape) for sample in samples] == [(45,), (45,)]
+    assert samples[0].returns.shape == samples[0].old_values.shape == (45,)
+    drawn = torch.cat([sample.returns for sample in samples]).sort().values
+    torch.testing.assert_close(drawn, torch.as_tensor(ours.returns.flatten()).sort().values)
+
+
+def test_credit_needs_a_task_that_gives_it():
+    with pytest.raises(ValueError, match="CoverageTask has no difference rewards"):
+        DirectionalSensorVecEnv(CoverageTask(), max_episode_steps=5, credit="difference_rewards")
+    with pytest.raises(ValueError, match="credit is 'all'; it must be team or difference_rewards"):
+        DirectionalSensorVecEnv("Coordinator", 2, credit="all")

@@ -1,131 +1,85 @@
-"""Beliefs as features: by hand, in training and in use, and policies without a memory."""
+"""Beliefs about all targets, of observations that list the nearest: by hand."""
 
 import numpy as np
 import pytest
 
-from hitmac.agents import load_agent
-from hitmac.agents.learned.beliefs import BeliefPolicy
-from hitmac.agents.policy import Memoryless, started
-from hitmac.agents.tracking.beliefs import Beliefs
-from hitmac.agents.tracking.features import BeliefObserver, check_features
+from hitmac.agents.tracking import beliefs
+from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.tasks import CoverageTask
-
-ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="shared")
-SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
+from hitmac.envs.observation import Observer
+from hitmac.envs.simulator import Simulator
 
 
-class Searching:
-    """Policy that turns a sensor by what it believes: a function of all features."""
+def of_line(num_targets, heading):
+    """Return a function that takes in an observation of targets along +x from a sensor at the origin."""
+    scenario = Scenario(
+        num_sensors=1, num_targets=num_targets, walk="still", extra_move_every=0, knowledge="own", arena=1000,
+        sensing_range=800,
+    )  # fmt: skip
+    believed = Beliefs(scenario, 64)
 
-    def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        assert observation["mask"].ndim == 3
-        return np.floor(1e4 * observation["pairs"].astype(np.float64).sum((2, 3))).astype(np.int64) % 3, None
+    def update(known, k, state=None):
+        """Take in the k nearest of `known`, distance and age by target."""
+        nearest = sorted(sorted(known, key=lambda j: known[j][0])[:k])
+        pairs, targets = np.zeros((1, 1, k, 10), np.float32), np.full((1, 1, k), -1, np.int32)
+        pairs[..., 8:] = np.sin(np.radians(heading)), np.cos(np.radians(heading))
+        pairs[..., 0], pairs[..., 1] = -np.sin(np.radians(heading)), np.cos(np.radians(heading))  # all along +x
+        for place, j in enumerate(nearest):
+            targets[0, 0, place] = j
+            pairs[0, 0, place, 2] = known[j][0] / scenario.distance_scale
+            pairs[0, 0, place, 5] = known[j][1] / 100
+        return believed.update(pairs, targets >= 0, state, targets=targets)
 
-
-def test_features_of_a_target_that_is_seen_and_then_not():
-    task = CoverageTask(ONE, 1, 0, features=BeliefObserver)
-    task.reset(options={"sensor_position": [(0, 0)], "heading": [40], "target_position": [(500, 0)]})
-    seen = task.observe()["pairs"][0, 0, 0]
-    sin, cos = np.sin(np.radians(-40)), np.cos(np.radians(-40))
-    np.testing.assert_allclose(seen[:11], [sin, cos, 0.25, 1, 1, 0, 0, 0, 0, 0, 1], atol=1e-5)
-    np.testing.assert_allclose(seen[11:29], np.arange(18) == 9 - 40 / 20, atol=1e-5)
-    task.step(np.array([[1]]))  # the target is 45 degrees to the right, at the edge of the view
-    unseen = task.observe()["pairs"][0, 0, 0]
-    root = np.sqrt(0.5)
-    np.testing.assert_allclose(unseen[:11], [-root, root, 0.25, 1, 0, 0, 0, 0, 0, 0.01, 0], atol=1e-5)
-    np.testing.assert_allclose(unseen[11 + 6 : 11 + 8], [0.25, 0.75], atol=1e-5)  # 2.25 sectors to the right
-
-
-def test_a_target_that_was_never_seen_may_be_anywhere_but_in_view():
-    task = CoverageTask(ONE, 1, 0, features=BeliefObserver)
-    task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-900, 900)]})
-    shown = task.observe()
-    assert shown["mask"].all()
-    never = shown["pairs"][0, 0, 0]
-    np.testing.assert_array_equal(never[[4, 9, 10]], [0, 10, 0])
-    np.testing.assert_array_equal(never[11 + 8 : 11 + 11], 0)  # in view
-    in_view = 0.25 * np.pi * 800**2 / 2000**2
-    assert never[11:29].sum() == pytest.approx(3 * in_view / (1 - in_view), rel=0.2)  # of 96 particles
+    return update
 
 
-def test_a_policy_acts_in_use_as_in_training():
-    """Batch, restarts and failures included; a scene that is observed twice is observed once."""
-    training, use = (CoverageTask(SHARED, 12, 5, features=kind) for kind in (BeliefObserver, Beliefs.features))
-    policy, net = BeliefPolicy(Searching(), SHARED), Searching()
-    state, start = None, np.ones(12, bool)
-    for step in range(24):
-        first, second = training.observe(), training.observe()
-        np.testing.assert_array_equal(first["pairs"], second["pairs"])
-        actions, state = policy.predict(use.observe(), state, start)
-        np.testing.assert_array_equal(net.predict(first)[0], actions)
-        start = np.arange(12) % 5 == step % 9
-        for task in (training, use):
-            task.step(actions)
-            if task is training and step % 2:
-                task.observe()  # the last observation of an episode
-            if start.any():
-                task.reset(mask=start)
-    alone = CoverageTask(SHARED, 1, 16, features=Beliefs.features)
-    again, many = policy.predict(alone.observe()), CoverageTask(SHARED, 12, 5, features=Beliefs.features)
-    np.testing.assert_array_equal(again[0][0], policy.predict(many.observe())[0][11])
+def test_a_target_that_is_crowded_out_of_a_list_stays_believed():
+    update = of_line(2, 180)
+    _, state = update({1: (300, 2)}, 1)
+    scene, state = update({0: (100, 0), 1: (300, 3)}, 1, state)
+    assert scene.known[0, :, 4].tolist() == [0, 3]
+    np.testing.assert_allclose(scene.belief.body[0, 1, 0], 300, atol=1e-3)
+    np.testing.assert_allclose(state.place[0, 0], [(100, 0), (300, 0)], atol=1e-3)
+    scene, _ = update({0: (100, 1), 1: (300, 0)}, 2, state)
+    assert scene.known[0, :, 4].tolist() == [1, 0]
 
 
-def test_an_observer_goes_on_from_its_state():
-    task = CoverageTask(SHARED, 4, 0, features=BeliefObserver)
-    actions = np.random.default_rng(0).integers(0, 3, (12, 4, 4))
-    for action in actions[:6]:
-        task.observe()
-        task.step(action)
-    task.observe()
-    saved = task.observer.get_state()
-    other = CoverageTask(SHARED, 4, 1, features=BeliefObserver)
-    other.simulator.set_state(task.simulator.get_state())
-    other.observer.set_state(saved)
-    for action in actions[6:]:
-        np.testing.assert_array_equal(task.observe()["pairs"], other.observe()["pairs"])
-        task.step(action)
-        other.step(action)
+def test_a_target_that_a_list_would_show_is_gone():
+    update = of_line(3, 180)
+    _, state = update({0: (100, 2), 1: (300, 2)}, 2)
+    scene, _ = update({1: (300, 3), 2: (500, 0)}, 2, state)  # 0 is nearer than the farthest that is listed
+    assert scene.known[0, 0, 4] == np.inf
+    assert not scene.present[0, 0]
+    scene, _ = update({1: (300, 3)}, 2, state)  # a list with a free place holds all
+    assert scene.known[0, :, 4].tolist() == [np.inf, 3, np.inf]
+    assert scene.present[0].tolist() == [False, True, True]  # the last was never seen
 
 
-def test_alone_every_sensor_acts_on_its_own_beliefs():
-    scenario = load_scenario("hit-mac").replace(knowledge="own")
-    with pytest.raises(ValueError, match="knowledge is 'own'"):
-        BeliefObserver(scenario)
-    policy, task = BeliefPolicy(Searching(), scenario), CoverageTask(scenario, 40, 0, features=Beliefs.features)
-    state = None
-    for _ in range(8):
-        shown = task.observe()
-        changed = {name: array.copy() for name, array in shown.items()}
-        changed["pairs"][:, 1:, :, :6] = 0.3  # what the others know; not where they are
-        changed["mask"][:, 1:] = 1
-        expected, new = policy.predict(shown, state)
-        actions, _ = policy.predict(changed, state)
-        np.testing.assert_array_equal(actions[:, 0], expected[:, 0])
-        assert (actions[:, 1:] != expected[:, 1:]).any()
-        task.step(expected)
-        state = new
+def test_a_view_says_nothing_of_what_is_farther_than_the_list_reaches():
+    """The second target was never seen, and the sensor sees as far as 800."""
+    update = of_line(2, 0)
+    for k, seen in ((1, 100.0), (2, 800.0)):
+        scene, _ = update({0: (100, 0)}, k)
+        x, y = scene.belief.body[0, 1, :2]
+        weight = scene.belief.weight[0, 1]
+        away, ahead = np.hypot(x, y), np.abs(np.degrees(np.arctan2(y, x))) < 45
+        assert (weight[(away < 0.99 * seen) & ahead] == 0).all()
+        assert (weight[(away > 1.01 * seen)] > 0).all()
 
 
-def test_beliefs_are_named_in_place_of_features():
-    assert check_features(("beliefs",)) == ("beliefs",)
-    with pytest.raises(ValueError, match="unknown feature beliefs"):
-        check_features(("beliefs", "distance"))
-
-
-@pytest.mark.parametrize("name", ["greedy", "planner:horizon=20", "assign-all"])
-def test_to_a_memoryless_agent_what_is_not_seen_is_not_there(name):
-    agent, memoryless = (load_agent(one, SHARED) for one in (name, f"memoryless:{name}"))
-    assert memoryless.features == (*agent.features, "seen_now")
-    assert isinstance(memoryless.policy, Memoryless)
-    task = CoverageTask(SHARED, 16, 0, features=memoryless.features)
-    differ = False
-    for _ in range(30):
-        shown = task.observe()
-        seen = {"pairs": shown["pairs"][..., :-1], "mask": shown["mask"] & (shown["pairs"][..., -1] != 0)}
-        start = started(agent.policy, np.arange(16))
-        actions, _ = memoryless.policy.predict(shown, started(memoryless.policy, np.arange(16)))
-        np.testing.assert_array_equal(actions, agent.policy.predict(seen, start)[0])
-        differ |= (actions != agent.policy.predict(shown | {"pairs": seen["pairs"]}, start)[0]).any()
-        task.step(actions)
-    assert differ
+@pytest.mark.slow  # compiles for views by place
+def test_views_by_place_are_those_of_all(monkeypatch):
+    noisy = load_scenario("large-20x30").replace(missed_detections=0.1, message_loss_rate=0.3)
+    for knowledge in ("shared", "neighbours"):
+        scenario, states = noisy.replace(knowledge=knowledge), []
+        for large in (False, True):
+            monkeypatch.setattr(beliefs, "is_large", lambda _, large=large: large)
+            believed, simulator, state = Beliefs(scenario, 40), Simulator(scenario, 2, 0), None
+            observer = Observer(scenario, Beliefs.features)
+            for _ in range(6):
+                shown = observer.observe(simulator)
+                _, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
+                simulator.step(np.ones((2, 20), int))
+            states.append(state)
+        for name, one, other in zip(BeliefState._fields, *states, strict=True):
+            np.testing.assert_allclose(other, one, rtol=1e-9, atol=1e-9, err_msg=name)

@@ -1,0 +1,58 @@
+"""Search for plans: against all sequences of turns, played in the simulator."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
+from hitmac.envs import Scenario
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.tasks import CoverageTask
+
+HORIZON = 5
+
+
+def enumerated(scenario, seed, before, cost, discount):
+    """Values of the three first turns: of the best sequence of turns that begins with each."""
+    turns = np.array(list(itertools.product(range(3), repeat=HORIZON)))
+    simulator = Simulator(scenario, len(turns), [seed] * len(turns))
+    for _ in range(before):
+        simulator.step(np.zeros((len(turns), 1), int))
+    value = np.zeros(len(turns))
+    for h in range(HORIZON):
+        simulator.step(turns[:, h, None])
+        value += discount**h * simulator.state.covered.sum(-1) - cost * (turns[:, h] != 0)
+    return [value[turns[:, 0] == turn].max() for turn in range(3)]
+
+
+@pytest.mark.parametrize("kind", [PlannerAgent, BeliefPlannerAgent])
+@settings(deadline=None, max_examples=40)
+@given(
+    seed=st.integers(0, 10**6),
+    turn=st.sampled_from([5.0, 7.0, 36.0, 45.0, 80.0, 180.0]),
+    view=st.sampled_from([3.0, 20.0, 90.0, 200.0, 360.0]),
+    cost=st.sampled_from([0.0, 0.1, 1.0]),
+    extra=st.sampled_from([0, 3]),
+    before=st.integers(1, 7),
+)
+def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, extra, before):
+    scenario = Scenario(
+        num_sensors=1, num_targets=4, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900),
+        walk="bounce", extra_move_every=extra, time_step=1, speed_noise=0, min_speed=1, max_speed=150, turn_angle=turn,
+        field_of_view=view, whole_numbers=False,
+    )  # fmt: skip
+    agent = kind(scenario, horizon=HORIZON, samples=3, turn_cost=cost, discount=0.9)
+    task, state, start = CoverageTask(scenario, 1, seed, features=agent.features), None, np.ones(1, bool)
+    for _ in range(before):
+        _, state = agent.predict(task.observe(), state, start)
+        task.step(np.zeros((1, 1), int))
+        start = np.zeros(1, bool)
+    shown = task.observe()
+    values = agent.plan(shown["pairs"], shown["mask"] != 0, state, start)[0][0, 0]
+    expected = np.array(enumerated(scenario, seed, before, cost, 0.9))
+    if HORIZON * turn <= 180:
+        assert values == pytest.approx(expected, abs=1e-4)
+    assert (values <= expected + 1e-4).all()  # a plan does not turn by more than half a circle

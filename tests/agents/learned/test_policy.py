@@ -1,0 +1,131 @@
+"""Policies of the three action spaces: their heads, critics and starts, by hand."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+from stable_baselines3 import PPO
+from stable_baselines3.common.distributions import MultiCategoricalDistribution
+
+from hitmac.agents import AttentionPolicy, PolicyConfig, load_agent
+from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents.learned.policy import SensorCategorical
+from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs.observation import Observer
+from hitmac.envs.simulator import Simulator
+from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+
+HIT_MAC = load_scenario("hit-mac")
+
+
+def built(**policy):
+    """An untrained policy of turns, and an observation of three scenes."""
+    torch.manual_seed(0)
+    config = PolicyConfig(
+        policy={"weight_dim": 16, **policy}, features=DEFAULT_FEATURES, scenario=HIT_MAC, training_seeds=(0, 1)
+    )
+    return build_policy(config, HIT_MAC), CoverageTask(HIT_MAC, 3, 0, features=DEFAULT_FEATURES).observe()
+
+
+def assigning(**policy):
+    """An untrained coordinator of three sensors and two targets, and an observation of five scenes."""
+    task = CoordinatorTask("hit-mac-3x2", 5, 0)
+    made = AttentionPolicy(task.observation_space, task.action_space, lambda _: 1e-3, weight_dim=8, **policy)
+    return made, {key: torch.as_tensor(value) for key, value in task.observe().items()}
+
+
+def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
+    policy, shown = built(attend_over="targets")
+    shown = {key: torch.from_numpy(value) for key, value in shown.items()}
+    logits = torch.stack([d.logits for d in policy.get_distribution(shown).distribution], 1)  # (B, n, 3)
+    features = policy.features_extractor.encoder(shown["pairs"])
+    for i in range(4):
+        expected = policy.action_net[0](torch.cat((features.per_agent[:, i], features.global_feature), -1))
+        torch.testing.assert_close(logits[:, i], expected.log_softmax(-1))
+    torch.testing.assert_close(policy.predict_values(shown), policy.value_net(features, None))
+
+
+def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one():
+    policy, shown = assigning()
+    features = policy.features_extractor.encoder(shown["pairs"])
+    logits = policy.get_distribution(shown).distribution.logits
+    for i, j in itertools.product(range(3), range(2)):
+        parts = features.per_target[:, i, j], features.per_agent[:, i], features.global_feature
+        torch.testing.assert_close(policy.action_net[0](torch.cat(parts, -1))[:, 0], logits[:, 2 * i + j])
+    value = policy.value_net.critic(features.per_target.flatten(1, 2))
+    torch.testing.assert_close(policy.predict_values(shown)[:, 0], value)
+
+
+def test_the_value_of_a_sensor_is_what_its_pairs_contribute():
+    policy, shown = assigning(credit="difference_rewards")
+    pairs = policy.features_extractor.encoder(shown["pairs"]).per_target.flatten(1, 2)
+    _, contributions = policy.value_net.critic(pairs, return_contributions=True)  # (5, 6), pair (i, j) at 2 i + j
+    expected = contributions.unflatten(-1, (3, 2)).sum(-1).detach()
+    np.testing.assert_allclose(policy.predict_values(shown), expected, rtol=1e-5)
+
+
+def test_reordering_sensors_and_targets_reorders_turns_and_assignments():
+    policy, shown = built()
+    sensors, targets = [2, 0, 3, 1], [4, 2, 0, 1, 3]
+    other = {key: value[:, sensors][:, :, targets] for key, value in shown.items()}
+    (actions, _), (permuted, _) = (policy.predict(one, deterministic=True) for one in (shown, other))
+    np.testing.assert_array_equal(permuted, actions[:, sensors])
+    task = CoordinatorTask("hit-mac", 1, 0, features=DEFAULT_FEATURES)
+    policy = AttentionPolicy(
+        task.observation_space, task.action_space, lambda _: 1e-3, weight_dim=8, attend_over="axes"
+    )
+
+    def logits(seen):
+        return policy.get_distribution(policy.obs_to_tensor(seen)[0]).distribution.logits.unflatten(-1, (4, 5))
+
+    torch.testing.assert_close(logits(other), logits(shown)[:, sensors][:, :, targets])
+
+
+def test_the_encoders_start_survives_stable_baselines3():
+    torch.manual_seed(0)
+    model = PPO(AttentionPolicy, DirectionalSensorVecEnv("Coverage", 2), n_steps=8, batch_size=8, device="cpu")
+    attention = model.policy.features_extractor.encoder.attention
+    for linear in (attention.Q, attention.K, attention.V):
+        gram = linear.weight @ linear.weight.T
+        assert (gram - torch.diag(gram.diag())).abs().max() > 0.1  # orthogonal_ would make it diagonal
+        bound = (6 / 128) ** 0.5
+        assert 0.95 * bound < linear.weight.abs().max() <= bound
+
+
+def test_spaces_that_do_not_fit_are_refused():
+    with pytest.raises(ValueError, match="the observation space is Box"):
+        PPO(AttentionPolicy, "CartPole-v1")
+    space = CoordinatorTask().observation_space
+    for action_space, options, message in (
+        (spaces.MultiDiscrete([3] * 5), {}, r"MultiDiscrete\(\[3 3 3 3 3\]\); for 4 sensors and 5 targets"),
+        (spaces.MultiBinary(7), {}, r"it must be MultiBinary\(20\), MultiDiscrete"),
+        (spaces.Discrete(3), {"credit": "difference_rewards"}, r"the action space is Discrete\(3\)"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            AttentionPolicy(space, action_space, lambda _: 1e-3, **options)
+
+
+def test_the_distribution_of_many_sensors_is_stable_baselines3s():
+    logits, actions = torch.randn(5, 4 * 3), torch.randint(3, (5, 4))
+    theirs = MultiCategoricalDistribution([3] * 4).proba_distribution(logits)
+    own = SensorCategorical(3).proba_distribution(logits)
+    torch.testing.assert_close(own.log_prob(actions), theirs.log_prob(actions))
+    torch.testing.assert_close(own.entropy(), theirs.entropy())
+    assert torch.equal(own.mode(), theirs.mode())
+    assert own.sample().shape == (5, 4)
+
+
+def test_a_policy_that_learned_from_all_targets_decides_alike_on_lists_of_all():
+    scenario = load_scenario("random").replace(num_targets=12)
+    dense, listed = (load_agent(f"pretrained:any-size{end}", scenario) for end in ("", ":nearest=12"))
+    assert (dict(dense.nearness), dict(listed.nearness)) == ({}, {"nearest": 12})
+    simulator = Simulator(scenario, 3, 0)
+    everything, nearest = (Observer(scenario, dense.features, **one.nearness) for one in (dense, listed))
+    for _ in range(5):
+        actions, _ = dense.policy.predict(everything.observe(simulator), deterministic=True)
+        same, _ = listed.policy.predict(nearest.observe(simulator), deterministic=True)
+        np.testing.assert_array_equal(actions, same)
+        simulator.step(actions)

@@ -1,0 +1,137 @@
+"""Policies that are shown the nearest targets: by name, exported, watched and trained."""
+
+import dataclasses
+import json
+import runpy
+
+import numpy as np
+import pytest
+import torch
+from gymnasium import spaces
+
+from hitmac.agents.attention import AttentionWatch, attention_of, of_lists
+from hitmac.agents.export import export_agent
+from hitmac.agents.export.folder import CARD
+from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy
+from hitmac.agents.registry import as_agent, load_agent, named_agents, split_options
+from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check
+from hitmac.agents.training.imitation import select
+from hitmac.agents.training.train import build
+from hitmac.envs.observation import FEATURE_SETS, Observer
+from hitmac.envs.scenario import load_scenario
+from hitmac.envs.simulator import Simulator
+
+SCENARIO = load_scenario("random").replace(num_targets=12)
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("assign-all:nearest=3", "given nearest; agents with a coordinator are shown all targets"),
+        ("pretrained:flat:nearest=0", "nearest is 0; it must be a whole number, 1 or more"),
+        ("planner:nearest=x", "nearest is 'x'; it must be a whole number"),
+        ("planner:nearest=1:nearest=2", "nearest in .* is given twice"),
+        ("planner:radius=3", "radius is 3; it needs nearest"),
+    ],
+)
+def test_bad_names(name, says):
+    with pytest.raises((ValueError, TypeError), match=says):
+        load_agent(name, SCENARIO)
+
+
+def test_names_with_lists():
+    agents = named_agents("pretrained:any-size:nearest=2/3,planner:turn_cost=0.5:nearest=4:radius=900", SCENARIO)
+    assert [agent.name for agent in agents] == [
+        "pretrained:any-size:nearest=2", "pretrained:any-size:nearest=3", "planner:turn_cost=0.5:nearest=4:radius=900",
+    ]  # fmt: skip
+    assert dict(agents[-1].nearness) == {"nearest": 4, "radius": 900.0}
+    assert agents[-1].policy.turn_cost == 0.5
+    assert split_options("pretrained:any-size:nearest=2") == ("pretrained:any-size", "nearest=2")
+    assert split_options("planner:turn_cost=0.5:nearest=4") == ("planner", "turn_cost=0.5:nearest=4")
+    assert split_options("pretrained:flat") == ("pretrained:flat", "")
+
+
+@pytest.mark.slow
+def test_an_exported_policy_decides_alike(tmp_path, monkeypatch):
+    scenario = load_scenario("hit-mac-6x9")
+    torch.manual_seed(0)
+    own = PolicyConfig(
+        policy={"weight_dim": 8, "attend_over": "agents"}, features=FEATURE_SETS["frame"], scenario=scenario,
+        training_seeds=(0, 1), nearness={"nearest": 4, "radius": 1500.0, "neighbours": 3},
+    )  # fmt: skip
+    policy = build_policy(own, scenario)
+    policy.set_training_mode(False)
+    with torch.no_grad():
+        policy.action_net[0][2].weight.mul_(500.0)
+    agent = as_agent(policy, own, scenario, name="tested")
+    export_agent(agent, tmp_path / "made", scenario)
+    card = json.loads((tmp_path / "made" / CARD).read_text())["networks"][0]
+    assert card["inputs"] == ["pairs", "mask", "targets", "neighbours"]
+    assert card["nearness"] == own.nearness
+    monkeypatch.syspath_prepend(tmp_path / "made")
+    runner = runpy.run_path(str(tmp_path / "made/run.py"))["Agent"]()
+    simulator, observer = Simulator(scenario, 1, 0), Observer(scenario, own.features, **own.nearness)
+    for _ in range(20):
+        state = simulator.state
+        shown = observer.observe(simulator)
+        expected, _ = policy.predict(shown, deterministic=True)
+        found = runner.decide(
+            state.target_position[0], sensor_position=state.sensor_position[0], heading=state.heading[0]
+        )
+        np.testing.assert_array_equal(found[0], expected[0])
+        simulator.step(expected)
+    assert (shown["mask"].sum(-1) == 4).any()
+
+
+def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():
+    dense, listed = (load_agent(f"pretrained:any-size{end}", SCENARIO) for end in ("", ":nearest=11"))
+    everything, nearest = Observer(SCENARIO, dense.features), Observer(SCENARIO, dense.features, nearest=11)
+    simulator = Simulator(SCENARIO, 3, 0)
+    one = attention_of(dense.policy, everything.observe(simulator))["policy"]
+    with AttentionWatch(listed.policy) as watch:
+        shown = nearest.observe(simulator)
+        listed.policy.predict(shown, deterministic=True)
+        other = of_lists(watch.shares(shown)["policy"], shown["targets"], 12)
+    np.testing.assert_allclose(one, other, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", [CoverageOptions, CoverageRewardOptions])
+def test_training_on_the_nearest(kind):
+    options = kind(
+        scenario="random", total_steps=16, num_envs=4, batch_size=4, rollout_steps=2, weight_dim=8, num_blocks=1,
+        nearest=3, radius=1200.0, neighbours=2, teacher="planner-fast",
+    )  # fmt: skip
+    check(options)
+    model, venv, made = build(options, SCENARIO)
+    assert made.nearness == {"nearest": 3, "radius": 1200.0, "neighbours": 2}
+    assert venv.observation_space["targets"] == spaces.Box(-1, 11, (6, 3), np.int32)
+    before = [parameter.clone() for parameter in model.policy.parameters()]
+    model.learn(16)
+    assert any(not torch.equal(one, other) for one, other in zip(before, model.policy.parameters(), strict=True))
+
+
+def test_a_part_of_a_batch_keeps_its_lists():
+    mask = np.array([[[1, 1, 0], [1, 0, 0], [0, 0, 0]]] * 2, np.int8)
+    lists = {
+        "targets": np.where(mask, [4, 7, 0], -1),
+        "neighbours": np.array([[[0, 2], [1, 2], [2, -1]]] * 2),
+    }
+    scenes = {"pairs": np.ones((2, 3, 3, 5), np.float32), "mask": mask, "values": np.ones((2, 3, 3), np.float32)}
+    found = select(scenes | lists, np.array([1]), crop=True)
+    assert found["pairs"].shape == (1, 2, 2, 5)
+    assert found["targets"].tolist() == [[[4, 7], [4, -1]]]
+    assert found["neighbours"].tolist() == [[[0, -1], [1, -1]]]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"radius": 3.0}, "--radius is 3.0; it needs --nearest"),
+        ({"nearest": 3, "attend_over": "pairs"}, "--nearest is 3; attend_over is 'pairs'"),
+        ({"nearest": 3, "memory": "recurrent"}, "--nearest is 3; a policy with a memory or beliefs"),
+        ({"nearest": 0}, "--nearest is 0; it must be 1 or more"),
+    ],
+)
+def test_bad_options(changes, says):
+    with pytest.raises(ValueError, match=says):
+        check(dataclasses.replace(CoverageOptions(), **changes))

@@ -1,0 +1,79 @@
+"""Observations that policies take, and policies made of others: of one sensor, padded, and without a memory."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents import load_agent
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, scripted_level
+from hitmac.agents.policy import Memoryless, PerSensor, padded_actions, started
+from hitmac.agents.registry import SCRIPTED
+from hitmac.envs import load_scenario
+from hitmac.envs.tasks import CoverageTask
+
+HIT_MAC = load_scenario("hit-mac")
+LEVELS = {**COORDINATORS, **{f"executor {name}": kind for name, kind in EXECUTORS.items()}}
+
+
+@pytest.mark.parametrize("name", [*SCRIPTED, *LEVELS])
+def test_observations_of_other_shapes_are_refused(name):
+    policy = load_agent(name, HIT_MAC).policy if name in SCRIPTED else scripted_level(LEVELS[name], HIT_MAC)
+    shown = CoverageTask(HIT_MAC, 2, 0, features=policy.features).observe()
+    if name.startswith("executor"):
+        shown = {part: array.reshape(-1, *array.shape[2:]) for part, array in shown.items()}
+    assert len(policy.predict(shown)[0]) == len(shown["mask"])
+    if name not in COORDINATORS:
+        assert len(policy.predict({part: array[:0] for part, array in shown.items()})[0]) == 0
+    changes = {
+        "no batch": lambda array: array[0],
+        "one axis more": lambda array: array[None],
+        "no targets": lambda array: array[..., :0, :] if array.dtype == np.float32 else array[..., :0],
+    }
+    for change, function in changes.items():
+        with pytest.raises(ValueError, match=r"mask has shape .*; it must be \((scenes|rows)") as raised:
+            policy.predict({part: function(array) for part, array in shown.items()})
+        assert ("give mask[None] and pairs[None]" in str(raised.value)) == (change == "no batch")
+    for wrong in ({}, None, np.zeros(3), {"pairs": np.zeros(3)}, (1, 2)):
+        with pytest.raises(ValueError, match=r"the observation is .*; it must be a dict of pairs and mask"):
+            policy.predict(wrong)
+    if name in ("nearest", "greedy", "exact", "belief-planner"):  # planners plan for any number of sensors
+        with pytest.raises(ValueError, match=r"mask has shape \(2, 3, 5\); it must be \(scenes, 4 sensors"):
+            policy.predict({part: array[:, :-1] for part, array in shown.items()})
+
+
+def test_turns_of_all_sensors_come_before_all_zooms():
+    class Both:
+        def predict(self, observation, state=None, episode_start=None, deterministic=False):
+            return np.stack((observation["pairs"][:, 0, 0], observation["pairs"][:, 0, 0] + 10), -1), None
+
+    shown = {"pairs": np.arange(6).reshape(2, 3, 1, 1), "mask": np.ones((2, 3, 1))}
+    assert PerSensor(Both()).predict(shown)[0].tolist() == [[0, 1, 2, 10, 11, 12], [3, 4, 5, 13, 14, 15]]
+
+
+@pytest.mark.parametrize(
+    ("actions", "own", "decisions", "expected"),
+    [
+        ([1, 2, 0, 1], ("turn", "move"), ("turn", "zoom", "move"), [1, 2, 0, 0, 0, 1]),
+        ([1, 2, 0, 1], ("turn", "zoom"), ("turn", "move"), [1, 2, 0, 0]),
+        ([1, 2], ("turn",), ("turn", "move"), [1, 2, 0, 0]),
+    ],
+)
+def test_decisions_are_completed_by_name(actions, own, decisions, expected):
+    assert padded_actions(np.array([actions]), own, decisions).tolist() == [expected]
+
+
+@pytest.mark.parametrize("name", ["greedy", "planner:horizon=20", "assign-all"])
+def test_a_memoryless_agent_decides_as_if_only_what_is_seen_were_present(name):
+    scenario = HIT_MAC.replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
+    agent, memoryless = (load_agent(one, scenario) for one in (name, f"memoryless:{name}"))
+    assert memoryless.features == (*agent.features, "seen_now")
+    assert isinstance(memoryless.policy, Memoryless)
+    task, differ = CoverageTask(scenario, 16, 0, features=memoryless.features), False
+    for _ in range(20):
+        shown = task.observe()
+        seen = {"pairs": shown["pairs"][..., :-1], "mask": shown["mask"] & (shown["pairs"][..., -1] != 0)}
+        start = started(agent.policy, np.arange(16))
+        actions, _ = memoryless.policy.predict(shown, started(memoryless.policy, np.arange(16)))
+        np.testing.assert_array_equal(actions, agent.policy.predict(seen, start)[0])
+        differ |= (actions != agent.policy.predict(shown | {"pairs": seen["pairs"]}, start)[0]).any()
+        task.step(actions)
+    assert differ

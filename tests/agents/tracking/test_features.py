@@ -1,0 +1,111 @@
+"""Beliefs as features: by hand, in training and in use."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents.learned.beliefs import BeliefPolicy
+from hitmac.agents.tracking.beliefs import Beliefs
+from hitmac.agents.tracking.features import BeliefObserver, check_features
+from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.tasks import CoverageTask
+
+ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="shared")
+SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
+
+
+class Searching:
+    """Policy that turns a sensor by what it believes: a function of all features."""
+
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        assert observation["mask"].ndim == 3
+        return np.floor(1e4 * observation["pairs"].astype(np.float64).sum((2, 3))).astype(np.int64) % 3, None
+
+
+def test_features_of_a_target_that_is_seen_and_then_not():
+    task = CoverageTask(ONE, 1, 0, features=BeliefObserver)
+    task.reset(options={"sensor_position": [(0, 0)], "heading": [40], "target_position": [(500, 0)]})
+    seen = task.observe()["pairs"][0, 0, 0]
+    sin, cos = np.sin(np.radians(-40)), np.cos(np.radians(-40))
+    np.testing.assert_allclose(seen[:11], [sin, cos, 0.25, 1, 1, 0, 0, 0, 0, 0, 1], atol=1e-5)
+    np.testing.assert_allclose(seen[11:29], np.arange(18) == 9 - 40 / 20, atol=1e-5)
+    task.step(np.array([[1]]))  # the target is 45 degrees to the right, at the edge of the view
+    unseen = task.observe()["pairs"][0, 0, 0]
+    root = np.sqrt(0.5)
+    np.testing.assert_allclose(unseen[:11], [-root, root, 0.25, 1, 0, 0, 0, 0, 0, 0.01, 0], atol=1e-5)
+    np.testing.assert_allclose(unseen[11 + 6 : 11 + 8], [0.25, 0.75], atol=1e-5)  # 2.25 sectors to the right
+
+
+def test_a_target_that_was_never_seen_may_be_anywhere_but_in_view():
+    task = CoverageTask(ONE, 1, 0, features=BeliefObserver)
+    task.reset(options={"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-900, 900)]})
+    shown = task.observe()
+    assert shown["mask"].all()
+    never = shown["pairs"][0, 0, 0]
+    np.testing.assert_array_equal(never[[4, 9, 10]], [0, 10, 0])
+    np.testing.assert_array_equal(never[11 + 8 : 11 + 11], 0)  # in view
+    in_view = 0.25 * np.pi * 800**2 / 2000**2
+    assert never[11:29].sum() == pytest.approx(3 * in_view / (1 - in_view), rel=0.2)  # of 96 particles
+
+
+def test_a_policy_acts_in_use_as_in_training():
+    """Batch, restarts and failures included; a scene that is observed twice is observed once."""
+    training, use = (CoverageTask(SHARED, 12, 5, features=kind) for kind in (BeliefObserver, Beliefs.features))
+    policy, net = BeliefPolicy(Searching(), SHARED), Searching()
+    state, start = None, np.ones(12, bool)
+    for step in range(24):
+        first, second = training.observe(), training.observe()
+        np.testing.assert_array_equal(first["pairs"], second["pairs"])
+        actions, state = policy.predict(use.observe(), state, start)
+        np.testing.assert_array_equal(net.predict(first)[0], actions)
+        start = np.arange(12) % 5 == step % 9
+        for task in (training, use):
+            task.step(actions)
+            if task is training and step % 2:
+                task.observe()  # the last observation of an episode
+            if start.any():
+                task.reset(mask=start)
+    alone = CoverageTask(SHARED, 1, 16, features=Beliefs.features)
+    again, many = policy.predict(alone.observe()), CoverageTask(SHARED, 12, 5, features=Beliefs.features)
+    np.testing.assert_array_equal(again[0][0], policy.predict(many.observe())[0][11])
+
+
+def test_an_observer_goes_on_from_its_state():
+    task = CoverageTask(SHARED, 4, 0, features=BeliefObserver)
+    actions = np.random.default_rng(0).integers(0, 3, (12, 4, 4))
+    for action in actions[:6]:
+        task.observe()
+        task.step(action)
+    task.observe()
+    saved = task.observer.get_state()
+    other = CoverageTask(SHARED, 4, 1, features=BeliefObserver)
+    other.simulator.set_state(task.simulator.get_state())
+    other.observer.set_state(saved)
+    for action in actions[6:]:
+        np.testing.assert_array_equal(task.observe()["pairs"], other.observe()["pairs"])
+        task.step(action)
+        other.step(action)
+
+
+def test_alone_every_sensor_acts_on_its_own_beliefs():
+    scenario = load_scenario("hit-mac").replace(knowledge="own")
+    with pytest.raises(ValueError, match="knowledge is 'own'"):
+        BeliefObserver(scenario)
+    policy, task = BeliefPolicy(Searching(), scenario), CoverageTask(scenario, 40, 0, features=Beliefs.features)
+    state = None
+    for _ in range(8):
+        shown = task.observe()
+        changed = {name: array.copy() for name, array in shown.items()}
+        changed["pairs"][:, 1:, :, :6] = 0.3  # what the others know; not where they are
+        changed["mask"][:, 1:] = 1
+        expected, new = policy.predict(shown, state)
+        actions, _ = policy.predict(changed, state)
+        np.testing.assert_array_equal(actions[:, 0], expected[:, 0])
+        assert (actions[:, 1:] != expected[:, 1:]).any()
+        task.step(expected)
+        state = new
+
+
+def test_beliefs_are_named_in_place_of_features():
+    assert check_features(("beliefs",)) == ("beliefs",)
+    with pytest.raises(ValueError, match="unknown feature beliefs"):
+        check_features(("beliefs", "distance"))
