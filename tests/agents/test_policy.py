@@ -40,6 +40,23 @@ def test_observations_of_other_shapes_are_refused(name):
             policy.predict({part: array[:, :-1] for part, array in shown.items()})
 
 
+def test_what_a_kernel_cannot_read_is_refused():
+    agent = load_agent("planner-fast", HIT_MAC).policy
+    shown = CoverageTask(HIT_MAC, 2, 0, features=agent.features).observe()
+    pairs, mask, (_, state) = shown["pairs"], shown["mask"], agent.predict(shown)
+    for change, message in (
+        ({"pairs": pairs * np.nan}, "pairs holds nan"),
+        ({"pairs": pairs.astype(str)}, "as floating-point numbers"),
+        ({"pairs": pairs[:1]}, "mask is .* of shape"),
+        ({"mask": mask[..., :-1]}, "mask is .* of shape"),
+        ({"mask": mask.astype(object)}, "mask is object of shape"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            agent.predict(shown | change)
+    with pytest.raises(ValueError, match="episode_start is int64 of shape"):
+        agent.predict(shown, state, np.array([0, 10**9]))
+
+
 def test_turns_of_all_sensors_come_before_all_zooms():
     class Both:
         def predict(self, observation, state=None, episode_start=None, deterministic=False):

@@ -118,6 +118,21 @@ def test_sensors_on_rails_of_one_point_turn_as_without_rails():
     assert not any(found[4:])
 
 
+@pytest.mark.parametrize(("kind", "knowledge"), [("planner", "full"), ("belief-planner", "shared")])
+def test_sensors_turn_the_long_way_round_a_limit(kind, knowledge):
+    """From 300 degrees, the upper limit, a target at 30 degrees is near to the left, and reached to the right only."""
+    scene = ONE.replace(
+        placement="fixed", sensor_positions=[(0, 0)], sensor_headings=[300], pan_limits=[(0, 300)], field_of_view=80,
+        turn_angle=10, knowledge=knowledge,
+    )  # fmt: skip
+    agent, headings = KINDS[kind](scene, turn_cost=0.01), []
+    for task, *_ in play(agent, scene, 60, target_position=[(100, 58)]):
+        headings.append(task.simulator.state.heading[0, 0])
+    assert task.simulator.coverage[0] == 1
+    assert min(headings) < 75
+    assert max(headings) <= 300
+
+
 # --- values and memory ---
 
 
@@ -375,6 +390,16 @@ def test_moving_covers_more_of_a_court():
     for kind, knowledge in (("planner", "full"), *(("belief-planner", knowledge) for knowledge in KNOWLEDGE)):
         scene = court.replace(knowledge=knowledge)
         assert coverage(small(kind, scene), scene, 40, 6) > still + 0.05
+
+
+def test_a_planner_with_limits_covers_more_than_one_without():
+    """A target may pass behind the sensor, which then has to turn the long way round."""
+    scene = Scenario(
+        arena=20, num_sensors=1, num_targets=2, placement="fixed", sensor_positions=[(0, 0)], pan_limits=[(-150, 150)],
+        sensing_range=20, field_of_view=50, turn_angle=10, walk="bounce", wander=20,
+    )  # fmt: skip
+    knows, ignores = (scripted_agent("planner", one) for one in (scene, scene.replace(pan_limits=())))
+    assert coverage(knows, scene, 100, 60) > coverage(ignores, scene, 100, 60) + 0.01
 
 
 # --- options ---

@@ -43,6 +43,12 @@ def test_random_actions_are_uniform_and_belong_to_the_seed_of_the_scene():
         scripted_agent("genius", HIT_MAC)
 
 
+def test_tiny_turns_take_no_memory():
+    scenario = Scenario(turn_angle=1e-6)
+    *_, (_, actions, _) = play(scripted_agent("greedy", scenario), scenario, 1)
+    assert actions.shape == (1, 4)
+
+
 @pytest.mark.parametrize("name", RULES[1:])
 def test_sensors_on_rails_keep_their_places(name):
     court = load_scenario("basketball-4")

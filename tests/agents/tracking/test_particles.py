@@ -178,14 +178,25 @@ def test_scenes_are_the_same_in_any_batch_and_on_any_thread(model):
 
 
 @pytest.mark.parametrize(
-    ("call", "says"),
+    ("call", "message"),
     [
-        (lambda: ParticleTracker(model="goal"), r"model is 'goal'; .* goals, constant velocity, random \(did you mean"),
-        (lambda: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
-        (lambda: ParticleTracker().see(np.zeros((1, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
-        (lambda: ParticleTracker().look(np.zeros((1, 4, 6)), np.zeros((1, 5), bool)), r"it must be \(1, n, 7\)"),
+        (lambda tracker: ParticleTracker(model="goal"), r"model is 'goal'; .* random \(did you mean"),
+        (lambda tracker: ParticleTracker(particles=0), "particles is 0; it must be a whole number, 1 or more"),
+        (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.zeros((1, 4), bool)), r"seen has shape \(1, 4\)"),
+        (lambda tracker: tracker.see(np.full((2, 5, 2), np.nan), np.ones((2, 5), bool)), "position holds nan"),
+        (lambda tracker: tracker.see(np.zeros((2, 5, 2)), np.ones((2, 5), bool), deviation=-1.0), "deviation is -1"),
+        (lambda tracker: tracker.look(np.zeros((2, 4, 6)), np.zeros((2, 5), bool)), r"it must be \(2, n, 7\)"),
+        (lambda tracker: tracker.look(np.full((2, 4, 7), np.inf), np.ones((2, 5), bool)), "views holds inf"),
+        (lambda tracker: tracker.move(1.5), "moves has .* type float64"),
+        (lambda tracker: tracker.map(0), "cells is 0"),
     ],
 )
-def test_wrong_arguments_are_named(call, says):
-    with pytest.raises(ValueError, match=says):
-        call()
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(ParticleTracker("hit-mac", 2, particles=4))
+
+
+def test_a_detection_outside_the_arena_is_in_its_corner():
+    tracker = ParticleTracker("hit-mac", 2, particles=4)
+    tracker.see(np.full((2, 5, 2), -1e9), np.ones((2, 5), bool))
+    assert np.allclose(tracker.map(4)[..., 0, 0], 1)
