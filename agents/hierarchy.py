@@ -22,19 +22,19 @@ class LevelPolicy(NamedTuple):
 
     policy: Policy
     features: tuple[str, ...]
-    """Observation features that the policy reads, in order."""
+    """Observation features of the policy, in order."""
     padding: str = "masked"
     """Layout of the targets assigned to a sensor, for an executor; see
     :func:`hitmac.envs.tasks.executor.mask_unassigned`."""
     row_id: bool = True
-    """True if an executor was trained with the index of the row as `target_id`, as it is used here; see
+    """True if an executor was trained with the index of the row as `target_id`; see
     :class:`hitmac.envs.tasks.ExecutorTask`."""
     training_seeds: tuple[tuple[int, int], ...] = ()
-    """First and last seeds of the training scenes; () for a policy that was not trained."""
+    """First and last seeds of the training scenes; () for an untrained policy."""
 
     @classmethod
     def of(cls, policy: "LevelPolicy | Policy") -> "LevelPolicy":
-        """Make a level of a policy, as :func:`hitmac.agents.load_executor` does; a level is returned unchanged."""
+        """Return the level of a policy, as :func:`hitmac.agents.load_executor` does; a level is returned unchanged."""
         if isinstance(policy, LevelPolicy):
             return policy
         if isinstance(policy, type) or not callable(getattr(policy, "predict", None)):
@@ -42,20 +42,20 @@ class LevelPolicy(NamedTuple):
         return cls(policy, declared(policy, PAPER_FEATURES), getattr(policy, "padding", "attended"))
 
     def start_sensors(self, seeds: Sequence[int] | np.ndarray, num_sensors: int) -> State:
-        """Return the initial state of a policy of single sensors, with a row and a seed for each of the n sensors."""
+        """Return the initial state of a policy of single sensors, with a row and a seed for each sensor."""
         keys = stream_keys(np.asarray(seeds))[:, None] + np.arange(num_sensors, dtype=np.uint64)
         return started(self.policy, keys.ravel())
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, State]:
-        """Return the policy's actions and state; a policy without a state is called without one."""
+        """Return the policy's actions and state; `state` None is not passed on."""
         carried: dict[str, Any] = {} if state is None else {"state": state, "episode_start": episode_start}
         return self.policy.predict(observation, deterministic=deterministic, **carried)
 
 
 class HierarchyState(NamedTuple):
-    """State of a :class:`HierarchicalAgent` between two sub-steps."""
+    """State of a :class:`HierarchicalAgent` between sub-steps."""
 
     assigned: np.ndarray  # (B, n, m) bool, the current assignment
     age: np.ndarray  # (B,) sub-steps since the decision
@@ -67,16 +67,16 @@ class HierarchyState(NamedTuple):
 class HierarchicalAgent:
     """Agent of a coordinator and an executor, for every task in which the sensors turn.
 
-    Every `decision` sub-steps, and when an episode begins, the coordinator assigns targets to sensors (Xu, Zhong, Wang,
-    NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor, given the
-    observation of the targets assigned to it. The state is a :class:`HierarchyState`. Random numbers come from the
-    seeds of the scenes, the argument of :meth:`start`. Without a state, row i is the scene with the seed i.
+    Every `decision` sub-steps, and at the start of an episode, the coordinator assigns targets to sensors (Xu, Zhong,
+    Wang, NeurIPS 2020, section 3). At every sub-step the executor, one policy for all sensors, turns each sensor given
+    the observation of its assigned targets. The state is a :class:`HierarchyState`. Random numbers come from the seeds
+    of the scenes, the argument of :meth:`start`; without a state, row i is the scene with the seed i.
 
     In ``dsn/Coordinator-v0`` the executor observes after the extra move of a sub-step (the scenario's
-    `extra_move_every`), as in the released program. Here it observes before that move, as every agent does.
+    `extra_move_every`), as in the released program. Here it observes before that move, like every agent.
 
     Args:
-        scenario: the scenario to play; any n and m that the two policies accept.
+        scenario: the scenario to play; any n and m accepted by both policies.
         coordinator: policy that returns (B, n * m), 1 at i * m + j where target j is assigned to sensor i; see
             :meth:`LevelPolicy.of`.
         executor: policy that observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns turns (B * n,), or
@@ -110,7 +110,7 @@ class HierarchicalAgent:
         self._row_id = place_of_row_id(executor.features)
 
     def start(self, seeds: Sequence[int] | np.ndarray, size: tuple[int, int] | None = None) -> HierarchyState:
-        """Return the initial state of scenes with these seeds (B,), of n sensors and m targets, the scenario's."""
+        """Return the initial state of scenes with the given seeds (B,); `size` is (n, m), by default the scenario's."""
         n, m = size or (self.scenario.num_sensors, self.scenario.num_targets)
         return HierarchyState(
             np.zeros((len(seeds), n, m), np.bool_),
@@ -135,7 +135,7 @@ class HierarchicalAgent:
             own = None if coordinator is None else tuple(array[replan] for array in coordinator)
             chosen, own = self.coordinator.predict(seen, own, starts[replan], deterministic)
             assigned[replan], age[replan] = chosen.reshape(-1, n, m) != 0, 0
-            if coordinator is None or own is None:  # a state must first be set for all rows
+            if coordinator is None or own is None:  # the first state must have all rows
                 coordinator = own if replan.all() else coordinator
             else:
                 coordinator = tuple(array.copy() for array in coordinator)

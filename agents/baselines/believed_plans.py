@@ -1,7 +1,7 @@
-"""Plans of all sensors, given beliefs about the targets. Compiled by numba.
+"""Plans of all sensors from beliefs about the targets. Compiled by numba.
 
-For every row of knowledge: foresee particles of each target, mark for each sensor the samples of the futures that are
-in view from each of its headings, and search for the best plans.
+For every row of knowledge: forecast particles of each target, mark for each sensor the samples in view from each of its
+headings, and search for the best plans.
 """
 
 import math
@@ -20,17 +20,17 @@ from hitmac.envs.kernels.state import Cells
 from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
-_LENGTHS = np.uint64(1 << 32)  # where the draws of a future's lengths begin in its stream
+_LENGTHS = np.uint64(1 << 32)  # first draw of the moves' lengths in the stream of a future
 _ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
-_DRAWS = np.uint64(4)  # numbers drawn for a course
+_DRAWS = np.uint64(4)  # draws of a course
 _NOWHERE = np.float32(1e18)  # out of every range; its square is finite
 _PAD = 1.0 + 1e-5  # of a range; views are rounded to float32
 
 
 class Futures(NamedTuple):
-    """Lists of entries for each of L looks and W words; look 0 is not used.
+    """Lists of entries for each of L looks and W words; look 0 is unused.
 
-    Entry e: the samples in the bits ``who[look, word, e]`` are at (x, y) at that look.
+    The samples in the bits ``who[look, word, e]`` of entry e are at (x, y) at that look.
     """
 
     x: np.ndarray  # (L + 1, W, E) float32
@@ -40,11 +40,11 @@ class Futures(NamedTuple):
 
 
 class Sampling(NamedTuple):
-    """Options of the futures of particles."""
+    """Options of sampled futures."""
 
     key: np.uint64  # of their draws
-    by_course: bool  # foresee a target course by course, not move by move
-    per_word: int  # targets whose samples share a word: as many as fit, or one
+    by_course: bool  # forecast course by course instead of move by move
+    per_word: int  # targets in a word
 
 
 class Near(NamedTuple):
@@ -52,12 +52,12 @@ class Near(NamedTuple):
 
     cells: Cells
     most: int  # k, targets of a sensor
-    moved: float  # the farthest that a sensor can go within the horizon
+    moved: float  # largest distance that a sensor can move within the horizon
 
 
 @allocating
 def empty_futures(looks, words, entries):
-    """Return lists of undefined content, of whole chunks that hold `entries` each."""
+    """Return empty lists with space for `entries` each, rounded up to whole chunks."""
     shape = looks + 1, words, (entries + CHUNK - 1) // CHUNK * CHUNK
     return Futures(
         np.empty(shape, np.float32), np.empty(shape, np.float32), np.empty(shape, np.uint64),
@@ -75,7 +75,7 @@ def put(futures, look, word, x, y, members):
 
 @allocating
 def close(futures):
-    """Fill the last chunk of every list with entries that are in no view."""
+    """Fill the last chunk of every list with entries out of every view."""
     for look in range(1, futures.length.shape[0]):
         for word in range(futures.length.shape[1]):
             while futures.length[look, word] % CHUNK != 0:
@@ -84,7 +84,7 @@ def close(futures):
 
 @inlined
 def _add(futures, look, word, shared, straight, x, y, members):
-    """Add samples to the shared entry, which is where the first one is, or in an entry of their own."""
+    """Add samples to the shared entry, at the position of the first one, or as a new entry."""
     if straight:
         e = shared[look]
         if futures.who[look, word, e] == 0:
@@ -105,7 +105,7 @@ def spans(looks):
 
 @allocating
 def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, shared, futures):
-    """Add where a particle can be at each look, move by move, as one sample."""
+    """Add the position of a particle at each look, forecast move by move, as one sample."""
     one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
     for h in range(1, looks.shape[0]):
         for k in range(moves_at(rules, time + h - 1)):
@@ -122,8 +122,8 @@ def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle
 def _moves_on_course(walk, shortest, away, last, made, draw):
     """Return the number of moves until a target takes a new goal.
 
-    Its shortest move is `shortest` long, its last one was `last` long, and it has `made` moves to a goal that is `away`
-    from it. The `draw` in [0, 1) is for the moves until one is so short that it takes a new goal.
+    The target has `made` moves towards a goal at the distance `away`; its shortest move has the length `shortest`, the
+    last one had the length `last`. `draw` in [0, 1) determines the move that is too short.
     """
     mean = shortest * (1.0 + 0.5 * walk.speed_noise)
     near = max(walk.goal_radius, 0.5 * mean)
@@ -139,16 +139,16 @@ def _moves_on_course(walk, shortest, away, last, made, draw):
 
 @allocating
 def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
-    """Add where a particle that walks to goals can be at each look, course by course, as one sample.
+    """Add the position of a particle that walks to goals at each look, forecast course by course, as one sample.
 
-    All moves of a course have the mean length. It ends at the goal, or when the target's patience does, or after a move
-    that is too short, of which the time is drawn.
+    All moves of a course have the mean length. It ends at the goal, at the end of the target's patience, or at a random
+    time after a move that is too short.
     """
     looks, counter = moves.shape[0] - 1, np.uint64(0)
     x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]
     shortest, last, made = particle[SPEED] * walk.time_step, particle[STEP], particle[MOVES]
     look, gone, least, courses = 1, 0.0, 0.0, 0
-    # Every course but the first is a move or more, so that the bound on their number ends no finite forecast.
+    # Every course but the first has at least one move, so the bound on their number ends no finite forecast.
     while look <= looks and courses <= moves[looks] + 1:
         courses += 1
         dx, dy = aim_x - x, aim_y - y
@@ -171,12 +171,11 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 @allocating
 def foresee_believed(rules, search, sampling, body, weight, together, time, j, middle, moves, shared, futures):
-    """List where target j can be at each look, by particles (7, P) drawn at even steps of their weights (P,).
+    """List the positions of target j at each look, from particles (7, P) resampled at even steps of the weights (P,).
 
-    The draws of a future depend only on target, sample, number of turns and time, so that plans of consecutive
-    sub-steps are for the same futures. If all particles go the same way, `together`, samples share an entry until they
-    turn. `middle` and `moves` (L + 1,) are the sub-step in the middle of each look, and the moves until then. `shared`
-    (L + 1,) is scratch memory.
+    The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps plan for the
+    same futures. If all particles move `together`, samples share an entry until they turn. `middle` and `moves`
+    (L + 1,) are the middle sub-step of each look and the moves until then; `shared` (L + 1,) is scratch memory.
     """
     samples, looks, word = search.samples, search.looks, j // sampling.per_word
     first = j % sampling.per_word * samples
@@ -198,15 +197,15 @@ def foresee_believed(rules, search, sampling, body, weight, together, time, j, m
 
 @allocating
 def mark(x, y, who, pose, moved, view, most, sides, row):
-    """Write the samples of entries that a sensor has in view from each heading into `row` (2 * most + 2,).
+    """Write the samples in view of a sensor from each heading into `row` (2 * most + 2,).
 
-    The entries (E,), E a multiple of CHUNK, are those of :class:`Futures`. `pose` is the place of the sensor, and the
-    cosine and sine of its heading; it goes by `moved` (2,). `view` is its range squared, half its field of view in
-    degrees, and its turns in a degree. All are float32. A row begins `most` turns to the right; its last number is of
-    no heading. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
+    The entries (E,), E a multiple of CHUNK, are those of :class:`Futures`. `pose` is the position of the sensor and the
+    cosine and sine of its heading; it moves by `moved` (2,). `view` is its range squared, half its field of view in
+    degrees, and its turns per degree. All are float32. A row begins `most` turns to the right; its last element is
+    unused. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
     """
-    # A loop over a chunk has no remainder. All sides are written before any is read: a number that is read right after
-    # it was written with others takes long.
+    # Loops over chunks have no remainder. All sides are written before any is read, since reading one element of a
+    # vector that was just stored is slow.
     at_x, at_y, c, s = pose
     squared, half_view, per_turn = view
     moved_x, moved_y, most, chunks = moved[0], moved[1], np.float32(most), x.shape[0] // CHUNK
@@ -234,11 +233,10 @@ def mark(x, y, who, pose, moved, view, most, sides, row):
 
 @allocating
 def _mark_believed(room, i, seen_from, half_view, turn, futures, moved, last, sides):
-    """Write the samples that sensor i has in view, on each of its ways to move, from each heading at each look.
+    """Write the samples in view of sensor i for each motion, look and heading.
 
-    A heading is stored from the farthest turn to the right on. Those that the sensor cannot reach by the `last`
-    sub-step (L + 1,) of a look are left out. It starts with the view `seen_from` (7,), and on its ways it goes by
-    `moved` (A, L + 1, 2).
+    Headings are ordered from the farthest turn to the right. Those out of reach by the `last` sub-step (L + 1,) of a
+    look are omitted. The sensor starts with the view `seen_from` (7,) and moves by `moved` (A, L + 1, 2).
     """
     farthest, one = room.farthest[i], np.float32
     pose = one(seen_from[VIEW_X]), one(seen_from[VIEW_Y]), one(seen_from[VIEW_COS]), one(seen_from[VIEW_SIN])
@@ -255,10 +253,9 @@ def _mark_believed(room, i, seen_from, half_view, turn, futures, moved, last, si
 
 @allocating
 def _likeliest_pairs(near, views, futures):
-    """Return the candidate pairs of every sensor's k likeliest targets, given its view (n, 7).
+    """Return the candidate pairs of the k targets with the most samples in reach of each sensor, given its view (n, 7).
 
-    They have the most samples in reach of the sensor, over all looks, of lists with a word for each target. Targets
-    without any are left out.
+    Samples of all looks count, in lists with one target in a word. Targets without any are omitted.
     """
     n, m, cells = views.shape[0], futures.length.shape[1], near.cells
     reach = np.where(views[:, VIEW_RANGE] > 0.0, (np.sqrt(views[:, VIEW_RANGE]) + near.moved) * _PAD, 0.0)
@@ -296,7 +293,7 @@ def _likeliest_pairs(near, views, futures):
 
 @allocating
 def _gather_near(near, candidates, i, view, samples, every, futures):
-    """Write the futures of the targets in the list of sensor i that are in its reach, as many in a word as fit."""
+    """Write the futures in reach of sensor i of its listed targets, with as many targets in a word as fit."""
     futures.length[:] = 0
     reach = (math.sqrt(view[VIEW_RANGE]) + near.moved) * _PAD
     for s in range(candidates.targets.shape[1]):
@@ -317,9 +314,9 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
 def plan_beliefs(rules, sensors, motion, along, search, sampling, near, scene, history, values, share):
     """Write the values of the next actions of R rows of knowledge; see :func:`~.observed_plans.plan`.
 
-    `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the places on the rails /
-    length of the rail, and `scene` is what the rows believe. With `near`, sensors plan for the nearest targets, else
-    for all. `history` holds plans (R, n, H + 1) and their ways to move (R, n), changed in place.
+    `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
+    divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
+    all. `history` holds plans (R, n, H + 1) and their motions (R, n), changed in place.
     """
     (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples

@@ -20,15 +20,15 @@ class ExactAgent(RulePolicy):
         subject to  sum_h x_ih = 1,   y_j <= sum of x_ih over the headings from which i sees j,   x in {0, 1}
 
     with w so small that all turns together count less than one target. The plan assumes that targets stand still, and
-    ignores obstacles. The sensors then turn to their headings and hold. A sensor whose mask is 0, because it has failed
-    or no target is left, drops its plan. The agent uses only the observation, so it plays any scenario. It does not
-    zoom. HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
+    ignores obstacles. The sensors then turn to their headings and hold. A sensor whose mask is 0 (it has failed, or no
+    target is present) drops its plan. The agent uses only the observation, so it plays any scenario; it never zooms.
+    HiGHS solves the program (Huangfu and Hall, Mathematical Programming Computation 2018).
 
     Args:
         scenario: the scenario to play.
         seed: unused.
-        every: sub-steps between two plans; 1 or more.
-        reach: most sub-steps of turning in a plan, 1 or more; None: those of half a circle, at most 10,000.
+        every: sub-steps between plans; 1 or more.
+        reach: most sub-steps of turning in a plan, 1 or more; None: half a circle, at most 10,000.
 
     Raises:
         ValueError: an option out of its range.
@@ -42,7 +42,7 @@ class ExactAgent(RulePolicy):
         self.reach = None if reach is None else positive("reach", reach)
 
     def plan(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
-        """Return the number of turns (B, n) to make by every sensor, counter-clockwise; negative: clockwise."""
+        """Return the planned number of turns (B, n), counter-clockwise; negative: clockwise."""
         bearing, distance, view, reach, turn = np.moveaxis(pairs.astype(np.float64), -1, 0)
         in_range = (distance <= reach) & mask.astype(bool)  # (B, n, m)
         view, step = view.max(-1), 180 * turn.max(-1)  # (B, n): the features of a masked pair are 0
@@ -63,7 +63,7 @@ class ExactAgent(RulePolicy):
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
         """Return the turns; the state holds the turns left (B, n) and the plans' ages (B,)."""
-        self.lists_of(observation)  # refuses them
+        self.lists_of(observation)  # raises for lists
         pairs, mask = self.checked(observation["pairs"], observation["mask"])
         if state is None:
             state = np.zeros(pairs.shape[:2], np.int64), np.full(len(pairs), self.every)
@@ -75,7 +75,7 @@ class ExactAgent(RulePolicy):
 
 
 def undominated(sees: np.ndarray) -> np.ndarray:
-    """Return the indices, rising, of the rows of `sees` (h, m) that lie within no earlier row."""
+    """Return the ascending indices of the rows of `sees` (h, m) that are subsets of no earlier row."""
     _, first = np.unique(sees, axis=0, return_index=True)
     first.sort()
     sets = sees[first]
@@ -84,11 +84,11 @@ def undominated(sees: np.ndarray) -> np.ndarray:
 
 
 def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
-    """Choose one option of every sensor so that their sets of targets together are largest; ties go to the cheapest.
+    """Choose one option per sensor so that the union of their targets is largest; ties go to the lowest cost.
 
-    The `options` of a sensor are sets (h, m) bool and their costs (h,), whole numbers; the cheapest first.
+    The `options` of a sensor are sets (h, m) bool and their costs (h,), int, in ascending order.
     """
-    if all(len(cost) == 1 for _, cost in options):  # mostly where no target can be reached
+    if all(len(cost) == 1 for _, cost in options):  # usually because no target is in reach
         return [0] * len(options)
     from scipy.optimize import Bounds, LinearConstraint, milp
 
@@ -97,7 +97,7 @@ def choose(options: Sequence[tuple[np.ndarray, np.ndarray]]) -> list[int]:
     cost = np.concatenate([cost for _, cost in options])
     sensor = np.repeat(np.arange(len(options)), [len(cost) for _, cost in options])
     x, m = sets.shape
-    # Whole numbers, with a target worth more than all costs: the solver's tolerance is then too small to matter.
+    # Integers, with a target worth more than all costs: the solver's tolerance does not matter.
     worth = 1 + sum(int(cost.max()) for _, cost in options)
     one_each = np.pad(sensor == np.arange(len(options))[:, None], ((0, 0), (0, m)))
     covered = np.concatenate((-1.0 * sets.T, np.eye(m)), -1)

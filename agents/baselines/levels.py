@@ -1,4 +1,4 @@
-"""Baseline levels of the hierarchy: coordinators, and executors of single sensors, that decide by rule."""
+"""Rule-based levels of the hierarchy: coordinators, and executors of single sensors."""
 
 from pathlib import Path
 from typing import Any, ClassVar
@@ -37,7 +37,7 @@ class AssignRandomly(RandomAgent):
     high: ClassVar[int] = 2
 
     def decisions(self, mask: np.ndarray) -> int:
-        """Return n * m, one number for every pair of a scene."""
+        """Return n * m, the number of pairs of a scene."""
         return mask[0].size
 
 
@@ -62,9 +62,9 @@ class ScriptedExecutor(RulePolicy):
 
 
 def in_place(scenario: Scenario | str | Path) -> Scenario:
-    """Return the scenario with sensors that stay in their places, since the levels decide on no moves.
+    """Return the scenario without rails, since the levels do not move sensors, and without pan limits.
 
-    It has no pan limits either, which are not among the levels' features.
+    Pan limits are not among the levels' features.
     """
     scenario = load_scenario(scenario)
     still = {"rails": (), "rail_starts": (), "placement": "random", "spacing": 0.0} if scenario.rails else {}
@@ -72,11 +72,11 @@ def in_place(scenario: Scenario | str | Path) -> Scenario:
 
 
 class AssignPlanned(RulePolicy):
-    """Coordinator that assigns to every sensor the targets that only this sensor will cover, as the planner foresees.
+    """Coordinator that assigns to every sensor the targets that only this sensor covers according to the planner.
 
     Target j is assigned to sensor i if in more than 0.3 of its sampled futures, within the next 30 sub-steps (three
-    decisions of HiT-MAC), the plan of sensor i covers it while the plan of no other sensor does. Targets that several
-    sensors cover without a turn are assigned to none.
+    decisions of HiT-MAC), only the plan of sensor i covers it. Targets that several sensors cover without a turn are
+    assigned to none.
 
     Args:
         scenario: the scenario to play.
@@ -86,7 +86,7 @@ class AssignPlanned(RulePolicy):
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
-    planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}  # depends less on where ascents start
+    planning: ClassVar[dict[str, Any]] = {"turn_cost": 0.1, "restarts": 4}  # depends less on the starts of the ascents
     idle: ClassVar[str] = "hold"  # the planner leaves sensors without assigned targets where they are
 
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
@@ -100,7 +100,7 @@ class AssignPlanned(RulePolicy):
 
 
 class PlannerExecutor(PlanningPolicy):
-    """Executor that plans for a sensor by itself, which covers its goals, by a planner; None: the default one."""
+    """Executor that plans for each sensor alone to cover its goals; `planner` None: a :class:`PlannerAgent`."""
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
@@ -125,7 +125,7 @@ COORDINATORS: dict[str, type[RulePolicy]] = {
     "assign-randomly": AssignRandomly,
     "assign-planned": AssignPlanned,
 }
-"""Coordinators that decide by rule, by name."""
+"""Rule-based coordinators by name."""
 
 EXECUTORS: dict[str, type[RulePolicy]] = {
     "scripted": ScriptedExecutor,
@@ -133,9 +133,9 @@ EXECUTORS: dict[str, type[RulePolicy]] = {
     "still": StillAgent,
     "planner": PlannerExecutor,
 }
-"""Executors that decide by rule, by name."""
+"""Rule-based executors by name."""
 
 
 def scripted_level(kind: type[RulePolicy], scenario: Scenario) -> RulePolicy:
-    """Make a level of the hierarchy that decides by rule, for the scenario if it needs one."""
+    """Return a rule-based level of the hierarchy, for the scenario if it needs one."""
     return kind(scenario) if kind.needs_scenario else kind()

@@ -1,8 +1,8 @@
-"""Plans of all sensors, given observations alone. Compiled by numba.
+"""Plans of all sensors from observations alone. Compiled by numba.
 
-For every scene: remember how each target has moved, foresee it ahead and to the left of its present place on its
-course, mark for each sensor the samples of the futures that are in view from each of its headings, and search for the
-best plans. Lengths are in units of the observation feature `distance`, speeds relative to the scenario's top speed.
+For every scene: update the memory of each target's course, forecast its positions relative to its course, mark for each
+sensor the samples in view from each of its headings, and search for the best plans. Lengths are in units of the
+observation feature `distance`, speeds relative to the scenario's top speed.
 """
 
 import math
@@ -24,7 +24,7 @@ from hitmac.agents.tracking.particles import STRAIGHT, moves_until_stuck
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 
-# Features of a pair, the heading's with pan limits or on rails only, the last on rails only.
+# Features of a pair: the heading only with pan limits or on rails, the last only on rails.
 SIN, COS, DISTANCE, RADIAL, TANGENTIAL, VIEW, RANGE, TURN, HEADING_SIN, HEADING_COS, ALONG = range(11)
 # Memory of a target: moves since its last turn (-1: unknown), observations since then, their mean speed, last speed.
 COURSE_MOVES, SEEN, COURSE_SPEED, SHOWN = range(4)
@@ -49,7 +49,7 @@ class Walk(NamedTuple):
 
 @allocating
 def _ride(motion, features, i, along, other):
-    """Return the way from one place on the rail of sensor i to another, ahead and to the left of its heading."""
+    """Return the displacement between two positions on the rail of sensor i, ahead and to the left of its heading."""
     dx, dy = way_between(motion.rails, rail_of(motion.rails, i), along, other)
     dx, dy = dx * motion.step / motion.rail_step, dy * motion.step / motion.rail_step
     c, s = features[HEADING_COS], features[HEADING_SIN]
@@ -58,7 +58,7 @@ def _ride(motion, features, i, along, other):
 
 @allocating
 def _places_before(targets, mask, old_targets, old_mask):
-    """Return the place (n, k) of each listed target in the sensor's list of the last observation; -1: none."""
+    """Return the place (n, k) of each listed target in the sensor's previous list; -1: none."""
     (n, k), before = mask.shape, np.full(mask.shape, -1, np.int32)
     for i in range(n):
         old = 0
@@ -74,7 +74,7 @@ def _places_before(targets, mask, old_targets, old_mask):
 
 @allocating
 def moved_twice(pairs, mask, old_pairs, old_mask, before, walk):
-    """Return True if targets moved twice since the last observation: a place before the last move is another."""
+    """Return True if targets moved twice since the last observation: one move does not lead to their positions."""
     for i in range(mask.shape[0]):
         for s in range(mask.shape[1]):
             old = before[i, s]
@@ -90,9 +90,9 @@ def moved_twice(pairs, mask, old_pairs, old_mask, before, walk):
 
 @allocating
 def _farthest_pair(pairs, candidates, before, j):
-    """Return the sensor farthest from target j, and the target's places in its list now and before; -1: none.
+    """Return the sensor farthest from target j and the target's places in its current and previous lists; -1: none.
 
-    From there the line of sight changes least. Sensors that listed it in the last observation too come first.
+    Its line of sight changes least. Sensors whose previous list has the target take precedence.
     """
     best, place, old_place = -1, -1, -1
     for e in range(candidates.first[j], candidates.first[j + 1]):
@@ -106,7 +106,7 @@ def _farthest_pair(pairs, candidates, before, j):
 
 @allocating
 def remember(pairs, old_pairs, old_mask, candidates, before, walk, motion, moves, memory):
-    """Update the memory (m, 4) of the targets, which have made `moves` moves since the last observation."""
+    """Update the memory (m, 4) of the targets after `moves` moves since the last observation."""
     for j in range(memory.shape[0]):
         best, place, old_place = _farthest_pair(pairs, candidates, before, j)
         if best < 0:
@@ -116,10 +116,10 @@ def remember(pairs, old_pairs, old_mask, candidates, before, walk, motion, moves
         speed = math.hypot(now[RADIAL], now[TANGENTIAL])
         memory[j, SHOWN] = speed
         known = old_place >= 0 and old_mask[best, old_place] != 0 and memory[j, SEEN] > 0.0
-        # Place before the moves, along and across the line of sight, and the velocity now with respect to that place.
+        # Position before the moves, along and across the line of sight, and the velocity relative to it.
         along = now[DISTANCE] - moves * now[RADIAL] * walk.step
         across = -moves * now[TANGENTIAL] * walk.step
-        if motion is not None:  # seen from where the sensor was
+        if motion is not None:  # as seen from the sensor's previous position
             length = motion.rails.length[rail_of(motion.rails, best)]
             ahead, left = _ride(motion, now, best, old[ALONG] * length, now[ALONG] * length)
             along += now[COS] * ahead + now[SIN] * left
@@ -147,9 +147,9 @@ def remember(pairs, old_pairs, old_mask, candidates, before, walk, motion, moves
 
 @allocating
 def middle(pairs, mask, candidates, j):
-    """Return the mean place of sensors and targets, ahead and to the left of target j on its course.
+    """Return the mean position of sensors and targets, ahead and to the left of target j on its course.
 
-    They are the sensors that list target j, and the targets of the first.
+    It includes the sensors that list target j, and the targets listed by the first of them.
     """
     x, y, number = 0.0, 0.0, 0
     for e in range(candidates.first[j], candidates.first[j + 1]):
@@ -183,9 +183,9 @@ def _to_border(x, y, ahead, radius):
 
 @inlined
 def _moves_on_seen_course(walk, step, moves, x, y, first):
-    """Return how many more moves a target at (x, y) from the middle makes on its course, for draws (3,).
+    """Return the number of moves left on the course of a target at (x, y) from the middle, for draws (3,).
 
-    Goals are uniform in the arena: the density of the goal's distance from the last turn grows with that distance.
+    Goals are uniform in the arena, so the density of the goal's distance from the last turn grows with that distance.
     """
     ahead = _to_border(x, y, 1.0, walk.arena)
     if moves < 0.0:
@@ -198,14 +198,14 @@ def _moves_on_seen_course(walk, step, moves, x, y, first):
 
 @allocating
 def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
-    """Write where a target can be at each sub-step, ahead and to the left of its present place on its course.
+    """Write the positions of a target at each sub-step, ahead and to the left of its present one; return their number.
 
     Entry e: at sub-step ``when[e]``, the samples in the bits ``who[e]`` are at ``where[:, e]``. Samples that have not
-    turned yet share an entry. Return the number of entries.
+    turned yet share an entry.
 
-    The memory (4,) is the target's, `centre` the place of the middle of the arena, and `moves` (H + 1,) the moves until
-    each sub-step. The draws are (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the
-    later ones, and, without goals, places (S, M + 1, 2) after 0 to M moves of length 1.
+    `memory` (4,) is the target's, `centre` the middle of the arena, and `moves` (H + 1,) the moves until each sub-step.
+    The draws are (S, 3) in (0, 1) for the present course, (S, D, 4) for goal, speed and length of the later ones, and,
+    without goals, positions (S, M + 1, 2) after 0 to M moves of length 1.
     """
     first, later, wandering = draws
     samples, horizon, step = first.shape[0], moves.shape[0] - 1, memory[COURSE_SPEED] * walk.step
@@ -229,7 +229,7 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
             who[h - 1] |= bit
             h += 1
         x, y, at = left * step, 0.0, left
-        # Every course is a move or more, so that the bound on their number ends no finite forecast.
+        # Every course has at least one move, so the bound on their number ends no finite forecast.
         while h <= horizon and turns <= moves[horizon]:
             draw = later[s, turns % later.shape[1]]
             turns += 1
@@ -255,10 +255,10 @@ def foresee_observed(memory, centre, walk, moves, draws, when, who, where):
 
 @allocating
 def _mark_observed(pairs, candidates, i, foreseen, most_gone, samples, farthest, moved, sides, sees):
-    """Write the samples that sensor i has in view from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
+    """Write the samples in view of sensor i from each heading at each sub-step into `sees` (H + 1, W, K + CHUNK).
 
-    No target goes farther than `most_gone` with respect to the sensor, which goes by `moved` (H + 1, 2) ahead and to
-    the left; None: nowhere. `foreseen` are the entries of each target, and `sides` (4, E) is scratch memory.
+    `most_gone` is the largest displacement of a target relative to the sensor, which moves by `moved` (H + 1, 2) ahead
+    and to the left; None: not at all. `foreseen` are the entries of each target; `sides` (4, E) is scratch memory.
     """
     entries, when, who, where = foreseen
     sees[:] = 0
@@ -300,10 +300,9 @@ def plan(pairs, mask, targets, history, walk, motion, search, draws, values, own
     """Write the values (B, n, 3) of the next actions of B scenes, on rails (B, 2 n, 3).
 
     Pairs are (B, n, k, 8), with limits (B, n, k, 10), on rails (B, n, k, 11). They list `targets` (B, n, k); None: all
-    m, in their order. `history` are the arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`; memory
-    and plans are changed in place. `motion` is None for sensors that do not move, `draws` are those of
-    :func:`foresee_observed`, and `own` is the window and the result (B, n, m) of :func:`write_exclusive_shares`; window
-    0: not asked for.
+    m in order. `history` are the arrays of the :class:`~hitmac.agents.baselines.planner.PlannerState`; memory and plans
+    are changed in place. `motion` is None without rails, `draws` are those of :func:`foresee_observed`, and `own` is
+    the window (0: disabled) and the output (B, n, m) of :func:`write_exclusive_shares`.
     """
     old_pairs, old_mask, memory, clock, steps, kept, kept_ways, old_targets = history
     (n, k), m, samples, horizon = mask.shape[1:], memory.shape[1], search.samples, search.looks.shape[0] - 1

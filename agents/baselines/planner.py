@@ -1,4 +1,4 @@
-"""Agents that plan sequences of headings: on the observation alone, or on beliefs about the targets."""
+"""Agents that plan sequences of headings: from the observation alone, or from beliefs about the targets."""
 
 import math
 from collections.abc import Mapping
@@ -22,27 +22,27 @@ from hitmac.envs.validation import NotNegative, convert, over, whole_number
 
 
 class PlanningPolicy(RulePolicy):
-    """Base class of policies that value the turns, with a memory that is their state."""
+    """Base class of policies that compute a value for every action; their state is their memory."""
 
     def plan(
         self, pairs: np.ndarray, mask: np.ndarray, state: State = None, episode_start: Starts = None
     ) -> tuple[np.ndarray, Any]:
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
-        The k :attr:`decides` of the sensors follow each other: first the values of staying, turning left and turning
-        right, on rails then those of staying in place and of moving forward and back. The value of an action is that of
-        the sensor's best plan that begins with it: the discounted coverage that the others' plans do not give, less the
-        cost of turning. The others' plans are those of the sensor's last revision.
+        The k decisions :attr:`decides` are ordered as in the actions: first the values of staying, turning left and
+        turning right for all sensors; on rails then those of staying in place, moving forward and moving back. The
+        value of an action is that of the sensor's best plan that begins with it: the discounted coverage that the plans
+        of the other sensors, as of its last revision, do not provide, minus the cost of turning.
 
-        Planners of scenes also take the argument `targets` (B, n, k), whole numbers: the targets that pairs
-        (B, n, k, d) and mask (B, n, k) list, the nearest to each sensor, -1 in an empty place. None: place j is target
-        j. The planner without beliefs plans for no others.
+        Planners of scenes also accept `targets` (B, n, k), int: the targets listed in pairs (B, n, k, d) and mask
+        (B, n, k), the nearest to each sensor; -1 marks an empty place. None: place j is target j. The planner without
+        beliefs ignores targets that are not listed.
 
         Args:
             pairs: (B, n, m, d) features of the observation.
             mask: (B, n, m) bool, the valid pairs.
             state: state returned by the last call; None at first.
-            episode_start: (B,) bool, the scenes in which an episode begins, so that their memory is not used.
+            episode_start: (B,) bool, the scenes in which an episode begins; their memory is reset.
         """
         raise NotImplementedError
 
@@ -58,25 +58,25 @@ class HeadingPlanner(PlanningPolicy):
 
     A plan of a sensor is a heading for every sub-step of the horizon. The value of the plans of all sensors is
 
-        sum over sub-steps h of discount^(h - 1) * (expected number of targets covered - turn_cost * sensors that turn),
+        sum over sub-steps h of discount^(h - 1) * (expected number of covered targets) - turn_cost * (turning sensors).
 
-    where only the coverage is discounted. Sensor after sensor takes the plan that is best given the plans of the
-    others, found by dynamic programming over sub-steps and headings, until no plan changes. The first start of this
-    ascent is the plan of the last sub-step; in the others, sensors plan one after the other from nothing, in another
-    order each time. The best of all results is kept.
+    The search is a coordinate ascent: each sensor in turn adopts its best plan given the plans of the others, found by
+    dynamic programming over sub-steps and headings, until no plan changes. The first ascent starts from the plans of
+    the previous sub-step; in the others, sensors plan in turn from no plans, each time in another order. The best
+    result is kept.
 
-    On rails, a plan is also a way to move for the whole horizon: to stay, or to move forward or back at every sub-step.
-    A sensor takes the best plan of the best way. Plans stay within the sensors' pan limits.
+    On rails, a plan also includes one motion for the whole horizon: stay, or move forward or back at every sub-step.
+    Plans respect the sensors' pan limits.
 
     Args:
         scenario: the scenario to play.
         seed: seed of the sampled futures, which are the same in all scenes.
         horizon: sub-steps to look ahead; 1 to 10,000.
         samples: futures of each target; 1 to 64.
-        restarts: starts of the ascent in addition to the first; 0 to 1,000.
-        rounds: number of times that each sensor may revise its plan in an ascent; 1 to 1,000.
+        restarts: ascents in addition to the first; 0 to 1,000.
+        rounds: most revisions of a plan in an ascent; 1 to 1,000.
         turn_cost: cost of a sub-step of turning, in targets covered for a sub-step; 0 or more.
-        discount: weight of a sub-step relative to the one before, since later forecasts are less certain; over 0, to 1.
+        discount: weight of a sub-step relative to the previous one, since later forecasts are less certain; (0, 1].
 
     Raises:
         ValueError: an option out of its range.
@@ -96,7 +96,7 @@ class HeadingPlanner(PlanningPolicy):
     ) -> None:
         super().__init__(scenario, seed)
         self.horizon = whole_number("horizon", horizon, 1, 10_000)
-        self.samples = whole_number("samples", samples, 1, 64)  # of which a machine word holds a bit each
+        self.samples = whole_number("samples", samples, 1, 64)  # bits of a machine word
         self.restarts = whole_number("restarts", restarts, 0, 1_000)
         self.rounds = whole_number("rounds", rounds, 1, 1_000)
         self.turn_cost = convert("turn_cost", NotNegative, turn_cost)
@@ -107,20 +107,20 @@ class HeadingPlanner(PlanningPolicy):
             self._motion = Motion(make_rails(scenario.rails), step, scenario.rail_step)
             self.decides = "turn", "move"
         limited = bool(np.isfinite(limits).any())
-        circle = 360.0 if limited else 180.0  # degrees; within limits the long way may be the only one
+        circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
         farthest = min(self.horizon, math.ceil(circle / scenario.of_each_sensor("turn_angle").min()))
         looks, ages = np.arange(self.horizon + 1), np.arange(-1, self.horizon).clip(0)
-        weight = (self.discount**ages / self.samples).astype(np.float32)  # the first is not used
+        weight = (self.discount**ages / self.samples).astype(np.float32)  # the first is unused
         self._search = Search(
             self.samples, self.restarts, self.rounds, self.turn_cost, looks, weight, farthest, limited, limits
         )  # fmt: skip
 
 
-_COURSES = 6  # later courses of a sampled future, after which its draws repeat
+_COURSES = 6  # courses of a sampled future before its draws repeat
 
 
 class PlannerState(NamedTuple):
-    """Memory of the planner for B scenes, between two calls of ``predict``."""
+    """Memory of the planner for B scenes between calls of ``predict``."""
 
     pairs: np.ndarray  # (B, n, m, 8) last observation
     mask: np.ndarray  # (B, n, m) bool
@@ -133,16 +133,16 @@ class PlannerState(NamedTuple):
 
 
 class PlannerAgent(HeadingPlanner):
-    """Agent that plans headings over a horizon at every sub-step, and makes the first turn of its plan.
+    """Agent that plans headings over a horizon at every sub-step and executes the first turn.
 
-    The planner (:class:`HeadingPlanner`) sees the observation only, so it plays any scenario. It expects targets to
-    follow the scenario's walk, and plans for several sampled futures of each. A target that walks to goals turns when
-    it reaches a goal, drawn from all that are left given how far it has walked, or when it runs out of patience. Other
-    targets swerve at random. The state holds the plans, when targets turned, their mean speeds, and the sub-step of the
-    extra moves. Obstacles, the arena's border, departures of targets and evasion are not foreseen, and zooming lenses
-    keep their fields of view. One future of a target is the mean velocity, without turns.
+    The planner (:class:`HeadingPlanner`) uses only the observation, so it plays any scenario. It forecasts several
+    futures of each target by the scenario's walk. A target that walks to goals turns when it reaches its goal, sampled
+    given the distance already walked, or when its patience ends; other targets swerve at random. The state holds the
+    plans, the time of each target's last turn, its mean speed, and the sub-step of the extra moves. Forecasts ignore
+    obstacles, the arena's border, departures and evasion; lenses that zoom keep their fields of view. With one sample,
+    targets keep their mean velocity.
 
-    On rails the observation has the features of :attr:`rail_features` too, and with pan limits the first two of these.
+    On rails the observation also has the features :attr:`rail_features`; with pan limits, the first two of them.
     """
 
     features: ClassVar[tuple[str, ...]] = (
@@ -182,11 +182,11 @@ class PlannerAgent(HeadingPlanner):
 
     @property
     def size(self) -> Size:
-        """See :attr:`RulePolicy.size`; any number of sensors too, if none is on rails or has pan limits."""
+        """See :attr:`RulePolicy.size`; without rails and pan limits, the number of sensors is free as well."""
         return (None, None) if self._motion is None and not self._search.limited else super().size
 
     def near(self) -> dict[str, Any]:
-        """Return the targets that can come into range within the horizon, the nearest 16 at most."""
+        """Return the options for the targets that can come into range within the horizon, at most the nearest 16."""
         every = self.scenario.extra_move_interval
         moves = self.horizon * (1.0 + (1.0 / every if every else 0.0))
         way = moves * self.scenario.top_speed * self.scenario.time_step * (1.0 + self.scenario.speed_noise)
@@ -204,11 +204,11 @@ class PlannerAgent(HeadingPlanner):
         targets: np.ndarray | None = None,
         own: tuple[int, np.ndarray] = (0, np.zeros((0, 0, 0), np.float32)),
     ) -> tuple[np.ndarray, PlannerState]:
-        """See :meth:`PlanningPolicy.plan`; `own` is the window of :meth:`shares` and the array for its result."""
+        """See :meth:`PlanningPolicy.plan`; `own` is the window of :meth:`shares` and its output array."""
         pairs, mask = self.checked(pairs, mask)
         if targets is not None:
             targets = checked_lists(targets, mask, self.scenario.num_targets)
-        pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all
+        pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all types
         new = self._nothing(pairs, targets) if state is None else PlannerState(*(array.copy() for array in state))
         if (starts := checked_starts(episode_start, len(pairs))) is not None:
             new.mask[starts] = False
@@ -222,9 +222,9 @@ class PlannerAgent(HeadingPlanner):
         return values, new._replace(pairs=pairs.copy(), mask=mask.copy(), listed=listed)
 
     def shares(self, pairs: np.ndarray, mask: np.ndarray, window: int) -> np.ndarray:
-        """Return the share (B, n, m) of a target's futures in which a sensor covers it while no other sensor does.
+        """Return the share (B, n, m) of the futures of target j in which only sensor i covers it.
 
-        They are those of the plans for the next `window` sub-steps, at most the horizon, made without a memory.
+        Plans are made without a memory and evaluated over the next `window` sub-steps, at most the horizon.
         """
         shares = np.zeros(mask.shape, np.float32)
         self.plan(pairs, mask, own=(min(window, self.horizon), shares))
@@ -246,7 +246,7 @@ class PlannerAgent(HeadingPlanner):
 
 
 class FastPlannerAgent(PlannerAgent):
-    """The planner with one future of each target, a shorter horizon and fewer revisions; see :class:`PlannerAgent`."""
+    """:class:`PlannerAgent` with one future per target, a shorter horizon and fewer revisions."""
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         fast = {"horizon": 45, "samples": 1, "rounds": 1, "turn_cost": 0.2, "discount": 0.98}
@@ -254,7 +254,7 @@ class FastPlannerAgent(PlannerAgent):
 
 
 def _wander(rng: np.random.Generator, samples: int, moves: int, swerve: float) -> np.ndarray:
-    """Return places (samples, moves + 1, 2) of targets that swerve in every move of length 1; one sample: the mean."""
+    """Return positions (samples, moves + 1, 2) on swerving walks with moves of length 1; with one sample their mean."""
     if samples == 1:
         ahead = np.cumsum(np.append(0.0, np.sinc(swerve / np.pi) ** np.arange(1, moves + 1)))
         return np.stack((ahead, np.zeros_like(ahead)), -1)[None]
@@ -264,15 +264,15 @@ def _wander(rng: np.random.Generator, samples: int, moves: int, swerve: float) -
 
 
 def _stratified(rng: np.random.Generator, rows: int, columns: int) -> np.ndarray:
-    """Draw numbers (rows, columns) in (0, 1) whose columns each have one number in every 1 / rows."""
+    """Draw numbers (rows, columns) in (0, 1), stratified in each column: one per interval of length 1 / rows."""
     order = rng.permuted(np.tile(np.arange(rows), (columns, 1)), axis=1).T
     return (order + rng.uniform(1e-6, 1.0, (rows, columns))) / rows
 
 
 class BeliefPlannerState(NamedTuple):
-    """Memory of the belief planner for B scenes with g rows of knowledge, between two calls of ``predict``."""
+    """Memory of the belief planner for B scenes with g rows of knowledge between calls of ``predict``."""
 
-    body: np.ndarray  # first the arrays of BeliefState
+    body: np.ndarray  # the arrays of BeliefState
     weight: np.ndarray
     course: np.ndarray
     stream: np.ndarray
@@ -285,25 +285,26 @@ class BeliefPlannerState(NamedTuple):
 
 
 class BeliefPlannerAgent(HeadingPlanner):
-    """Agent that plans headings on beliefs about where the targets may be, and makes the first turn of its plan.
+    """Agent that plans headings from beliefs about the targets' positions and executes the first turn.
 
     The planner (:class:`HeadingPlanner`) samples futures of the particles of
-    :class:`~hitmac.agents.tracking.beliefs.Beliefs`. A target that was never seen may be anywhere, so that a look where
-    no sensor has looked is worth the targets to be expected there. ``predict`` must be called at every sub-step of an
-    episode. With the knowledge ``"neighbours"`` or ``"own"`` every sensor plans for all sensors on beliefs of its own,
-    and makes its own turn: no decision depends on the knowledge of another sensor.
+    :class:`~hitmac.agents.tracking.beliefs.Beliefs`. A target that was never seen may be anywhere, so views of
+    unobserved areas have a value. ``predict`` must be called at every sub-step of an episode. With the knowledge
+    ``"neighbours"`` or ``"own"`` every sensor plans for all sensors from its own beliefs and executes its own turn: no
+    decision depends on the knowledge of another sensor.
 
-    Of observations that list the k nearest targets, the agent keeps beliefs about all targets, and plans for each
-    sensor on the k whose futures come into its range most. The option `radius` is not allowed: it would empty places.
+    Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
+    sensor with the k targets whose futures are most often in its range. The option `radius` is not allowed, since a
+    list with an empty place counts as complete.
 
     Args:
         scenario: the scenario to play.
         seed: seed of the particles and the futures, which are the same in all scenes.
         particles: particles of a target; `samples` or more.
-        stride: most sub-steps that are planned for by the views in one of them; 1 or more. With 1 every sub-step has
-            views of its own. With more, 1, 1, 2, 2, 3, 3 and so on sub-steps share those of their middle one, and
-            futures of targets that walk to goals are foreseen course by course, not move by move, which is faster.
-        options: see :class:`HeadingPlanner`; samples: 21 by default.
+        stride: most sub-steps that share one view; 1 or more. With 1 every sub-step has its own view. Otherwise 1, 1,
+            2, 2, 3, 3 and so on sub-steps share the view of their middle one, and targets that walk to goals are
+            forecast course by course instead of move by move, which is faster.
+        options: see :class:`HeadingPlanner`; the default of `samples` is 21.
     """
 
     features: ClassVar[tuple[str, ...]] = Beliefs.features
@@ -325,9 +326,9 @@ class BeliefPlannerAgent(HeadingPlanner):
         self._cells = make_cells(scenario, scenario.num_sensors)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options given, or in a large scene :meth:`near`; raise ValueError for a radius."""
+        """Return the given options, or in a large scene :meth:`near`; raise ValueError for a radius."""
         if "radius" in nearness:
-            raise ValueError(f"radius is {nearness['radius']}; beliefs need lists without, whose free places count")
+            raise ValueError(f"radius is {nearness['radius']}; beliefs need lists without a radius")
         return super().shown(nearness)
 
     def plan(
@@ -351,7 +352,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         rows = b * g
         history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
-        along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # not read without rails
+        along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # unused without rails
         near, sampling = None, self._sampling
         if targets is not None:
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
@@ -364,13 +365,13 @@ class BeliefPlannerAgent(HeadingPlanner):
 
 
 def _looks(horizon: int, stride: int) -> np.ndarray:
-    """Return the number of the look (H + 1,) that counts for each sub-step, from 1 on, of 1, 1, 2, 2, ... sub-steps."""
+    """Return the look (H + 1,) of each sub-step, numbered from 1; looks last 1, 1, 2, 2, ... sub-steps."""
     lengths = np.minimum(np.arange(horizon) // 2 + 1, stride)
     return np.r_[0, np.repeat(np.arange(1, horizon + 1), lengths)[:horizon]]
 
 
 class FastBeliefPlannerAgent(BeliefPlannerAgent):
-    """The belief planner with half the particles, fewer futures, a shorter horizon and fewer revisions."""
+    """:class:`BeliefPlannerAgent` with half the particles, fewer futures, a shorter horizon and fewer revisions."""
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         fast = {"horizon": 40, "particles": 84, "samples": 6, "rounds": 1, "turn_cost": 0.15, "discount": 0.98}
@@ -378,7 +379,7 @@ class FastBeliefPlannerAgent(BeliefPlannerAgent):
 
 
 class FastestBeliefPlannerAgent(BeliefPlannerAgent):
-    """The belief planner with views that count for several sub-steps, and as many futures as share a word, 2 to 6."""
+    """:class:`BeliefPlannerAgent` with views shared by several sub-steps, and 2 to 6 futures, to fit a machine word."""
 
     def __init__(self, scenario: Scenario, seed: int = 0, **options: Any) -> None:
         fastest = {

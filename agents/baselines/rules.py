@@ -1,4 +1,4 @@
-"""Agents that decide by rule, without planning: random, still, nearest and greedy, and their base class."""
+"""Rule-based agents without planning (random, still, nearest, greedy) and their base class."""
 
 import math
 import zlib
@@ -26,29 +26,29 @@ from hitmac.envs.kernels.streams import stream_integers, stream_keys
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import checked_seed
 
-MOST_TURNS = 10_000  # to a heading that agents consider
+MOST_TURNS = 10_000  # to the farthest heading considered
 
 
 def towards(turns: np.ndarray) -> np.ndarray:
-    """Return the actions that turn to the left where a number is positive, to the right where negative, else stay."""
+    """Return left for positive numbers, right for negative numbers, and stay for 0."""
     return np.where(turns > 0, LEFT, np.where(turns < 0, RIGHT, STAY))
 
 
 def nearest_headings(turn: float, most: int = MOST_TURNS) -> np.ndarray:
-    """Return the headings all round, in turns of an angle, degrees, from the present one: 0, -1, 1, -2, ..."""
+    """Return all headings, in turns of `turn` degrees from the present one, nearest first: 0, -1, 1, -2, ..."""
     most = min(math.ceil(180 / turn), most) if turn > 0 else 0
     return np.array(sorted(range(-most, most + 1), key=abs))
 
 
 def needs_replanning(age: np.ndarray, every: int, episode_start: np.ndarray | None) -> np.ndarray:
-    """Return the scenes (B,) bool that must replan: their plan is `every` sub-steps old, or their episode begins."""
+    """Return the scenes (B,) bool whose plan is `every` sub-steps old or whose episode begins."""
     return age >= every if episode_start is None else (age >= every) | episode_start
 
 
 class BatchRandom(NamedTuple):
-    """Random whole numbers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
+    """Random integers for a batch, with a stream for each row; the state of a :class:`RandomAgent`.
 
-    The k-th number of a row depends on the row's seed and k only (see :mod:`hitmac.envs.kernels.streams`).
+    The k-th number of a row depends only on the row's seed and k (see :mod:`hitmac.envs.kernels.streams`).
     """
 
     keys: np.ndarray  # (B,) uint64, the streams
@@ -56,29 +56,29 @@ class BatchRandom(NamedTuple):
 
     @classmethod
     def start(cls, seeds: Sequence[int] | np.ndarray, seed: int, purpose: str) -> "BatchRandom":
-        """Return the streams of rows with these seeds (B,), for an agent's seed; each purpose has its own streams."""
+        """Return the streams of rows with the given seeds (B,), an agent's seed and a purpose."""
         salt = np.bitwise_xor.reduce(stream_keys(np.array([seed, zlib.crc32(purpose.encode())])))
         keys = stream_keys(stream_keys(np.asarray(seeds)) ^ salt)
         return cls(keys, np.zeros_like(keys))
 
     def integers(self, high: int, columns: int) -> "tuple[np.ndarray, BatchRandom]":
-        """Draw the next numbers (B, columns) int64, uniform over 0 to high - 1; return them and the new state."""
+        """Return the next numbers (B, columns) int64, uniform over 0 to high - 1, and the new state."""
         drawn = stream_integers(self.keys, self.drawn, columns, high)
         return drawn, BatchRandom(self.keys, self.drawn + np.uint64(columns))
 
 
 class RulePolicy:
-    """Base class of policies that decide by rule: whole agents, coordinators and executors.
+    """Base class of rule-based policies: whole agents, coordinators and executors.
 
     Args:
         scenario: the scenario to play; None for a level that does not depend on it.
-        seed: seed of random numbers, for policies that draw any.
+        seed: seed of the random numbers, if any.
 
     Attributes:
-        features: the observation features that the policy reads, names out of :data:`hitmac.envs.FEATURES`.
-        needs_scenario: True if a level of the hierarchy cannot do without the scenario.
+        features: the observation features of the policy, names out of :data:`hitmac.envs.FEATURES`.
+        needs_scenario: True if a level of the hierarchy requires the scenario.
         per_sensor: True if the policy without a scenario decides for rows of single sensors.
-        nearest: number of the nearest targets that suffice to decide in a large scene; None: all are needed.
+        nearest: number of nearest targets that suffices in a large scene; None: all are needed.
         decides: decisions of the policy for each sensor, out of :attr:`hitmac.envs.Scenario.decisions`.
     """
 
@@ -93,17 +93,17 @@ class RulePolicy:
         self.seed = checked_seed(seed)
 
     def near(self) -> dict[str, Any] | None:
-        """Return the options of the environment for the nearest targets that suffice to decide in a large scene.
+        """Return the observation options for the nearest targets that suffice in a large scene; None: all are needed.
 
-        None: the policy needs the observations of all targets. Else :meth:`act` also takes the argument `targets`
-        (B, n, k), the targets that pairs (B, n, k, d) and mask (B, n, k) list, -1 in an empty place.
+        Unless None, :meth:`act` also accepts `targets` (B, n, k), the targets listed in pairs (B, n, k, d) and mask
+        (B, n, k); -1 marks an empty place.
         """
         return None if self.nearest is None else {"nearest": self.nearest}
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return the options of the environment for the nearest targets: those given, or in a large scene :meth:`near`.
+        """Return the observation options for the nearest targets: those given, or in a large scene :meth:`near`.
 
-        Raises ``ValueError`` if options are given and the policy needs the observations of all targets.
+        Raises ``ValueError`` if options are given and the policy needs all targets.
         """
         own = self.near()
         if nearness and own is None:
@@ -111,9 +111,9 @@ class RulePolicy:
         return nearness or (own if own and is_large(self.scenario) else {})
 
     def lists_of(self, observation: Observation) -> dict[str, np.ndarray]:
-        """Return the argument `targets` of :meth:`act`, if an observation lists targets.
+        """Return the argument `targets` of :meth:`act` if an observation lists targets.
 
-        Raises ``ValueError`` if the policy needs the observations of all targets, or the observation is none.
+        Raises ``ValueError`` if the policy needs all targets, or for an object that is not an observation.
         """
         check_parts(observation)
         if "targets" in observation and self.near() is None:
@@ -122,7 +122,7 @@ class RulePolicy:
                 "targets, without the option nearest"
             )
         if "targets" not in observation or observation["targets"].shape[-1] == self.scenario.num_targets:
-            return {}  # a list of all targets has each in its place
+            return {}  # lists of all targets are in order
         return {"targets": checked_lists(observation["targets"], observation["mask"], self.scenario.num_targets)}
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
@@ -136,38 +136,38 @@ class RulePolicy:
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, State]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies; lenses keep their view, sensors on rails their place.
+        """Act as :class:`hitmac.agents.policy.Policy` specifies; decisions other than :attr:`decides` are 0.
 
-        Raises ``ValueError`` unless the observation is of the :attr:`size`, its features are those that the policy
-        reads, and all numbers are finite.
+        Raises ``ValueError`` unless the observation has the :attr:`size` and the features of the policy, and all
+        numbers are finite.
         """
         actions, new = self.decide(observation, state, episode_start)
         if self.scenario is None or actions.shape[1] != len(self.decides) * self.scenario.num_sensors:
-            return actions, new  # of another kind, such as assignments
+            return actions, new  # such as assignments
         return padded_actions(actions, self.decides, self.scenario.decisions), new
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, State]:
-        """Return the actions :attr:`decides`, and the state; without a memory None."""
+        """Return the actions :attr:`decides` and the state (None without a memory)."""
         lists = self.lists_of(observation)
         return self.act(*self.checked(observation["pairs"], observation["mask"]), **lists), None
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return the features and the mask of an observation, checked, the mask bool."""
+        """Return the checked features and the mask as bool."""
         return checked_observation(pairs, mask, self.features, self.size)
 
     @property
     def size(self) -> Size:
-        """Sizes of the observations' axes after the first: the scenario's number of sensors, and any of targets."""
+        """Sizes of the observations' axes after the first: the scenario's number of sensors, any number of targets."""
         if self.scenario is None:
             return (None,) if self.per_sensor else (None, None)
         return self.scenario.num_sensors, None
 
 
 class RandomAgent(RulePolicy):
-    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step, in any batch.
+    """Agent that takes every decision of every sensor (turn, zoom, move) at random at every sub-step.
 
-    Without a scenario it is an executor, for rows of single sensors. The caller passes the state, a
-    :class:`BatchRandom`, from call to call. Without a state, row i starts like the scene with the seed i.
+    Without a scenario it is an executor for rows of single sensors. The state is a :class:`BatchRandom`; without one,
+    row i starts like the scene with the seed i.
     """
 
     per_sensor: ClassVar[bool] = True
@@ -176,16 +176,16 @@ class RandomAgent(RulePolicy):
     """Decisions are uniform over 0 to high - 1."""
 
     def checked(self, pairs: np.ndarray, mask: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return an observation of any features and sizes, which has the axes of one of :attr:`size`."""
+        """Return an observation of any features and sizes with as many axes as :attr:`size`."""
         check_size(mask := np.asarray(mask), (None,) * len(self.size))
         return pairs, mask
 
     def start(self, seeds: Sequence[int] | np.ndarray) -> BatchRandom:
-        """Return the initial state of scenes with these seeds (B,)."""
+        """Return the initial state of scenes with the given seeds (B,)."""
         return BatchRandom.start(seeds, self.seed, type(self).__name__)
 
     def decisions(self, mask: np.ndarray) -> int:
-        """Return the number of decisions of a row of the mask: one or more for every sensor; 1 without a scenario."""
+        """Return the number of decisions of a row of the mask."""
         return 1 if self.scenario is None else mask.shape[1] * len(self.scenario.decisions)
 
     def decide(self, observation: Observation, state: State, episode_start: Starts) -> tuple[np.ndarray, BatchRandom]:
@@ -197,25 +197,25 @@ class RandomAgent(RulePolicy):
 
 
 class StillAgent(RulePolicy):
-    """Agent that never turns a sensor; without a scenario it is an executor, for rows of single sensors."""
+    """Agent that never turns a sensor; without a scenario an executor for rows of single sensors."""
 
     per_sensor: ClassVar[bool] = True
     nearest: ClassVar[int | None] = 1
     checked = RandomAgent.checked
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
-        """Return stay for every sensor."""
+        """Return "stay" for every sensor."""
         return np.full(mask.shape[:-1], STAY)
 
 
 class NearestAgent(RulePolicy):
-    """Agent whose sensors turn towards their nearest target, and stay while its bearing is within half a turn."""
+    """Agent whose sensors turn towards their nearest target unless its bearing is within half a turn."""
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance")
     nearest: ClassVar[int | None] = 1
 
     def act(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None = None) -> np.ndarray:
-        """Return left or right, towards the nearest target; stay without any target."""
+        """Return the turns (B, n) towards the nearest targets; sensors without any stay."""
         bearing = pairs[..., 0] * 180.0  # (B, n, m) degrees
         distance = np.where(mask, pairs[..., 1], np.inf)
         nearest = distance.argmin(-1)[..., None]
@@ -225,10 +225,10 @@ class NearestAgent(RulePolicy):
 
 
 class GreedyAgent(RulePolicy):
-    """Agent whose sensors turn towards the heading that sees most of the targets that no earlier sensor will see.
+    """Agent whose sensors turn, in order, to the heading with most targets in view that no earlier sensor has chosen.
 
-    The sensors choose one after the other. Headings are whole numbers of turns away, at most 10,000, and ties go to the
-    nearest heading. The agent assumes that targets stand still, and that sensors turn all round, without pan limits.
+    Headings are whole numbers of turns away, at most 10,000; ties go to the nearest heading. The agent assumes targets
+    that stand still and sensors without pan limits.
     """
 
     features: ClassVar[tuple[str, ...]] = ("bearing", "distance", "field_of_view", "sensing_range", "turn")
@@ -246,7 +246,7 @@ class GreedyAgent(RulePolicy):
         scenes = np.arange(len(pairs))
         open_targets = np.ones((len(pairs), targets.max(initial=0) + 1), bool)
         for i in range(pairs.shape[1]):
-            # The features of a masked pair are 0; any other pair holds those of the sensor.
+            # The features of a masked pair are 0; all others share those of the sensor.
             half_view, step = 180 * view[:, i].max(-1), 180 * turn[:, i].max(-1)
             steps = nearest_headings(step.min(initial=180, where=step > 0))
             off = 180 * bearing[:, i, None] - (steps * step[:, None])[:, :, None]  # (B, steps, m)

@@ -1,7 +1,7 @@
-"""Search for the best plans of all sensors, given the samples of the targets that each can have in view.
+"""Search for the best joint plan of all sensors, given the samples in view from each heading.
 
 A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and on rails also a
-way to move. Samples of the targets' futures are bits of 64-bit words. Compiled by numba.
+motion. Samples of the targets' futures are bits of 64-bit words. Compiled by numba.
 """
 
 import math
@@ -14,7 +14,7 @@ from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.state import Rails
 from hitmac.envs.kernels.threads import allocating, inlined
 
-CHUNK = 16  # entries or headings that a loop works on at once: numbers of 32 bits in the widest registers
+CHUNK = 16  # entries or headings per iteration of a vectorised loop: 32-bit numbers in the widest registers
 
 
 class Search(NamedTuple):
@@ -24,9 +24,9 @@ class Search(NamedTuple):
     restarts: int
     rounds: int
     turn_cost: float
-    looks: np.ndarray  # (H + 1,) int64: number of the look that counts for a sub-step, from 1 on
+    looks: np.ndarray  # (H + 1,) int64: look of each sub-step, from 1
     weight: np.ndarray  # (H + 1,) float32: of a sample at a sub-step
-    farthest: int  # most turns to either side, of any sensor
+    farthest: int  # most turns to either side of any sensor
     limited: bool  # a sensor has pan limits
     limits: np.ndarray  # (n, 2) pan limits, degrees
 
@@ -35,34 +35,34 @@ class Motion(NamedTuple):
     """Motion of sensors on rails."""
 
     rails: Rails
-    step: float  # of a sensor, in units of the observation
-    rail_step: float  # the same, in units of the arena
+    step: float  # in units of the observation
+    rail_step: float  # in units of the arena
 
 
 class Room(NamedTuple):
     """Working arrays of a search for n sensors."""
 
     sees: np.ndarray
-    """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by way to move, word and heading. The A ways
-    are 1, to stay, or 3 on rails, to stay and to move forward or back at every sub-step."""
+    """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by motion, word and heading. The A motions are
+    staying, and on rails also moving forward and moving back at every sub-step."""
     farthest: np.ndarray  # (n,) int64: most turns to either side
     reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
     plans: np.ndarray  # (n, H + 1) int64: of an ascent
-    ways: np.ndarray  # (n,) int64: their ways to move
+    ways: np.ndarray  # (n,) int64: their motions
     planned: np.ndarray  # (n,) bool: the sensor has a plan
     covers: np.ndarray  # (n, L + 1, W) uint64: samples that each plan covers
-    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 ways (2 n, 3), those of the ways after them
+    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 motions (2 n, 3), followed by those
     best_plans: np.ndarray  # of all ascents
     best_ways: np.ndarray
-    covered: np.ndarray  # (L + 1, W) uint64: samples that other sensors cover
+    covered: np.ndarray  # (L + 1, W) uint64: samples covered by other sensors
     value: np.ndarray  # (H + 2, K + 2 + CHUNK) float32: of the headings at the sub-steps
-    gain: np.ndarray  # (K + CHUNK,) float32: samples in view at a look that no other sensor covers
+    gain: np.ndarray  # (K + CHUNK,) float32: samples in view at a look that only this sensor covers
     plan: np.ndarray  # (H + 1,) int64
 
 
 @allocating
 def make_room(search, n, words, ways):
-    """Return working arrays of undefined content, for 1 or 3 ways to move."""
+    """Return uninitialised working arrays for 1 or 3 motions."""
     horizon, looks, headings = search.looks.shape[0] - 1, search.looks[-1], 2 * search.farthest + 1
     return Room(
         np.empty((n, ways, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
@@ -75,10 +75,10 @@ def make_room(search, n, words, ways):
 
 
 class Candidates(NamedTuple):
-    """Candidate pairs of a scene: the sensors that list each target, and where."""
+    """Candidate pairs of a scene: the sensors that list each target, and its place in their lists."""
 
     targets: np.ndarray  # (n, k) int32: the target in each place of a sensor's list
-    valid: np.ndarray  # (n, k) bool: the places that are used
+    valid: np.ndarray  # (n, k) bool: the places in use
     first: np.ndarray  # (m + 1,) int64: number of each target's first pair
     sensor: np.ndarray  # (n * k,) int32: sensor of each pair, in rising order for each target
     place: np.ndarray  # (n * k,) int32: place of the target in that sensor's list
@@ -112,13 +112,13 @@ def everyone(samples):
 
 @inlined
 def bits_of(place, samples):
-    """Return the word and the first bit of the samples of a target; as many targets as fit share a word."""
+    """Return the word and the first bit of a target's samples; a word holds as many targets as fit."""
     return place // (64 // samples), np.uint64(place % (64 // samples) * samples)
 
 
 @allocating
 def _covered_by_others(covers, i, candidates, samples, covered):
-    """Write the samples (L + 1, W) of the targets of sensor i that other sensors cover, in the order of its list."""
+    """Write the samples (L + 1, W) covered by other sensors than i, in the order of its list."""
     covered[:] = 0
     if candidates is None:
         for other in range(covers.shape[0]):
@@ -140,7 +140,7 @@ def _covered_by_others(covers, i, candidates, samples, covered):
 
 @allocating
 def _plus_coverage(total, worth, covers, look, candidates, samples):
-    """Return `total` plus the worth of a sample times the number that any sensor covers at a look."""
+    """Return `total` plus the worth of a sample times the number of samples covered at a look."""
     if candidates is None:
         for word in range(covers.shape[2]):
             members = np.uint64(0)
@@ -161,9 +161,9 @@ def _plus_coverage(total, worth, covers, look, candidates, samples):
 
 @allocating
 def write_exclusive_shares(search, room, window, shares):
-    """Write the share (n, m) of a target's samples that the best plan of a sensor covers while no other sensor does.
+    """Write the share (n, m) of a target's samples that only this sensor covers, with the best plans.
 
-    The samples of a target are those covered at any of the first `window` sub-steps.
+    A sample counts if it is covered alone at any of the first `window` sub-steps.
     """
     (n, m), covers = shares.shape, room.covers
     for i in range(n):
@@ -186,9 +186,9 @@ def write_exclusive_shares(search, room, window, shares):
 
 @inlined
 def _degrees(y, x):
-    """Return ``atan2(y, x)`` in degrees and float32, to 1e-5, by a polynomial, which the compiler can vectorise.
+    """Return ``atan2(y, x)`` in degrees as float32, with an error of 1e-5, by a polynomial that can be vectorised.
 
-    The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
+    Source: Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 4.4.49, atan on [0, 1].
     """
     one = np.float32
     across, along = abs(y), abs(x)
@@ -208,8 +208,8 @@ def _degrees(y, x):
 def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     """Write the headings from which entry e at (x, y), ahead and to the left, is in view into `sides` (4, E).
 
-    They are the first, and the first no longer, and the same once more a whole turn away; equal if it is not `near`.
-    All numbers are float32.
+    The rows are the first heading and the first beyond the last, and the same a full circle away; both are equal unless
+    the entry is `near`. All numbers are float32.
     """
     full, zero, one = np.float32(360.0), np.float32(0.0), np.float32(1.0)
     bearing = _degrees(y, x)
@@ -229,8 +229,8 @@ def write_sides(sides, e, x, y, near, half_view, per_turn, most):
 def write_reach(search, room, i, half_view, turn, works, east, north):
     """Write the most turns of sensor i, which faces (east, north).
 
-    To see a target it turns by half a circle at most. With pan limits, which can make the long way the only one, it is
-    a circle less half the view: by less than that, no direction is in view twice.
+    Half a circle brings every target into view. With pan limits, where only the long way may be possible, it is a full
+    circle minus half the view; within less, no direction is in view twice.
     """
     low, high = (search.limits[i, 0], search.limits[i, 1]) if search.limited else (-np.inf, np.inf)
     most = 360.0 - half_view if low > -np.inf else 180.0
@@ -246,10 +246,10 @@ def write_reach(search, room, i, half_view, turn, works, east, north):
 
 @allocating
 def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
-    """Write the best plan (H + 1,), given the samples that others cover; ties go to staying, then to the left.
+    """Write the best plan (H + 1,), given the samples covered by others; ties go to staying, then to the left.
 
-    No heading is more than `most` (2,) turns to the right and to the left. The highest value of the sub-steps from h
-    on, with heading k at sub-step h, is ``value[h, k + farthest + 1]``::
+    Headings are at most `most` (2,) turns to the right and to the left. The highest value from sub-step h on, with
+    heading k at sub-step h, is ``value[h, k + farthest + 1]``::
 
         V_h(k) = weight_h * (number of samples in view that no other sensor covers)
                  + max(V_h+1(k), V_h+1(k + 1) - turn_cost, V_h+1(k - 1) - turn_cost)
@@ -262,7 +262,7 @@ def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
     for h in range(horizon, 0, -1):
         reach = min(h, farthest)
         low, number = farthest - reach, 2 * reach + 1
-        # Loops over whole chunks have no remainder. What they write beyond the reach is not read.
+        # Loops over whole chunks have no remainder; values beyond the reach are not read.
         padded = (number + CHUNK - 1) // CHUNK * CHUNK
         if looks[h] != counted:
             counted = looks[h]
@@ -295,7 +295,7 @@ def _best_plan(search, sees, covered, farthest, most, value, gain, plan):
 
 @inlined
 def _cover(looks, sees, farthest, planned, plan, covers):
-    """Write the samples (L + 1, W) that a plan covers; none if there is no plan."""
+    """Write the samples (L + 1, W) covered by a plan; none without a plan."""
     for h in range(1, plan.shape[0]):
         look = looks[h]
         if look > looks[h - 1]:
@@ -305,10 +305,10 @@ def _cover(looks, sees, farthest, planned, plan, covers):
 
 @allocating
 def _improve(search, room, order, candidates):
-    """Let each sensor in turn take its best plan, until no plan changes; return the joint value.
+    """Replace the plan of each sensor in turn by its best one until no plan changes; return the joint value.
 
-    A turn beyond the limits is worth what staying is. The sensors take turns in the order of the number `order`; odd
-    orders run backwards.
+    A turn beyond the limits has the value of staying. The sequence starts at sensor `order` % n; it runs backwards if
+    `order` // n is odd.
     """
     plans, ways, covers, values, farthest, reach = (
         room.plans, room.ways, room.covers, room.values, room.farthest, room.reach
@@ -331,7 +331,7 @@ def _improve(search, room, order, candidates):
                     left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)
                 if sees.shape[1] > 1:
                     values[n + i, way] = best
-                if best > highest:  # ties go to staying
+                if best > highest:  # ties: staying
                     highest, ways[i] = best, way
                     values[i, STAY], values[i, LEFT], values[i, RIGHT] = stay, left, right
                     for h in range(1, horizon + 1):
@@ -353,9 +353,9 @@ def _improve(search, room, order, candidates):
 def ascend(search, room, candidates, step, kept, kept_ways, values):
     """Write the values (n, 3) of the best of several ascents, on rails (2 n, 3); see :func:`_improve`.
 
-    The first ascent starts from the kept plans (n, H + 1) and ways to move (n,), after the first sub-step, and the
-    others from nothing. `candidates` are None where words are those of all targets, and `step` counts sub-steps since
-    the start. The kept plans become the best ones, from the headings of the next sub-step.
+    At sub-step `step` of an episode after the first, the first ascent starts from the kept plans (n, H + 1) and motions
+    (n,), the others from no plans. `candidates` is None if words hold all targets in order. The kept plans become the
+    best ones, relative to the headings of the next sub-step.
     """
     plans, ways, best_plans = room.plans, room.ways, room.best_plans
     n, horizon, reach, highest = plans.shape[0], plans.shape[1] - 1, room.reach, -np.inf

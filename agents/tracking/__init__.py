@@ -1,4 +1,4 @@
-"""Trackers of targets that are not always seen: particles, and the Kalman filter."""
+"""Trackers of intermittently observed targets: particles and the Kalman filter."""
 
 from hitmac.agents.tracking.kalman import KalmanTracker
 from hitmac.agents.tracking.particles import ParticleTracker

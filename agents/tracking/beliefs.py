@@ -1,4 +1,4 @@
-"""Beliefs of a whole scene, kept up from observations alone."""
+"""Beliefs of a whole scene, updated from observations alone."""
 
 from typing import ClassVar, NamedTuple
 
@@ -14,18 +14,18 @@ from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
-_FORGOTTEN = 1000.0  # sub-steps; a report that is older is no news
+_FORGOTTEN = 1000.0  # sub-steps; older reports are ignored
 AGE = 4
-"""Last column of a report: place, velocity, sub-steps since then (inf: not known)."""
+"""Last column of a report: position, velocity, sub-steps since then (inf: unknown)."""
 
 
 class Rules(NamedTuple):
-    """Rules of the scenario that beliefs follow."""
+    """Rules of the scenario that determine beliefs."""
 
     walk: WalkModel
     every: int  # sub-steps between extra moves; 0: none
     deviation: float  # of observed positions
-    all_known: bool  # a target that is not shown is absent
+    all_known: bool  # targets that are not shown are absent
     returns: bool  # a target that has left can return
 
 
@@ -36,22 +36,22 @@ def moves_at(rules, time):
 
 
 class Reports(NamedTuple):
-    """Lists of targets in B scenes: of the nearest, or of all."""
+    """Lists of the nearest or of all targets in B scenes."""
 
-    report: np.ndarray  # (B, n, k, 5) what is known of the target in each place of a list
+    report: np.ndarray  # (B, n, k, 5) reports of the target in each place of a list
     targets: np.ndarray  # (B, n, k) int32
     mask: np.ndarray  # (B, n, k) bool
     position: np.ndarray  # (B, n, 2) of the sensors
-    within: np.ndarray  # (B, n) a sensor lists all known targets up to this distance
+    within: np.ndarray  # (B, n) distance up to which a sensor lists all known targets
 
 
 @kernel
 def merge_reports(reports, last_age, place, known, share):
-    """Write the knowledge (R, m, 5) of each row about all targets: those listed, and those not seen to be gone.
+    """Write the reports (R, m, 5) known to each row: those listed, and earlier ones that no list contradicts.
 
-    A target that is not listed stays at its last known `place` (R, m, 2), changed in place, unless a sensor would list
-    it there: then it is not known any more. `last_age` (R, m) are the ages of what was known at the last observation;
-    inf: nothing. R is B, or B * n where every sensor has its own list alone.
+    A target that is not listed keeps its last known `place` (R, m, 2), changed in place, unless a sensor would list it
+    there: then it is unknown. `last_age` (R, m) are the ages of the previous reports; inf: none. R is B, or B * n where
+    every sensor has only its own list.
     """
     scenes, n = reports.within.shape
     rows = known.shape[0] // scenes
@@ -91,11 +91,11 @@ class Scene(NamedTuple):
 
 @kernel
 def track_all(rules, scene, views, cells, last_age, share):
-    """Update the beliefs, and the targets that may be present, of all R rows of knowledge by an observation.
+    """Update the beliefs and the possibly present targets of all R rows of knowledge by an observation.
 
-    `views` (R, n, 7) have the probability that a sensor detects a target in view and the row is told at once. With
-    `cells`, views near a particle are found by them. `last_age` (R, m) of what was known at the last observation (inf:
-    nothing) is changed in place.
+    `views` (R, n, 7) have the probability that a sensor detects a target in view and the row receives the report at
+    once. `cells` accelerate the search for views near a particle. `last_age` (R, m), the ages of the previous reports
+    (inf: none), is changed in place.
     """
     walk, (belief, known, _, present, time) = rules.walk, scene
     for low, high in blocks(known.shape[0], share):
@@ -122,45 +122,45 @@ def track_all(rules, scene, views, cells, last_age, share):
 
 
 class BeliefState(NamedTuple):
-    """Beliefs in B scenes, each with g rows of knowledge: one that all share, or one for each sensor."""
+    """Beliefs in B scenes, each with g rows of knowledge: one shared by all sensors, or one for each."""
 
     body: np.ndarray  # (B, g, m, 7, P) rows of the particles
     weight: np.ndarray  # (B, g, m, P)
     course: np.ndarray  # (B, g, m, 8)
     stream: np.ndarray  # (B, g, 2) uint64
-    last_age: np.ndarray  # (B, g, m) sub-steps, of what was known at the last call; inf: nothing
+    last_age: np.ndarray  # (B, g, m) sub-steps, age of the report at the last call; inf: none
     present: np.ndarray  # (B, g, m) bool: targets that may be present
     time: np.ndarray  # (B,) int64: calls since the episode began
-    place: np.ndarray  # (B, g, m, 2) last listed places
+    place: np.ndarray  # (B, g, m, 2) last listed positions
 
 
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS = range(10)
 _ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
 _OBSTRUCTED = 0.9
-"""Chance that no obstacle hides a target in view, where a scenario has obstacles: beliefs do not include them."""
+"""Probability that no obstacle hides a target in view, in scenarios with obstacles, which beliefs do not model."""
 
 
 class Beliefs:
-    """Beliefs about the targets of scenes, as of a :class:`~hitmac.agents.tracking.ParticleTracker`, from observations.
+    """Particle beliefs about the targets, as of a :class:`~hitmac.agents.tracking.ParticleTracker`, from observations.
 
-    A target is believed where it was last seen to go; a view in which it is not seen takes weight from the particles
+    A belief extrapolates the last report of a target; a view without the target reduces the weight of the particles
     inside. A target that was never seen may be anywhere at first. With the knowledge ``"neighbours"`` or ``"own"``
-    every sensor has its own beliefs; else all share them. Positions and headings of all sensors are known to all.
-    Obstacles are not: where a scenario has some, a view is taken to miss one target in ten. Lenses are taken to keep
-    their fields of view.
+    every sensor has its own beliefs; otherwise all share them. The positions and headings of all sensors are known to
+    all. Obstacles are unknown: in scenarios with obstacles a view is assumed to miss one target in ten. Lenses are
+    assumed to keep their fields of view.
 
-    Of lists of the nearest targets, beliefs are about all targets too. A list with an empty place is complete, and a
-    full one is complete up to its farthest target. Beyond that, a target stays believed where it went when it was last
-    listed, and a view without it is no evidence. With full knowledge, targets that no sensor lists are absent.
+    Given lists of the nearest targets, beliefs still cover all targets. A list with an empty place is complete; a full
+    one is complete up to its farthest target. Beyond, beliefs extrapolate the last listed report, and a view without
+    the target is no evidence. With full knowledge, targets that no sensor lists are absent.
 
     Args:
         scenario: the scenario.
         particles: P, particles of a target; 1 or more.
         seed: seed of the particles, which is the same in all scenes.
-        more: further features of the observations, which are not read.
+        more: further features of the observations, which are ignored.
 
     Attributes:
-        per_sensor: True if every sensor has beliefs of its own.
+        per_sensor: True if every sensor has its own beliefs.
         rows: g, rows of knowledge of a scene: n if `per_sensor`, else 1. R is B * g.
         rules: the scenario, for kernels.
     """
@@ -196,10 +196,9 @@ class Beliefs:
         episode_start: Starts = None,
         targets: np.ndarray | None = None,
     ) -> tuple[Scene, BeliefState]:
-        """Return what is believed after an observation, which must come at every sub-step, and the state.
+        """Return the beliefs after an observation, needed at every sub-step, and the state, which share their arrays.
 
-        The arrays of the scene are those of the state. Arguments are those of
-        :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`, the features (B, n, m, 10).
+        The arguments are those of :meth:`hitmac.agents.baselines.planner.PlanningPolicy.plan`; features (B, n, m, 10).
         """
         m = self.scenario.num_targets
         size = self.scenario.num_sensors, m if targets is None else np.shape(targets)[-1]
@@ -241,14 +240,14 @@ class Beliefs:
         return scene, new
 
     def of_sensors(self, of_rows: np.ndarray) -> np.ndarray:
-        """Return the values of the sensors (B, k n, ...), each by its own row, of rows' values (R, k n, ...)."""
+        """Return the values (B, k n, ...) of the sensors, each from its own row of `of_rows` (R, k n, ...)."""
         values = of_rows.reshape(-1, self.rows, *of_rows.shape[1:])
         numbers = np.arange(values.shape[2])
         owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
         return np.ascontiguousarray(values[:, owners, numbers])
 
     def _views(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the views (R, n, 7) of the sensors, with the chances that they report to the rows."""
+        """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
         pose, scenario = pairs[:, :, 0].astype(np.float64), self.scenario
         cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
         working = cos**2 + sin**2 > 0.5
@@ -263,7 +262,7 @@ class Beliefs:
             told = np.broadcast_to(np.eye(self.rows), (len(working), self.rows, self.rows))
             if scenario.knowledge == "neighbours" and scenario.message_delay == 0:
                 squared = (x[:, :, None] - x[:, None]) ** 2 + (y[:, :, None] - y[:, None]) ** 2
-                near = squared <= scenario.communication_range**2  # the other links only add reports
+                near = squared <= scenario.communication_range**2  # further links only add reports
                 told = np.maximum(told, near * (1.0 - scenario.message_loss_rate))
             detects = detects * told
         views = np.repeat(views, self.rows, 0)
@@ -271,7 +270,7 @@ class Beliefs:
         return views
 
     def _reports(self, pairs: np.ndarray, mask: np.ndarray, targets: np.ndarray | None, views: np.ndarray) -> Reports:
-        """Return what the sensors' lists report."""
+        """Return the reports in the sensors' lists."""
         scenario, shown = self.scenario, pairs.astype(np.float64)
         every = views[:: self.rows]
         x, y, c, s = (every[..., k, None] for k in (VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN))
@@ -283,7 +282,7 @@ class Beliefs:
         age = np.where(mask, np.rint(100 * shown[..., _AGE]), np.inf)
         velocity = radial * east - tangential * north, radial * north + tangential * east
         report = np.stack((x + away * east, y + away * north, *velocity, age), -1)
-        # What is as far as the farthest may not be listed. Observations are rounded, and have errors.
+        # A target as far as the farthest may not be listed; observations are rounded and have errors.
         farthest = np.where(mask, away, 0.0).max(-1)
         farthest = farthest - _ROUNDED * sum(scenario.extent) - _ERRORS * scenario.position_noise
         full = mask.all(-1) & (mask.shape[-1] < scenario.num_targets)
@@ -294,11 +293,11 @@ class Beliefs:
         return Reports(report, targets, mask, np.ascontiguousarray(every[..., VIEW_X : VIEW_Y + 1]), within)
 
     def _looks(self, views: np.ndarray, within: np.ndarray) -> np.ndarray:
-        """Return the views (R, n, 7) with the ranges in which the lists would show what is seen."""
+        """Return the views (R, n, 7) with ranges within which the lists show every target in view."""
         if self.rules.all_known:
             return views
         looks, most = views.copy(), within
-        if self.per_sensor:  # all in range of the view must be within the reach of the row's own list
+        if self.per_sensor:  # the range of the view must be within the reach of the row's own list
             row = np.arange(len(views))
             own = views[row, row % views.shape[1]][:, None]
             reach = np.where(own[..., VIEW_RANGE] > 0.0, within.reshape(-1, 1), np.inf)  # else it has no list

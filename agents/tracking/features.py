@@ -1,4 +1,4 @@
-"""Features of beliefs, for policies that learn."""
+"""Features of beliefs for learned policies."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 
 BELIEFS = ("beliefs",)
-"""Name, in place of names of features, of those of beliefs; see :class:`BeliefFeatures`."""
+"""Name that selects the features of beliefs in place of observation features; see :class:`BeliefFeatures`."""
 
 PARTICLES = 96  # of a target
 SECTORS = 18  # of the bearing
@@ -29,7 +29,7 @@ _MOST = 100.0  # bound of every feature
 
 @inlined
 def _add_to_sectors(view, x, y, mass, sectors):
-    """Add a mass at (x, y), if within range, to the two sectors whose middles are next to its bearing, linearly."""
+    """Distribute a mass at (x, y), if in range, linearly over the two sectors nearest to its bearing."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     if dx * dx + dy * dy <= view[VIEW_RANGE]:
         aside, ahead = view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy
@@ -50,7 +50,7 @@ class Scales(NamedTuple):
 
 @allocating
 def _describe(rules, scales, body, weight, known, views, pairs):
-    """Add the features (n, d) of a target."""
+    """Add the features (n, d) of a target to zeros."""
     n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
@@ -104,21 +104,21 @@ def describe_all(rules, scales, scene, pairs, share):
 
 
 class BeliefFeatures:
-    """Features of every pair of a sensor and a target, of the particles of the target.
+    """Features of every pair of a sensor and a target, computed from the particles of the target.
 
     ============ ======================================================================================================
     0, 1         sine and cosine of the bearing of the mean position
     2            its distance / distance_scale
     3, 4         share of the particles within the sensor's range, and in its view
-    5            sum, over the other sensors, of the shares in their views
+    5            sum of the shares in the views of the other sensors
     6, 7         radial and tangential mean velocity / top speed
     8            standard deviation of the positions / distance_scale
-    9, 10        sub-steps since the target was last seen / 100, at most 10, also if never; 1 if it is seen now
-    11 ...       shares within range in 18 sectors of the bearing, from behind counter-clockwise: now, and in 20 and 40
-                 sub-steps if every particle goes straight on to its goal
+    9, 10        sub-steps since the target was last seen / 100, at most 10 (never: 10); 1 if it is in view now
+    11 ...       shares within range in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
+                 sub-steps if every particle moves straight to its goal
     ============ ======================================================================================================
 
-    A pair is valid if the sensor works and the target may be present, also if it was never seen.
+    A pair is valid if the sensor works and the target may be present, even if it was never seen.
     """
 
     def __init__(self, scenario: Scenario) -> None:
@@ -158,7 +158,7 @@ class BeliefObserver:
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return the observation of every scene: new arrays ``pairs`` (B, n, m, d) and ``mask`` (B, n, m).
 
-        A scene that has not moved since the last call is observed once.
+        A scene that has not moved since the last call keeps its observation.
         """
         b, rows = simulator.num_envs, simulator.rows
         moment = np.stack((*rows.stream[[KEY, DRAWS], :b].view(np.int64), rows.scene[TIME, :b]))
@@ -178,7 +178,7 @@ class BeliefObserver:
         return {name: array.copy() for name, array in self._last.items()}
 
     def get_state(self) -> dict[str, np.ndarray]:
-        """Return copies of all arrays that the next observation depends on."""
+        """Return copies of all arrays that determine the next observation."""
         assert self._state is not None
         arrays = self._state._asdict() | self._last | {"moment": self._moment}
         return {name: array.copy() for name, array in arrays.items()}
@@ -192,7 +192,7 @@ class BeliefObserver:
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:
-    """Return `features` as :func:`hitmac.envs.observation.check_features` does; :data:`BELIEFS` are features too."""
+    """Return `features` as :func:`hitmac.envs.observation.check_features` does; :data:`BELIEFS` is also valid."""
     return BELIEFS if tuple(features) == BELIEFS else observation.check_features(features)
 
 

@@ -1,4 +1,4 @@
-"""Kalman filter for targets that are not always seen."""
+"""Kalman filter for intermittently observed targets."""
 
 import numpy as np
 
@@ -9,14 +9,14 @@ from hitmac.envs.validation import Positive, convert
 class KalmanTracker:
     """Belief about the positions of m targets in each of B scenes, as a normal distribution for each target.
 
-    Position x and velocity v change by white noise of acceleration, independently in both axes, with the same
-    covariance matrix C of (x, v) in both:
+    White noise of acceleration drives position x and velocity v, independently and with the same covariance matrix C of
+    (x, v) in both axes:
 
         x' = x + t v,  v' = v,  C' = F C F^T + q Q,  F = [[1, t], [0, 1]],  Q = [[t^3 / 3, t^2 / 2], [t^2 / 2, t]].
 
     A detection z of standard deviation s has the gain ``K = C[:, 0] / (C[0, 0] + s^2)``: (x, v) changes by
-    ``K (z - x)``, C by ``-K C[0, :]``. Looks that detect nothing are not used: the result would not be normal. There
-    is no border. :class:`~hitmac.agents.tracking.ParticleTracker` uses both.
+    ``K (z - x)``, C by ``-K C[0, :]``. Looks without detections and the arena's border are ignored, since the result
+    would not be normal; :class:`~hitmac.agents.tracking.ParticleTracker` uses both.
     Source: Bar-Shalom, Li, Kirubarajan, "Estimation with Applications to Tracking and Navigation", 2001, chapter 6.
 
     Args:
@@ -24,9 +24,8 @@ class KalmanTracker:
         num_targets: m, 1 or more.
         agility: q, power of the acceleration, units^2 / s^3, over 0.
         deviation: s, standard deviation of the errors of a detection, in each axis, units; over 0.
-        arena: half the side of the arena, of a rectangle half the longer one; at first x has this standard deviation
-            about the middle.
-        top_speed: standard deviation of v at first, units per second.
+        arena: initial standard deviation of x about the middle: half the (longer) side of the arena.
+        top_speed: initial standard deviation of v, units per second.
 
     Attributes:
         state: (B, m, 2, 2) mean (x, v) of each axis, axis last.
@@ -69,7 +68,7 @@ class KalmanTracker:
         self.state[chosen], self.covariance[chosen] = 0.0, self._start
 
     def move(self, seconds: float) -> None:
-        """Let time pass."""
+        """Predict the beliefs after some seconds."""
         t = float(seconds)
         step = np.array([[1.0, t], [0.0, 1.0]])
         noise = self.agility * np.array([[t**3 / 3, t**2 / 2], [t**2 / 2, t]])
@@ -77,7 +76,7 @@ class KalmanTracker:
         self.covariance = step @ self.covariance @ step.T + noise
 
     def see(self, position: np.ndarray, seen: np.ndarray) -> None:
-        """Update the beliefs by measured positions (B, m, 2), of the targets of `seen` (B, m) bool only."""
+        """Update the beliefs by measured positions (B, m, 2), only of the targets of `seen` (B, m) bool."""
         seen, shape = np.asarray(seen, np.bool_), self.state.shape[:2]
         if seen.shape != shape or np.shape(position) != (*shape, 2):
             raise ValueError(

@@ -1,7 +1,7 @@
-"""Tracker of particles: their walk, detections, and looks that detect nothing. Compiled by numba.
+"""Particle tracker: motion, detections, and looks without detections. Compiled by numba.
 
-A particle is a column of rows: position, aim, speed, length of the last move, moves since its course began. The aim is
-the goal of a particle that walks to goals, and else the unit vector of its direction.
+The rows of a particle are position, aim, speed, length of the last move, and moves since its course began. The aim is
+the goal of a particle that walks to goals, otherwise the unit vector of its direction.
 """
 
 import math
@@ -26,18 +26,18 @@ MODELS = ("goals", "constant velocity", "random")
 
 GOALS, CONSTANT_VELOCITY, RANDOM = range(3)
 KEY, DRAWN = range(2)  # rows of a stream
-# Course of a target that is seen: first place on it, mean velocity, detections on it (0: not seen), whether it was seen
-# to begin there, slowest and fastest move.
+# Course of a visible target: first position, mean velocity, detections (0: not visible), whether its start was seen,
+# slowest and fastest move.
 START_X, START_Y, VELOCITY_X, VELOCITY_Y, COUNT, BEGAN, SLOWEST, FASTEST = range(8)
 COURSE = 8
 STRAIGHT = 0.03  # largest sine of the angle between two velocities on one course
 SPEEDS = 8  # intervals of the density of a target's speed
-SMOOTHING = 20.0  # most detections in the mean of velocities that are measured with errors
+SMOOTHING = 20.0  # most detections in the mean of velocities measured with errors
 _ONE, _TWO, _DRAWS = np.uint64(1), np.uint64(2), np.uint64(4)  # a move may draw 4 numbers
 
 
 class WalkModel(NamedTuple):
-    """Walk that a tracker expects; lengths in arena units, times in seconds."""
+    """Walk assumed by a tracker; lengths in arena units, times in seconds."""
 
     model: int  # index in MODELS
     half_width: float  # of the arena
@@ -50,14 +50,14 @@ class WalkModel(NamedTuple):
     goal_radius: float
     stuck_distance: float
     patience: float
-    x_low: float  # area in which an unknown target is at first
+    x_low: float  # initial area of an unknown target
     x_high: float
     y_low: float
     y_high: float
 
 
 def walk_model(scenario: Scenario) -> WalkModel:
-    """Return the model of a scenario's walk; one that bounces, evades or stands still keeps its velocity."""
+    """Return the model of a scenario's walk; bouncing, evading and still targets have constant velocity."""
     model = {"goals": GOALS, "random": RANDOM}.get(scenario.walk, CONSTANT_VELOCITY)
     speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
     return WalkModel(
@@ -68,7 +68,7 @@ def walk_model(scenario: Scenario) -> WalkModel:
 
 @inlined
 def begin_course(walk, body, p, key, counter):
-    """Draw aim and speed of particle p: a goal anywhere in the arena, or a direction."""
+    """Draw the speed and the aim of particle p: a goal anywhere in the arena, or a direction."""
     body[SPEED, p] = walk.min_speed + (walk.max_speed - walk.min_speed) * uniform(key, counter)
     body[MOVES, p] = 0.0
     if walk.model == GOALS:
@@ -83,14 +83,14 @@ def begin_course(walk, body, p, key, counter):
 def move(walk, body, p, key, counter, increase):
     """Move particle p once, by a draw `increase` in [0, 1) of its length; return the stream's next counter.
 
-    On a walk to goals it takes a new goal near the old one, after a move that was too short, or out of patience. Else
-    it moves on in the same direction, or a random one, and the border reflects it.
+    On a walk to goals it takes a new goal near the old one, after a move that is too short, or at the end of its
+    patience. Otherwise it keeps or changes its direction by the model, and the border reflects it.
     """
     if walk.model == GOALS:
         dx, dy = body[AIM_X, p] - body[X, p], body[AIM_Y, p] - body[Y, p]
         body[MOVES, p] += 1.0
         mean = body[SPEED, p] * (1.0 + walk.speed_noise * 0.5) * walk.time_step
-        near = max(walk.goal_radius, 0.5 * mean)  # a target that steps over its goal soon turns
+        near = max(walk.goal_radius, 0.5 * mean)  # a target that overshoots its goal turns soon
         if dx * dx + dy * dy < near * near or body[STEP, p] < walk.stuck_distance or body[MOVES, p] > walk.patience:
             begin_course(walk, body, p, key, counter)
             counter += _DRAWS
@@ -122,7 +122,7 @@ def move(walk, body, p, key, counter, increase):
 
 @inlined
 def _to_border(walk, x, y, ahead_x, ahead_y):
-    """Return the distance from (x, y) in the arena to its border, in a direction."""
+    """Return the distance from (x, y) to the arena's border in a direction."""
     along_x = (math.copysign(walk.half_width, ahead_x) - x) / ahead_x if ahead_x != 0.0 else math.inf
     along_y = (math.copysign(walk.half_height, ahead_y) - y) / ahead_y if ahead_y != 0.0 else math.inf
     return max(min(along_x, along_y), 0.0)
@@ -130,9 +130,9 @@ def _to_border(walk, x, y, ahead_x, ahead_y):
 
 @inlined
 def moves_until_stuck(stuck, noise, step, draw):
-    """Return the number of moves, of a length from `step` on, before one that is shorter than `stuck`.
+    """Return the number of moves, of lengths from `step`, before one shorter than `stuck`, which ends a course.
 
-    The `draw` is in (0, 1]. A target that made so short a move takes a new goal.
+    `draw` is in (0, 1].
     """
     rate = (stuck / step - 1.0) / noise if noise > 0.0 else (1.0 if step < stuck else 0.0)
     if rate <= 0.0:
@@ -151,9 +151,9 @@ class Belief(NamedTuple):
 
 @allocating
 def scatter(walk, belief, b, j, views, near):
-    """Spread the particles over the area of unknown targets, where possible where no view (n, 7) detects them.
+    """Spread the particles over the area of unknown targets, if possible outside the views (n, 7).
 
-    `near` are the views by place; see :func:`~hitmac.agents.tracking.sight.chance_of_none`.
+    `near` are the views by cell; see :func:`~hitmac.agents.tracking.sight.chance_of_none`.
     """
     body = belief.body[b, j]
     for p in range(body.shape[1]):
@@ -182,7 +182,7 @@ def advance(walk, belief, b, j):
 
 @inlined
 def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
-    """Update the course of a target that is seen at (x, y)."""
+    """Update the course of a target detected at (x, y)."""
     speed, before = math.hypot(velocity_x, velocity_y), math.hypot(course[VELOCITY_X], course[VELOCITY_Y])
     cross = abs(course[VELOCITY_X] * velocity_y - course[VELOCITY_Y] * velocity_x)
     dot = course[VELOCITY_X] * velocity_x + course[VELOCITY_Y] * velocity_y
@@ -203,11 +203,11 @@ def _follow_course(walk, course, x, y, velocity_x, velocity_y, exact):
 
 @inlined
 def _fit_speeds(walk, course, density):
-    """Write the density of the speed of a target on its course, relative to the first interval, into `density`.
+    """Write the density of the speed of a target, relative to the first interval, into `density`.
 
-    It was ``speed * (1 + noise * u)``, u uniform in [0, 1), in each of k moves, so that the density at s falls with
-    ``s^-k``. On a course that was not seen to begin it is as many times higher as a course of that speed is longer: a
-    target with short moves soon gets stuck. Return the lowest speed, and the width of an interval.
+    Each of k moves had the speed ``s * (1 + noise * u)``, u uniform in [0, 1), so the density at s falls with ``s^-k``.
+    On a course whose start was not seen, it is multiplied by the expected length of a course of that speed: a target
+    with short moves soon gets stuck. Return the lowest speed and the width of an interval.
     """
     low = max(course[FASTEST] / (1.0 + walk.speed_noise), walk.min_speed)
     width = (min(course[SLOWEST], walk.max_speed) - low) / density.shape[0]
@@ -223,7 +223,7 @@ def _fit_speeds(walk, course, density):
 
 @inlined
 def _quantile(density, total, q):
-    """Return the q-quantile of a density of that `total`, in intervals from the first one's beginning."""
+    """Return the q-quantile of a density with the sum `total`, in intervals."""
     rest = q * total
     for k in range(density.shape[0]):
         if rest < density[k]:
@@ -234,7 +234,7 @@ def _quantile(density, total, q):
 
 @inlined
 def _spread(p, step):
-    """Return number p of a sequence that is evenly spread over [0, 1), by an irrational step."""
+    """Return element p of a sequence evenly spread over [0, 1) by an irrational step."""
     x = 0.5 + step * p
     return x - np.floor(x)
 
@@ -295,7 +295,7 @@ def pin(walk, belief, b, j, place, velocity, deviation):
 
 @allocating
 def _resample(body, weight, start):
-    """Draw the particles again, each as often as its weight says, at even steps from `start` in [0, 1)."""
+    """Resample the particles by their weights, at even steps from `start` in [0, 1)."""
     number = weight.shape[0]
     old = body.copy()
     total, source = weight[0], 0
@@ -309,10 +309,10 @@ def _resample(body, weight, start):
 
 @allocating
 def look_in_vain(walk, belief, b, j, views, near):
-    """Take into account that the views (n, 7) do not detect a target: weights times the probability of that.
+    """Multiply the weights by the probability that the views (n, 7) do not detect the target.
 
-    Particles are drawn again when half of the weight's effective number, ``1 / sum(weight^2)``, is lost. Where no
-    particle is left, the belief was wrong, and the target can be anywhere outside the views.
+    Particles are resampled if their effective number, ``1 / sum(weight^2)``, is below half of theirs. If no weight is
+    left, the belief was wrong, and the target can be anywhere outside the views.
     """
     body, weight = belief.body[b, j], belief.weight[b, j]
     total, squares = 0.0, 0.0
@@ -352,7 +352,7 @@ def move_all(walk, belief, moves, share):
 
 @kernel
 def see_all(walk, belief, seen, position, velocity, deviation, share):
-    """Replace the beliefs about the targets that are seen (B, m)."""
+    """Replace the beliefs about the targets of `seen` (B, m)."""
     for low, high in blocks(seen.shape[0], share):
         for b in range(low, high):
             for j in range(seen.shape[1]):
@@ -364,7 +364,7 @@ def see_all(walk, belief, seen, position, velocity, deviation, share):
 
 @kernel
 def look_all(walk, belief, unseen, views, share):
-    """Take into account that the views (B, n, 7) do not detect the targets of `unseen` (B, m)."""
+    """Update the beliefs by views (B, n, 7) that do not detect the targets of `unseen` (B, m)."""
     for low, high in blocks(unseen.shape[0], share):
         for b in range(low, high):
             for j in range(unseen.shape[1]):
@@ -375,19 +375,19 @@ def look_all(walk, belief, unseen, views, share):
 class ParticleTracker:
     """Belief about the positions of m targets in each of B scenes, as P weighted particles for each target.
 
-    Between detections the particles walk as the targets are expected to:
+    Between detections the particles follow a model of the targets' walk:
 
     ======================= ============================================================================================
-    ``goals``               to a goal, uniform in the arena, and then to the next, as HiT-MAC's targets do
+    ``goals``               from goal to goal, uniform in the arena, like HiT-MAC's targets
     ``constant velocity``   straight ahead, swerving by the scenario's `wander`, reflected at the border
     ``random``              every move in a new direction
     ======================= ============================================================================================
 
     Speeds, noise and the other parameters of the walk are the scenario's. A detection replaces the belief about its
-    target: all particles go to its position, with its velocity. A look that does not detect a target is information
-    too: with the probability `d` of a detection in a view, Bayes' rule multiplies the weight of a particle inside by
-    ``1 - d``. Particles are drawn again (systematic resampling) when their effective number, ``1 / sum(weight^2)``,
-    falls under P / 2. At first, every target is anywhere in the scenario's `target_area`, uniformly.
+    target: all particles take its position and velocity. A look without a detection is also evidence: with the
+    probability `d` of a detection in a view, Bayes' rule multiplies the weight of a particle inside by ``1 - d``.
+    Systematic resampling follows when the effective number of particles, ``1 / sum(weight^2)``, is below P / 2. The
+    initial belief is uniform over the scenario's `target_area`.
 
     In a loop, call :meth:`move`, then :meth:`see`, then :meth:`look`. Source: Gordon, Salmond, Smith, "Novel approach
     to nonlinear/non-Gaussian Bayesian state estimation", IEE Proceedings F 1993.
@@ -396,8 +396,8 @@ class ParticleTracker:
         scenario: the scenario of the targets: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file.
         num_scenes: B, 1 or more.
         particles: P, 1 or more.
-        model: the walk, out of :data:`MODELS`; None: the scenario's, or the nearest to it.
-        seed: scene b draws from the seed ``seed + b``, or from the b-th of a sequence, and is the same in any batch.
+        model: the walk, out of :data:`MODELS`; None: the one closest to the scenario's.
+        seed: scene b uses the seed ``seed + b``, or the b-th of a sequence, independently of the batch.
         num_threads: number of threads, 1 or more; None: the number of cores.
 
     Attributes:
@@ -437,7 +437,7 @@ class ParticleTracker:
 
     @property
     def weights(self) -> np.ndarray:
-        """(B, m, P) weights of the particles, with the sum 1 for each target."""
+        """(B, m, P) weights of the particles; their sum is 1 for each target."""
         return self.belief.weight.copy()
 
     @property
@@ -458,13 +458,13 @@ class ParticleTracker:
     def see(
         self, position: np.ndarray, seen: np.ndarray, velocity: np.ndarray | None = None, *, deviation: float = 0.0
     ) -> None:
-        """Replace the belief about the targets that are seen.
+        """Replace the belief about detected targets.
 
         Args:
-            position: (B, m, 2) measured positions; those of unseen targets are not read.
+            position: (B, m, 2) measured positions; those of unseen targets are ignored.
             seen: (B, m) bool.
             velocity: (B, m, 2) measured velocities, units per second; None or 0: unknown.
-            deviation: standard deviation, in each axis, of the errors of the positions.
+            deviation: standard deviation of the errors of the positions in each axis.
         """
         seen, position = self._shaped("seen", seen, 2, np.bool_), self._shaped("position", position, 3)
         velocity = np.zeros_like(position) if velocity is None else self._shaped("velocity", velocity, 3)
@@ -474,11 +474,11 @@ class ParticleTracker:
         self._threads.run(see_all, self._walk, self.belief, seen, position, velocity, deviation)
 
     def look(self, views: np.ndarray, unseen: np.ndarray) -> None:
-        """Take into account that views detect no target of `unseen`.
+        """Update the beliefs by views that detect no target of `unseen`.
 
         Args:
             views: (B, n, 7) views of the sensors: x, y, cosine and sine of the heading, cosine of half the field of
-                view (-2: all round), range squared, probability of a detection of a target in view (0: no look).
+                view (-2: all round), range squared, probability of detecting a target in view (0: no look).
             unseen: (B, m) bool.
         """
         views = np.ascontiguousarray(views, np.float64)
@@ -497,7 +497,7 @@ class ParticleTracker:
         return found
 
     def _shaped(self, name: str, array: np.ndarray, axes: int, kind: type = np.float64) -> np.ndarray:
-        """Return an array of this type, of scenes (B,), of targets (B, m), or of their places (B, m, 2), by `axes`."""
+        """Return an array of type `kind` and shape (B,), (B, m) or (B, m, 2), by `axes`."""
         shape, given = (*self.belief.weight.shape[:2], 2)[:axes], np.asarray(array)
         if given.shape != shape or given.dtype.kind not in ("biu" if kind is np.int64 else "biuf"):
             raise ValueError(

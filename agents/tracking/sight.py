@@ -14,17 +14,17 @@ VIEW_X, VIEW_Y, VIEW_COS, VIEW_SIN, VIEW_HALF, VIEW_RANGE, VIEW_CHANCE = range(7
 
 
 class NearViews(NamedTuple):
-    """Views of a scene by place, so that a particle is looked for only in those that are near."""
+    """Views of a scene by cell, so that only those near a particle are tested."""
 
     cells: Cells
     start: np.ndarray  # (C + 2,) int32
-    number: np.ndarray  # (n,) int32: numbers of the views in the order of their cells
+    number: np.ndarray  # (n,) int32: views in the order of their cells
     reach: float  # the largest range
 
 
 @allocating
 def sort_views(cells, views):
-    """Return the views (n, 7) that can detect anything by cell."""
+    """Return the views (n, 7) that can detect targets, by cell."""
     n, detects = views.shape[0], (views[:, VIEW_CHANCE] > 0.0) & (views[:, VIEW_RANGE] > 0.0)
     reach = math.sqrt(np.where(detects, views[:, VIEW_RANGE], 0.0).max())
     start, number = np.empty(cells.columns * cells.rows + 2, np.int32), np.empty(n, np.int32)
@@ -34,7 +34,7 @@ def sort_views(cells, views):
 
 @inlined
 def in_view(view, x, y):
-    """Return whether a view (7,) has (x, y) in range and in its field of view."""
+    """Return True if (x, y) is in the range and the field of view of a view (7,)."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
     squared = dx * dx + dy * dy
     ahead = view[VIEW_COS] * dx + view[VIEW_SIN] * dy
@@ -45,7 +45,7 @@ def in_view(view, x, y):
 def chance_of_none(views, near, x, y):
     """Return the probability that none of the views (n, 7) of a scene detects a target at (x, y).
 
-    `near` are the same views by place; None: all are looked through.
+    `near` are the same views by cell; None: all are tested.
     """
     missed = 1.0
     if near is None:
