@@ -98,6 +98,7 @@ def test_half_types(dtype):
 @pytest.mark.parametrize(
     ("options", "call", "error", "says"),
     [
+        ({"kind": "best"}, (), ValueError, "kind is 'best'; it must be one of amc, no_prefix, value_head"),
         ({"feature_dim": 0}, (), ValueError, "feature_dim is 0"),
         ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\)"),
         ({}, (torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),

@@ -97,6 +97,7 @@ def test_dropout_only_while_training():
         ({"feature_dim": 0}, (), ValueError, "feature_dim is 0; it must be a whole number, 1 or more"),
         ({"weight_dim": 8.0}, (), ValueError, "weight_dim is 8.0"),
         ({"num_heads": 3}, (), ValueError, "num_heads is 3; it must divide the width 8"),
+        ({"pooling": "best"}, (), ValueError, "pooling is 'best'; it must be one of sum, mean, max, attention"),
         ({"residual": True}, (), ValueError, r"residual needs feature_dim \(6\)"),
         ({"dropout": 1.0}, (), ValueError, "dropout is 1.0"),
         ({}, (torch.zeros(6),), ValueError, r"x has shape \(6,\)"),

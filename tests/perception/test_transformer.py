@@ -243,6 +243,7 @@ def test_what_cannot_be_a_mask_is_refused_and_the_other_named(make):
         (lambda: MultiHeadAttention(8, output_dim=4, output_map=False), "output_dim is 4; without the output map"),
         (lambda: MultiHeadAttention(8)(torch.zeros(3, 7)), r"query has shape \(3, 7\); it must be"),
         (lambda: MultiHeadAttention(8)(torch.zeros(3, 8), torch.zeros(4, 8), causal=True), r"keys \(4\) as queries"),
+        (lambda: MultiHeadAttention(8, score="cosine"), "score is 'cosine'; it must be one of dot, scaled_dot"),
         (lambda: TokenEmbedding(0, 8), "num_tokens is 0"),
         (lambda: PositionalEncoding(8, dropout=-0.1), "dropout is -0.1"),
         (lambda: EncoderBlock(8, hidden_dim=0), "hidden_dim is 0"),
