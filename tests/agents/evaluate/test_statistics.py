@@ -1,4 +1,4 @@
-"""Interquartile means, intervals and the probability of improvement, against numbers worked by hand."""
+"""Interquartile means, intervals and the probability of improvement, by hand and in simulations."""
 
 import json
 import math
@@ -7,17 +7,14 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hitmac.agents.evaluate.statistics import (
-    _half_widths,
-    probability_of_improvement,
-    summary,
-)
+from hitmac.agents.evaluate.statistics import _half_widths, probability_of_improvement, summary
+from tests.agents.evaluate.made import NOTHING
 
 NAN = np.nan
 
 
 def scores(runs=3, episodes=40, between=0.0, seed=5):
-    """(runs, episodes), normal within an episode, with means of the runs that differ."""
+    """Normal scores (runs, episodes); the means of the runs differ by `between`."""
     rng = np.random.default_rng(seed)
     return rng.normal(0.7, 0.1, (runs, episodes)) + between * rng.normal(size=(runs, 1))
 
@@ -32,11 +29,9 @@ def width(interval):
         ([1, 2, 3, 4, 5, 6, 7, 8], 4.5),  # 3 4 5 6
         ([1, 2, 3, 4, 5, 6, 7], 4),  # floor(7 / 4) = 1 at either end: 2 3 4 5 6
         ([1, 100, 2, 3, -50], 2),  # in any order; 1 2 3
-        ([9, 2, 1, 5], 3.5),
         ([1, 2, 9], 4),  # all three
         ([3], 3),
         ([1, NAN, 2, 3, NAN, 4, 5, 6, 7, 8], 4.5),
-        ([NAN, NAN], None),
         ([[1, 2, 3, 4, 5, 6, 7, 80], [NAN, 4, NAN, 3, 2, 1, NAN, NAN]], (2 + 3 + 3 + 4 + 4 + 5) / 6),
     ],
 )
@@ -61,9 +56,6 @@ def test_one_run_has_students_interval_over_its_episodes():
     ends = values.clip(ordered[10], ordered[29])  # Winsor's, of the trimmed mean
     half = scipy.stats.t.ppf(0.975, 39) * 2 * ends.std(ddof=1) / np.sqrt(40)
     assert found["iqm_ci95"] == pytest.approx([found["iqm"] - half, found["iqm"] + half])
-    drawn = values[0][np.random.default_rng(0).integers(0, 40, (4000, 40))]  # beside the bootstrap
-    for key, middles in (("ci95", drawn.mean(1)), ("iqm_ci95", scipy.stats.trim_mean(drawn, 0.25, 1))):
-        assert found[key] == pytest.approx(np.quantile(middles, (0.025, 0.975)), abs=0.01)
 
 
 def test_the_variance_of_the_mean_by_hand():
@@ -76,35 +68,31 @@ def test_the_variance_of_the_mean_by_hand():
     assert summary(values)["ci95"] == pytest.approx([4 - half, 4 + half])
 
 
-SPREADS = (0.0, 0.003, 0.01, 0.03)
-
-
 @pytest.mark.parametrize(
-    ("of_episodes", "of_rest", "least", "most"), [(0.04, 0, 0.93, 0.985), (0.028, 0.028, 0.92, 0.998)]
+    ("runs", "episodes", "of_rest"), [(2, 200, 0), (2, 50, 0.028), (3, 50, 0), (5, 50, 0.028), (10, 50, 0)]
 )
-@pytest.mark.parametrize("runs", [2, 3, 5, 10])
-@pytest.mark.parametrize("episodes", [50, 200])
-def test_the_intervals_cover_the_truth(runs, episodes, of_episodes, of_rest, least, most):
+def test_the_intervals_contain_the_truth(runs, episodes, of_rest):
+    of_episodes, least, most = (0.028, 0.92, 0.998) if of_rest else (0.04, 0.93, 0.985)
     rng = np.random.default_rng(3)
     run, episode = rng.normal(size=(800, runs, 1)), rng.normal(size=(800, 1, episodes))
     rest = rng.normal(size=(800, runs, episodes)) if of_rest else 0.0
-    for of_runs in SPREADS:
+    for of_runs in (0.0, 0.003, 0.01, 0.03):
         values = of_runs * run + of_episodes * episode + of_rest * rest  # the truth is 0
         half_mean, half_iqm = _half_widths(values)
+        iqm = scipy.stats.trim_mean(values.reshape(len(values), -1), 0.25, 1)
         assert least <= (abs(values.mean((1, 2))) <= half_mean).mean() <= most
-        assert (
-            least <= (abs(scipy.stats.trim_mean(values.reshape(len(values), -1), 0.25, 1)) <= half_iqm).mean() <= most
-        )
+        assert least <= (abs(iqm) <= half_iqm).mean() <= most
     found = summary(values[0])
     assert width(found["ci95"]) == pytest.approx(2 * half_mean[0])
     assert width(found["iqm_ci95"]) == pytest.approx(2 * half_iqm[0])
 
 
-@pytest.mark.parametrize("runs", [(1, 1), (2, 1), (3, 1), (3, 3), (5, 5)])
-@pytest.mark.parametrize("ahead", [0.0, 0.02])
-@pytest.mark.parametrize("of_runs", [0.0, 0.01])
-def test_the_interval_of_the_probability_of_improvement_covers_the_truth(runs, ahead, of_runs):
-    """Where runs differ half as much as the single comparisons do for reasons of their own."""
+@pytest.mark.parametrize(
+    ("runs", "ahead", "of_runs"),
+    [((1, 1), 0.02, 0.0), ((2, 1), 0.0, 0.01), ((3, 1), 0.02, 0.01), ((3, 3), 0.0, 0.0), ((5, 5), 0.02, 0.01)],
+)
+def test_the_interval_of_the_probability_of_improvement_contains_the_truth(runs, ahead, of_runs):
+    """Runs differ half as much as single comparisons do by chance."""
     spread = [of_runs * (number > 1) for number in runs]
     truth = (1 + math.erf(ahead / math.sqrt(2 * (spread[0] ** 2 + spread[1] ** 2 + 2 * 0.02**2)))) / 2
     rng, hits = np.random.default_rng(5), 0
@@ -118,23 +106,28 @@ def test_the_interval_of_the_probability_of_improvement_covers_the_truth(runs, a
     assert hits >= 184
 
 
-def test_runs_that_differ_widen_the_intervals():
+def test_different_runs_widen_the_intervals():
     alike, different = summary(scores()), summary(scores(between=0.1))
     for key in ("ci95", "iqm_ci95"):
         assert width(different[key]) > 2 * width(alike[key])
-    within = summary(np.tile(scores(1), (3, 1)))  # three times the same run says no more about episodes than one
-    assert within["ci95"] == pytest.approx(summary(scores(1))["ci95"])
+    same = summary(np.tile(scores(1), (3, 1)))  # three times the same run
+    assert same["ci95"] == pytest.approx(summary(scores(1))["ci95"])
     apart = np.array([[0.7], [0.71]]) + np.zeros(50)  # 12.7 times the standard error of 0.005
     assert width(summary(apart)["ci95"]) == pytest.approx(2 * 12.7062 * 0.005)
 
 
-def test_what_has_no_value_is_left_out():
+def test_missing_values_are_left_out():
     values = scores(2, 6)
     holes = np.full((4, 9), NAN)
     holes[np.ix_([1, 3], [0, 2, 3, 5, 6, 8])] = values
     assert summary(holes) == summary(values)
-    nothing = {"mean": None, "std": None, "ci95": None, "iqm": None, "iqm_ci95": None}
-    assert summary(np.full((2, 3), NAN)) == summary(np.zeros((1, 0))) == nothing
+    assert summary(np.full((2, 3), NAN)) == summary(np.zeros((1, 0))) == NOTHING
+    values = scores(2, 30)
+    values[1, 4] = NAN  # a single hole hardly matters
+    assert summary(values)["ci95"] == pytest.approx(summary(scores(2, 30))["ci95"], abs=0.02)
+    for values in (scores(), np.full((1, 2), NAN), np.array([[1, NAN]], np.float32), [[1, 2, 3]]):
+        found = summary(values)
+        assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 def test_one_episode_has_no_interval_and_equal_ones_no_width():
@@ -144,15 +137,6 @@ def test_one_episode_has_no_interval_and_equal_ones_no_width():
     same = {"mean": 0.25, "std": 0, "ci95": [0.25, 0.25], "iqm": 0.25, "iqm_ci95": [0.25, 0.25]}
     for runs in (1, 2):
         assert summary(np.full((runs, 2), 0.25)) == same
-    values = scores(2, 30)
-    values[1, 4] = NAN  # a single hole hardly matters
-    assert summary(values)["ci95"] == pytest.approx(summary(scores(2, 30))["ci95"], abs=0.02)
-
-
-def test_a_summary_survives_json():
-    for values in (scores(), np.full((1, 2), NAN), np.array([[1, NAN]], np.float32), [[1, 2, 3]]):
-        found = summary(values)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
 
 
 @pytest.mark.parametrize(
@@ -167,12 +151,10 @@ def test_a_summary_survives_json():
     ],
 )
 def test_the_probability_of_improvement_by_hand(x, y, expected):
-    p, low, high = probability_of_improvement(np.array(x, float), np.array(y, float))
-    assert p == pytest.approx(expected)
-    assert (low, high) == (None, None) if np.shape(x)[1] == 1 else 0 <= low <= high <= 1
+    assert probability_of_improvement(np.array(x, float), np.array(y, float))[0] == pytest.approx(expected)
 
 
-def test_the_probability_of_improvement_takes_turns():
+def test_the_probability_of_improvement_is_antisymmetric():
     x, y = scores(3, 30), np.round(scores(2, 30, seed=6), 1)
     x[0, :5] = y[1, 3] = x[:, 9] = NAN
     x[1, 11] = y[0, 11]
@@ -190,15 +172,14 @@ def test_the_probability_of_improvement_takes_turns():
 
 
 def test_the_interval_of_the_probability_of_improvement_by_hand():
-    """One run each: Wilson's, with Student's quantile and as many trials as the variance of the wins says."""
+    """One run each: Wilson's, with Student's quantile and the number of trials with the variance of the wins."""
     x, y = np.array([[1.0, 2, 3, 4, 5, 6]]), np.array([[0.0, 1, 2, 3, 6, 6]])
     won = np.array([1, 1, 1, 1, 0, 0.5])
     p, t = 0.75, scipy.stats.t.ppf(0.975, 5)
     trials = p * (1 - p) / (won.var(ddof=1) / 6)
     ends = (p + t**2 / (2 * trials)) / (1 + t**2 / trials)
     half = t / (1 + t**2 / trials) * np.sqrt(p * (1 - p) / trials + (t / (2 * trials)) ** 2)
-    found = probability_of_improvement(x, y)
-    assert found == pytest.approx((p, ends - half, ends + half))
+    assert probability_of_improvement(x, y) == pytest.approx((p, ends - half, ends + half))
     assert probability_of_improvement(np.full((2, 3), NAN), scores(1, 3)) == (None, None, None)
     wide = probability_of_improvement(np.array([[0.5] * 20, [2.5] * 20]), np.tile([1.0, 2], (1, 10)))
     assert width(wide[1:]) > 0.9  # two runs, of which one always wins and one always loses

@@ -1,0 +1,134 @@
+"""``hitmac evaluate``: agents and their trainings, parameters that are set or varied, and files."""
+
+import json
+from pathlib import Path
+
+import matplotlib.image
+import pytest
+import torch
+
+from hitmac.agents.evaluate import evaluate
+from hitmac.agents.evaluate.command import main, varied
+from hitmac.agents.learned.checkpoint import copy_executor
+from tests.agents.evaluate.made import HIT_MAC, saved
+
+FEW = ("--episodes", "2", "--max-episode-steps", "10")
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """Folder with two runs a and b, a copy of a, a coordinator c with its executor, and an executor e."""
+    folder = tmp_path_factory.mktemp("runs")
+    for number, name in enumerate(("a/checkpoint", "b/checkpoint")):
+        saved(folder / name, number)
+    saved(folder / "copy")
+    saved(folder / "e", task="Executor")
+    saved(folder / "c", task="Coordinator")
+    copy_executor(folder / "e", folder / "c")
+    return folder
+
+
+def test_agents_are_scripted_trained_and_of_ones_own(runs, tmp_path, monkeypatch):
+    monkeypatch.chdir(runs)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "agents_of_my_own.py").write_text(
+        "import numpy as np\n"
+        "class Left:\n"
+        "    features = ('distance',)\n"
+        "    def __init__(self, scenario):\n"
+        "        self.sensors = scenario.num_sensors\n"
+        "    def predict(self, observation, state=None, episode_start=None, deterministic=False):\n"
+        "        return np.ones((len(observation['pairs']), self.sensors), int), None\n"
+    )
+    agents, path = "agents_of_my_own:Left,assign-all:still,./b,left=agents_of_my_own:Left", tmp_path / "all.json"
+    main(["--agents", agents, "--bounds", "--json", str(path), "--scenario", "a", *FEW])
+    result = json.loads(path.read_text())
+    assert list(result["agents"]) == [
+        "agents_of_my_own:Left", "assign-all:still", "./b", "left", "free turning", "clairvoyant"
+    ]  # fmt: skip
+    assert result["agents"]["left"]["rotation"]["mean"] == 1
+    assert result["provenance"]["versions"]["torch"] == torch.__version__
+
+
+@pytest.mark.parametrize(
+    ("agents", "message"),
+    [
+        ("planner,greedy,planner", "agents has planner twice; leave one out"),
+        ("ours=a+b+a", "agents has a twice in ours; leave one out"),
+        ("ours=a+./a", "two trainings of ours, a and ./a, are the same run; leave one out"),
+        ("ours=a+copy", "two trainings of ours, a and copy, are the same run"),
+        ("ours=a/checkpoint+b+a", "two trainings of ours, a/checkpoint and a, are the same run"),
+        ("ours=c:still+c", ""),  # the same coordinator with another executor
+        ("ours=a+planner", "2 agents are named ours, and 1 of them were not trained"),
+        ("assign-all:e,all=assign-all:e+assign-all:./e", "two trainings of all, assign-all:e and assign-all:./e, are"),
+        ("ours=a+b,a,again=a", ""),
+    ],
+)
+def test_a_run_counts_once_as_a_training(agents, message, runs, monkeypatch, capsys):
+    monkeypatch.chdir(runs)
+    try:
+        main(["--agents", agents, *FEW])
+    except SystemExit:
+        assert message
+    assert message in capsys.readouterr().err
+
+
+def test_a_parameter_takes_each_of_its_values_in_order():
+    name, scenes = varied(HIT_MAC, "missed_detections=0.3/0/0.1")
+    assert (name, list(scenes)) == ("missed_detections", [0, 0.1, 0.3])
+    for value, scene in scenes.items():
+        assert scene == HIT_MAC.replace(name=scene.name, missed_detections=value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "changes"),
+    [
+        (["--set", "knowledge=own", "--set", "turn_angle=[5, 6, 7, 8]"],
+         [{"knowledge": "own", "turn_angle": (5, 6, 7, 8)}]),
+        (["--vary", "missed_detections=0/0.9", "--vary", "num_targets=2/3", "--curves", "curves.png"],
+         [{"missed_detections": 0.0}, {"missed_detections": 0.9}, {"num_targets": 2}, {"num_targets": 3}]),
+        (["--sizes", "2x3,3x2", "--pictures", "pictures"],
+         [{"num_sensors": 2, "num_targets": 3}, {"num_sensors": 3, "num_targets": 2}]),
+    ],
+)  # fmt: skip
+def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    main(["--agents", "still,greedy", *arguments, "--json", "all.json", *FEW])
+    shown = json.loads(Path("all.json").read_text())
+    for one, change in zip(shown if len(changes) > 1 else [shown], changes, strict=True):
+        alone = evaluate("greedy", HIT_MAC.replace(**change), episodes=2, max_episode_steps=10, progress=False)
+        assert one["agents"]["greedy"]["per_episode"] == alone["agents"]["greedy"]["per_episode"]
+    figures = sorted(path.name for path in tmp_path.rglob("*.png"))
+    assert figures == {
+        "--set": [], "--vary": ["curves.png"], "--sizes": ["bars.png", "heat_maps.png", "over_time.png", "pareto.png"]
+    }[arguments[0]]  # fmt: skip
+    for path in tmp_path.rglob("*.png"):
+        assert matplotlib.image.imread(path).shape[2] == 4
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    (["--set", "knowledge"], "'knowledge' must be NAME=VALUE"),
+    (["--set", "hops=1", "--set", "hops=2"], "each name given once"),
+    (["--set", "hop=1"], "hop (did you mean hops?)"),
+    (["--set", "hops=many"], "hops is 'many'"),
+    (["--set", "walk=[a"], "walk=[a is not YAML"),
+    (["--vary", "missed_detection=0/1"], "--vary has 'missed_detection' (did you mean missed_detections?)"),
+    (["--vary", "walk=goals/bounce"], "--vary has 'walk'"),
+    (["--vary", "missed_detections"], "must have the form missed_detections=V1/V2/V3"),
+    (["--vary", "missed_detections=0/0"], "with different numbers"),
+    (["--vary", "missed_detections=0/x"], "with different numbers"),
+    (["--vary", "missed_detections=0/2"], "missed_detections is 2"),
+    (["--vary", "hops=1/2", "--scenario", "hit-mac,random"], "--vary takes a single scenario; there are 2"),
+    (["--vary", "missed_detections=0/0.1", "--front", "f.png"], "leave out --front"),
+    (["--vary", "missed_detections=0/0.1", "--curves", "f.gif"], "its name must end in .png"),
+    (["--curves", "f.png"], "--curves needs --vary"),
+    (["--sizes", "4"], "sizes has '4'; it must have the form 4x5"),
+    (["--film", "f.avi"], "its name must end in .gif or .mp4"),
+])  # fmt: skip
+def test_wrong_options_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main([*arguments, *FEW])
+    shown = capsys.readouterr().err
+    assert message in shown, shown
+    assert not list(tmp_path.iterdir())

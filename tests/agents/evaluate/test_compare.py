@@ -1,0 +1,124 @@
+"""Evaluations are functions of their arguments; agents by name, path and object; trainings and intervals."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import PPO
+
+from hitmac.agents import AttentionPolicy
+from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS
+from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
+from hitmac.envs import load_scenario
+from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.agents.evaluate.made import HIT_MAC, SHORT, Learned, Left, saved, trainings
+
+NAMES = [*SCRIPTED, *map(":".join, zip(COORDINATORS, EXECUTORS, strict=True))]
+SCENES = itertools.cycle(["hit-mac", "random", "obstacles"])
+
+
+class Turner(Left):
+    features = ("distance", "bearing")
+
+
+def episodes(agent, scenario, **options):
+    options = {"episodes": 4, "max_episode_steps": 13, "progress": False} | options
+    (found,) = evaluate([agent], scenario, **options)["agents"].values()
+    return found["per_episode"]
+
+
+@pytest.mark.parametrize(("name", "scenario"), list(zip(NAMES, SCENES, strict=False)))
+def test_an_evaluation_depends_on_nothing_but_its_arguments(name, scenario, monkeypatch):
+    scenario = load_scenario(scenario)
+    agent = load_agent(name, scenario)
+    first = episodes(agent, scenario)
+    np.random.seed(1)  # noqa: NPY002 - the global generators must not matter
+    torch.manual_seed(1)
+    monkeypatch.setattr("hitmac.agents.evaluate.compare.SCENES_AT_ONCE", 3)
+    assert episodes(agent, scenario) == first  # in other batches, by an agent that was used before
+    assert episodes(load_agent(name, scenario), scenario, episodes=1, seed=2) == {
+        metric: values[2:3] for metric, values in first.items()
+    }
+
+
+@pytest.mark.parametrize("name", EXECUTORS)
+def test_the_evaluation_of_an_executor_depends_on_nothing_but_its_arguments(name):
+    level = load_executor(name, "hit-mac-executor")
+    whole, again, third = (
+        evaluate_executors({name: level}, max_episode_steps=9, progress=False, **options)["agents"][name]
+        for options in ({"episodes": 5, "seed": 6}, {"episodes": 5, "seed": 6}, {"episodes": 1, "seed": 8})
+    )
+    assert whole == again
+    assert third["per_episode"] == {metric: values[2:3] for metric, values in whole["per_episode"].items()}
+
+
+def test_agents_by_name_path_and_object(tmp_path):
+    run = saved(tmp_path / "run")
+    spelled = str(tmp_path / "run" / ".." / "run")
+    agents = ["planner", "assign-all:still", run, spelled, Left(), load_agent("still", HIT_MAC)]
+    found = evaluate(agents, "hit-mac", **SHORT)["agents"]
+    assert {name: result["trainings"] for name, result in found.items()} == {
+        "planner": 0, "assign-all:still": 0, str(run): 1, spelled: 1, "Left": 0, "still": 0
+    }  # fmt: skip
+    assert list(found) == ["planner", "assign-all:still", str(run), spelled, "Left", "still"]
+    assert found["Left"]["rotation"]["mean"] == 1
+    model = PPO(AttentionPolicy, DirectionalSensorVecEnv("Coverage", 2), n_steps=8, batch_size=8, device="cpu")
+    for alone, number in (("planner", 0), (run, 1), (Left(), 0), (load_agent("still", HIT_MAC), 0), (model, 1)):
+        (result,) = evaluate(alone, "hit-mac", **SHORT)["agents"].values()
+        assert result["trainings"] == number
+
+
+def test_executors_by_name_path_and_object(tmp_path):
+    run = saved(tmp_path / "run", task="Executor")
+    executors = {
+        "scripted": "scripted", "run": run, "path": str(run), "mine": Turner(), "level": load_executor(run, HIT_MAC)
+    }  # fmt: skip
+    found = evaluate_executors(executors, "hit-mac-executor", **SHORT)["agents"]
+    assert {name: result["trainings"] for name, result in found.items()} == {
+        "scripted": 0, "run": 1, "path": 1, "mine": 0, "level": 1
+    }  # fmt: skip
+    assert found["run"] == found["path"] == found["level"]
+    assert found["mine"]["rotation"]["mean"] == 1
+    assert load_agent("assign-all", "hit-mac", executor=Turner()).features == ("distance", "bearing")
+    with pytest.raises(ValueError, match="overlap with the seeds 1099511627776 to 1099511627776 that run was trained"):
+        evaluate_executors({"run": run}, **SHORT | {"seed": 2**40 - 1})
+
+
+@pytest.mark.parametrize(
+    ("function", "agents", "error", "message"),
+    [
+        (evaluate, [3], TypeError, "agent is 3; it must be a name, a directory, an Agent or an object"),
+        (evaluate, Left, TypeError, "agent is <class .*Left'>; it must be"),
+        (evaluate, [], ValueError, "agents is empty"),
+        (evaluate, ["planner", "planner"], ValueError, "2 agents are named planner, and 2 of them were not trained"),
+        (evaluate, [Left(), Left()], ValueError, "2 agents are named Left, and 2 of them were not trained"),
+        (evaluate_executors, {}, ValueError, "executors is empty"),
+        (evaluate_executors, {"none": []}, ValueError, "executors is empty"),
+        (evaluate_executors, {"a": "nobody"}, ValueError, "unknown executor 'nobody'"),
+        (evaluate_executors, {"a": Left}, TypeError, "a level of a hierarchy is <class .*Left'>"),
+    ],
+)
+def test_wrong_agents_are_refused(function, agents, error, message):
+    with pytest.raises(error, match=message):
+        function(agents, **SHORT)
+
+
+def test_trainings_of_one_agent_widen_its_interval():
+    result = evaluate([*trainings("three", 3), *trainings("one", 1), "planner"], **SHORT)
+    assert {name: (found["trainings"], found["interval"]) for name, found in result["agents"].items()} == {
+        "three": (3, "episodes and trainings"), "one": (1, "episodes"), "planner": (0, "episodes")
+    }  # fmt: skip
+    one = Agent("one", Learned(), Learned.features, trained=True)
+    with pytest.raises(ValueError, match="two trainings of one, first and one, are the same run"):
+        evaluate([one._replace(run="first"), one], **SHORT)
+
+
+def test_bounds_follow_the_agents():
+    found = evaluate("still", bounds=True, **SHORT)["agents"]
+    assert {name: result.get("bound") for name, result in found.items()} == {
+        "still": None, "free turning": "upper bound", "clairvoyant": "lower estimate"
+    }  # fmt: skip
+    assert found["still"]["coverage"]["mean"] < found["clairvoyant"]["coverage"]["mean"]
+    assert found["clairvoyant"]["coverage"]["mean"] <= found["free turning"]["coverage"]["mean"]

@@ -1,0 +1,55 @@
+"""Films show the evaluated episodes, and their files have the names of agents and scenarios."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents import load_agent
+from hitmac.agents.evaluate import evaluate, save_film
+from hitmac.agents.evaluate.film import save_films
+from hitmac.envs import load_scenario
+from hitmac.envs.render import Picture
+
+
+@pytest.mark.parametrize("name", ["random", "planner", "belief-planner", "assign-randomly:random"])
+def test_a_film_shows_the_episode_of_its_seed(name, tmp_path, monkeypatch):
+    shown = []
+
+    def draw(self, simulator, b, *others):
+        state = simulator.state
+        shown.append(state.covered[b].sum() / state.present[b].sum())
+        return np.zeros((8, 8, 3), np.uint8)
+
+    monkeypatch.setattr(Picture, "draw", draw)
+    (found,) = evaluate(name, "hit-mac", episodes=4, seed=40, max_episode_steps=13, progress=False)["agents"].values()
+    save_film(tmp_path / "film.gif", name, "hit-mac", seed=43, sub_steps=13, every=1, size=64)
+    assert np.mean(shown) == pytest.approx(found["per_episode"]["coverage"][3], abs=1e-12)
+
+
+def test_a_film_shows_the_knowledge_of_the_sensors(tmp_path):
+    films = []
+    for knowledge in ("full", "shared", "full"):
+        scenario = load_scenario("hit-mac").replace(knowledge=knowledge)
+        save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=100, every=50, size=200)
+        films.append((tmp_path / "film.gif").read_bytes())
+    assert films[0] == films[2] != films[1]
+
+
+def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):
+    scenes = [load_scenario(name) for name in ("hit-mac-2x3", "random-2x3")]
+    still, planner = load_agent("still", scenes[0]), load_agent("planner:turn_cost=0.5", scenes[0])
+    again = planner._replace(run="another training")
+    one = save_films(tmp_path / "a.gif", [(scenes[0], [still])], seed=0, sub_steps=2)
+    two = save_films(tmp_path / "b.gif", [(scenes[0], [still, planner, again])], seed=0, sub_steps=2)
+    both = save_films(tmp_path / "c.gif", [(scene, [still]) for scene in scenes], seed=0, sub_steps=2)
+    assert [path.name for path in one + two + both] == [
+        "a.gif", "b-still.gif", "b-planner-turn-cost=0.5.gif", "c-hit-mac-2x3.gif", "c-random-2x3.gif"
+    ]  # fmt: skip
+    assert all(path.is_file() for path in one + two + both)
+    with pytest.raises(ValueError, match=r"two films would be .*d-still.gif"):
+        save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still!")])], seed=0, sub_steps=2)
+
+
+@pytest.mark.parametrize("path", ["film", "film.avi"])
+def test_another_ending_is_refused_at_once(path):
+    with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in .gif or .mp4"):
+        save_film(path, None, None, seed=0)

@@ -1,0 +1,53 @@
+"""Tables for the terminal and in Markdown."""
+
+from hitmac.agents.evaluate.tables import markdown, released_reward, table
+from tests.agents.evaluate.made import evaluation
+
+PLACES = {"three": (0.7, 0.2), "one": (0.8, 0.1), "still": (0.4, 0.0), "free turning": (0.9, None)}
+
+
+def test_the_cells_of_a_table():
+    shown = evaluation(PLACES, bounds=("free turning",), three=3, one=1)
+    shown["agents"]["still"]["improvement"] = [0.9, 0.8, 1.0]
+    lines = table(shown).splitlines()
+    assert lines[0] == "hit-mac, 200 episodes, seeds 0 to 199"
+    assert lines[2].split() == ["agent", "coverage", "95", "%", "interval", "IQM", "reward", "rotation", "least", "P"]
+    assert [line.partition("  ")[0] for line in lines[4:9]] == [
+        "free turning *", "three (3 seeds)", "still",
+        "one training seed: the interval is over episodes only; another training would differ:", "one (1 seed)",
+    ]  # fmt: skip
+    assert lines[6].split() == ["still", "0.400", "0.390", "..", "0.410", "0.400", "0.380", "0.000", "0.200", "0.90"]
+    assert lines[4].split()[-3:] == ["-", "0.450", "-"]
+    assert "* free turning: upper bound, computed with the future known." in lines
+    assert lines[-1] == "reward: HiT-MAC's decision reward. P: probability that three covers more."
+    assert max(map(len, lines)) <= 85
+
+
+def test_agents_of_one_training_have_their_own_markdown_table():
+    shown = evaluation(PLACES, bounds=("free turning",), three=3, one=1)
+    first, second = markdown(shown).split("One training seed: the interval is over episodes only; another training")
+    assert [line.split(" | ")[0] for line in first.splitlines() if line.startswith("| ")] == [
+        "| agent", "| ---", "| free turning (upper bound)", "| three (3 seeds)", "| still"
+    ]  # fmt: skip
+    assert [line.split(" | ")[0] for line in second.splitlines() if line.startswith("| ")] == [
+        "| agent", "| ---", "| one (1 seed)"
+    ]  # fmt: skip
+    assert "| still | 0.400 | 0.390 .. 0.410 | 0.400 | 0.380 | 0.000 | - | 0.200 | - | 0.500 |" in first
+    alone = evaluation({"one": (0.8, 0.1)}, one=1)
+    assert markdown(alone).count("| agent |") == 1
+    without = evaluation({"three": (0.7, 0.2), "still": (0.4, 0.0)}, three=3)
+    assert "training seed" not in (table(without) + markdown(without)).lower()
+
+
+def test_rewards_of_executors_are_the_main_column():
+    shown = evaluation({"a": (0.4, 0.1), "b": (0.5, 0.2)})
+    for name, result in shown["agents"].items():
+        result["reward"] = result["decision_reward"] if name == "b" else result["coverage"]
+    lines = table(shown).splitlines()
+    assert lines[2].split() == ["agent", "reward", "95", "%", "interval", "IQM", "rotation", "coverage"]
+    assert [line.split()[:2] for line in lines[4:]] == [["b", "0.480"], ["a", "0.400"]]
+
+
+def test_rewards_of_the_released_program_are_those_of_its_own_scene():
+    assert released_reward("hit-mac")[4, 5] == released_reward("hit-mac-6x9")[4, 5] == 0.737
+    assert released_reward("hit-mac-executor") == released_reward("random") == {}
