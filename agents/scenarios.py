@@ -1,4 +1,4 @@
-"""Command line ``hitmac scenarios``: list the scenarios and environments, or show, film or draw one scenario."""
+"""Command line ``hitmac scenarios``: list scenarios and environments, or show, film or draw a scenario."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -23,14 +23,14 @@ class Options:
     """List the scenarios, or show one: hitmac scenarios football-4 --film out.gif."""
 
     scenario: str = ""
-    """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run. It may stand first,
-    without the name of the option; empty: list the presets."""
+    """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run; empty: list the
+    presets. The name of the option can be left out in first place."""
     agent: str = "random"
-    """Agent that acts: random, still, or another agent of hitmac evaluate, such as pretrained:flat."""
+    """Agent, as in hitmac evaluate: random, still, pretrained:flat."""
     film: Path | None = None
     """File for a film, .gif or .mp4."""
     picture: Path | None = None
-    """File for a picture of the last step, .png. Without film and picture: a page in the browser, as hitmac watch."""
+    """File for a picture of the last step, .png. Without film and picture: a page as in hitmac watch."""
     steps: Annotated[int, Range(1, 100_000)] = 200
     """Number of steps."""
     size: int = 480

@@ -1,4 +1,4 @@
-"""Command line ``hitmac watch``: agents play an episode, shown on a page in the browser."""
+"""Command line ``hitmac watch``: show an episode of agents on a page in the browser."""
 
 import os
 import sys
@@ -25,12 +25,12 @@ PROGRAM = "hitmac watch"
 class Options:
     """Watch agents play the same episode, side by side: hitmac watch planner pretrained:flat.
 
-    The episodes are written as a page, one HTML file that needs nothing else, and shown in the browser.
+    The episodes are written as one self-contained HTML page, which is shown in the browser.
     """
 
     agents: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])] = ("pretrained:flat",)
-    """Agents, as hitmac evaluate takes them: planner, pretrained:NAME, the directory of a run. They may stand first,
-    without the name of the option."""
+    """Agents, as in hitmac evaluate: planner, pretrained:NAME, the directory of a run. The name of the option may be
+    left out in first place."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
@@ -38,15 +38,15 @@ class Options:
     sub_steps: Count = SUB_STEPS
     """Length of the episode, sub-steps."""
     tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks, in place of the scenario's own; each episode follows one of them."""
+    """CSV files of recorded tracks in place of the scenario's; the episode follows one of them."""
     device: str = "cpu"
-    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one."""
+    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if present."""
     to: Path = Path("watch.html")
     """File of the page."""
     open: bool = True
-    """Show the page in the browser, if there is a display; --no-open does not."""
+    """Show the page in the browser, if a display is present."""
     sub_steps_per_second: Positive = 20.0
-    """Speed at first."""
+    """Initial speed."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -59,12 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.tracks:
             scenario = scenario.replace(tracks=options.tracks)
         agents = named_agents(",".join(options.agents), scenario, options.device)
-        names = [agent.name for agent in agents]  # several trainings of one agent have the names of their runs
+        names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
         agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
         length, speed = options.sub_steps, options.sub_steps_per_second
         save_replay(options.to, agents, scenario, seed=options.seed, sub_steps=length, speed=speed)
     print(f"{options.to}: {', '.join(agent.name for agent in agents)}; {options.to.stat().st_size / 1000:.0f} kB")
-    # Without a display a browser of the terminal would take the terminal over.
+    # Without a display, a text browser would take over the terminal.
     seen = not sys.platform.startswith("linux") or any(map(os.environ.get, ("DISPLAY", "WAYLAND_DISPLAY")))
     if options.open and seen:
         webbrowser.open(options.to.resolve().as_uri())

@@ -1,9 +1,9 @@
-"""Bounds of the highest possible coverage: solutions that are given more than an agent may have.
+"""Bounds of the coverage, computed with more knowledge or freedom than an agent has.
 
-An agent misses targets for two reasons: it is not told where they will go, and its sensors turn slowly. Free turning
-removes both limits, and is an upper bound. The clairvoyant removes only the first limit. Its optimum would be a tighter
-upper bound; the clairvoyant estimate is a lower estimate of that optimum. On rails the bound is another one: sensors
-turn and move as they can, but each for every target alone.
+An agent misses targets for two reasons: their future is unknown, and sensors turn slowly. Free turning removes both
+limits and is an upper bound. The clairvoyant removes only the first; its optimum would be a tighter upper bound, and
+the clairvoyant estimate is a lower estimate of that optimum. Sensors on rails have another upper bound: they turn and
+move as usual, but for each target separately.
 """
 
 import math
@@ -22,13 +22,13 @@ from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inli
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 
-_MOST_IN_A_TABLE = 16  # targets; for more, a table of all their sets is slower than integer programming
+_MOST_IN_A_TABLE = 16  # targets; with more, integer programming is faster than a table of all their sets
 _EPISODES_AT_ONCE = 16
-_TIE = 1e-7  # least cost of a turn, in units of coverage: small enough to decide only ties
-_PACE = 20  # sub-steps for which a sensor repeats an action in a random start, so that it turns far enough
+_TIE = 1e-7  # least cost of a turn, in units of coverage: decides ties only
+_PACE = 20  # sub-steps between changes of action in a random start, so that sensors turn far enough
 
 Bound = tuple[np.ndarray, np.ndarray]
-"""Coverage (E, T), and the share (E,) of (sensor, sub-step) in which a sensor turned, NaN if undefined."""
+"""Coverage (E, T), and rotation (E,): the share of (sensor, sub-step) with a turn, NaN if undefined."""
 
 
 def compute_bound(
@@ -39,16 +39,15 @@ def compute_bound(
     progress: Callable[[int], object] = lambda number: None,
     **options: Any,
 ) -> Bound:
-    """Compute the bound `name`, of :func:`bounds_of`, of E episodes of T sub-steps in the scenes with these seeds.
+    """Compute the bound `name`, of :func:`bounds_of`, for E episodes of T sub-steps with these seeds.
 
-    `progress` is called with the number of further episodes that are done; `options` are those of
-    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade and lenses that zoom, for which this is no
-    bound.
+    `progress` is called with the number of newly finished episodes; `options` are those of
+    :func:`clairvoyant_estimate`. Raises ValueError for targets that evade and lenses that zoom, which have no bounds.
     """
     scenario = load_scenario(scenario)
     if scenario.walk == "evade" or scenario.zoom:
-        what = "walk is 'evade': the targets react" if scenario.walk == "evade" else "zoom is on: the range changes"
-        raise ValueError(f"scenario {scenario.name!r}: {what} with the sensors' actions, so it has no bounds")
+        reason = "walk is 'evade'" if scenario.walk == "evade" else "zoom is on"
+        raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):
         some = list(seeds[first : first + _EPISODES_AT_ONCE])
@@ -59,10 +58,10 @@ def compute_bound(
 
 
 def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
-    """Return the highest coverage (E, T) of sensors that turn to any heading at once, an upper bound, without rotation.
+    """Return an upper bound of the coverage (E, T): the most that sensors cover if they turn to any heading at once.
 
-    The solution is exact: of the sets of targets that a view can contain, the largest begin at the bearing of one of
-    their targets.
+    The solution is exact, since every largest set of targets in a view begins at the bearing of one of its targets. The
+    rotation is NaN.
     """
     record, view = _record(scenario, seeds, sub_steps), _views(scenario)
     covered = np.zeros(record.present.shape[:2], np.int64)
@@ -75,11 +74,11 @@ def free_turning_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> 
 
 
 def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
-    """Return the share (E, T) of targets that sensors on rails can reach, an upper bound, without rotation.
+    """Return an upper bound of the coverage (E, T): the share of targets that sensors on rails can reach.
 
-    A target counts at a sub-step if some sensor can have it in its view by then, had it turned and moved for this
-    target alone since the start. Other targets, and its knowledge of them, are left out, so the bound is
-    tight where sensors are many and episodes short. Obstacles and failures are left out too.
+    A target counts at a sub-step if some sensor can have it in view by then, after turning and moving for this target
+    alone. Other targets, knowledge, obstacles and failures are ignored, so the bound is tight only for many sensors and
+    short episodes. The rotation is NaN.
     """
     names = ("sensing_range", "field_of_view", "turn_angle")
     sensors = np.stack([scenario.of_each_sensor(name) for name in names], -1) * (1.0, 0.5, 1.0)
@@ -93,13 +92,12 @@ def reach_bound(scenario: Scenario, seeds: list[int], sub_steps: int) -> Bound:
 def clairvoyant_estimate(
     scenario: Scenario, seeds: list[int], sub_steps: int, *, restarts: int = 8, turn_cost: float = 0.0
 ) -> Bound:
-    """Return coverage (E, T) and rotation (E,) of sensors that are told the whole future and turn as usual.
+    """Return coverage (E, T) and rotation (E,) of turns that are planned with the whole future known.
 
-    Each sensor in order takes its best sequence of turns, given the targets that the others cover, by dynamic
-    programming over its headings, until no sensor finds a better sequence. This is coordinate ascent from random
-    starts, `restarts` of each episode, of which the best counts. It is a lower estimate of the optimum, since the
-    ascent may end below it: in rare episodes an agent may cover more. A sub-step in which all sensors turn costs
-    `turn_cost`, in units of coverage. Ties go to the sequence with the fewest turns.
+    Dynamic programming over the headings of one sensor after the other finds its best sequence of turns, given the
+    targets that the others cover, until no sequence improves. Of the `restarts` random starts of this coordinate
+    ascent, the best counts. The ascent may end below the optimum, so that an agent may cover more in rare episodes. A
+    sub-step in which all sensors turn costs `turn_cost`, in units of coverage. Ties go to the fewest turns.
     """
     record = _record(scenario, seeds, sub_steps)
     return _replay(scenario, seeds, _foreseen_turns(scenario, seeds, record, restarts, turn_cost)[0])
@@ -110,22 +108,18 @@ BOUNDS: dict[str, tuple[str, Callable[..., Bound]]] = {
     "clairvoyant": ("lower estimate", clairvoyant_estimate),
     "within reach": ("upper bound", reach_bound),
 }
-"""Bounds by name: their kinds, and functions of the scenario, the seeds and the sub-steps."""
+"""Bounds by name: kind, and function of the scenario, the seeds and the number of sub-steps."""
 
 
 def bounds_of(scenario: Scenario) -> tuple[str, ...]:
-    """Return the names of the bounds of a scenario: on rails within reach, else free turning and clairvoyant.
-
-    No agent covers more than an upper bound in any episode. A lower estimate of the clairvoyant optimum can be reached,
-    and in rare episodes an agent may cover more.
-    """
+    """Return the names of the bounds of a scenario: with rails within reach, otherwise free turning and clairvoyant."""
     return ("within reach",) if scenario.rails else ("free turning", "clairvoyant")
 
 
 class _Record(NamedTuple):
     """Events of E episodes of T sub-steps that do not depend on the actions."""
 
-    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: the sensor would not see the target even if it faced it
+    bearing: np.ndarray  # (E, T, n, m) degrees; NaN: invisible from any heading
     position: np.ndarray  # (E, T, m, 2) of the targets
     present: np.ndarray  # (E, T, m) bool
     working: np.ndarray  # (E, T, n) bool
@@ -135,12 +129,12 @@ class _Record(NamedTuple):
 
 
 def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record:
-    """Run the episodes with sensors that neither turn nor move; return their record."""
+    """Return the record of episodes with sensors that neither turn nor move."""
     simulator = Simulator(scenario, len(seeds), seeds)
     state, n, m = simulator.state, scenario.num_sensors, scenario.num_targets
     start = state.along.copy(), state.heading.copy(), state.num_sensors
     still = np.zeros((len(seeds), len(scenario.decisions) * n), np.int64)
-    state.cos_half_view[:] = -2.0  # below every cosine: all views are all round, so only obstacles and range decide
+    state.cos_half_view[:] = -2.0  # below every cosine: all-round views, limited by obstacles and range only
     shapes = ((n, m), float), ((m, 2), float), ((m,), bool), ((n,), bool)
     bearing, position, present, working = (np.empty((len(seeds), sub_steps, *of), kind) for of, kind in shapes)
     for t in range(sub_steps):
@@ -165,8 +159,8 @@ def _views(scenario: Scenario) -> np.ndarray:
 
 
 def _most_covered(bearing: np.ndarray, view: np.ndarray) -> int:
-    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover at once; any m."""
-    # A view that contains a set still does if it begins (almost) at the set's first target, counter-clockwise.
+    """Return the largest number of targets at `bearing` (n, m) that sensors with views (n,) cover together; any m."""
+    # A view of a set can begin (almost) at its first target, counter-clockwise.
     every = (bearing[:, None] - bearing[..., None]) % 360 < view[:, None, None]  # (n, m, m); NaN is nowhere
     every = [sets[np.argsort(-sets.sum(-1), kind="stable")] for sets in every]
     every = [sets[undominated(sets)] for sets in every]
@@ -201,14 +195,14 @@ def _foreseen_turns(
 
 
 def _different_headings(turn: float, sub_steps: int) -> int:
-    """Return the number of different headings of a sensor, at most those within reach on both sides."""
+    """Return the number of different headings of a sensor in an episode."""
     turned = np.arange(1, 2 * sub_steps + 1) * turn
     back = np.flatnonzero(np.abs((turned + 180) % 360 - 180) < 1e-9)
     return int(back[0]) + 1 if len(back) else 2 * sub_steps + 1
 
 
 def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> Bound:
-    """Return coverage (E, T) and rotation (E,) of episodes in which the sensors make the turns (E, T, n)."""
+    """Return coverage (E, T) and rotation (E,) of episodes with the turns (E, T, n)."""
     simulator = Simulator(scenario, len(seeds), seeds)
     coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
     for t in range(turns.shape[1]):
@@ -219,7 +213,7 @@ def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> Boun
 
 @allocating
 def _windows(bearing, view, windows):
-    """Write the sets of targets, as bits, that a view can contain and no earlier set contains; return their number."""
+    """Write the sets of targets (bits) of a view, without subsets of earlier ones; return their number."""
     found = 0
     for first in range(bearing.shape[0]):
         members = np.uint64(0)
@@ -243,9 +237,9 @@ def cover_freely(bearing, view, covered, share):
     for low, high in blocks(bearing.shape[0], share):
         windows, unions = np.empty(m, np.uint64), np.zeros((2, 1 << m), np.uint64)
         for e in range(low, high):
-            met, now = np.zeros(1 << m, np.int64), 0  # last search step in which a union was found, and this one
+            met, now = np.zeros(1 << m, np.int64), 0  # last search step in which a union was found; this step
             for t in range(bearing.shape[1]):
-                unions[0, 0], count = 0, 1  # all possible unions of sets of the sensors so far
+                unions[0, 0], count = 0, 1  # all unions of the sets of the sensors so far
                 for i in range(bearing.shape[2]):
                     found = _windows(bearing[e, t, i], view[i], windows)
                     now += 1
@@ -265,9 +259,9 @@ def cover_freely(bearing, view, covered, share):
 
 @inlined
 def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
-    """Return whether a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`."""
+    """Return True if a sensor can have a point in view after some sub-steps; see :func:`count_within_reach`."""
     length, closed = rails.length[r], rails.closed[r]
-    # The places within reach are whole numbers of steps from the start and, where it can stop there, from both ends.
+    # Places within reach: whole numbers of steps from the start and, on an open rail, from its ends.
     for origin in range(1 if closed else 3):
         start = along if origin == 0 else (origin - 1) * length
         steps = sub_steps - math.ceil(abs(start - along) / step)
@@ -285,10 +279,10 @@ def _in_reach(rails, r, along, heading, sensor, step, sub_steps, target):
 
 @kernel
 def count_within_reach(rails, along, heading, sensors, step, position, present, covered, share):
-    """Write the number (E, T) of targets that some sensor can have in view by then, if it goes and turns for it alone.
+    """Write the number (E, T) of targets that some sensor, moving and turning for one alone, can have in view by then.
 
-    Given are the places `along` the rails and the headings (E, n) at the start, the sensors' range, half field of view
-    and turn angle (n, 3), the step along a rail, and the targets' positions (E, T, m, 2) and presence (E, T, m).
+    The arguments are the initial places `along` the rails and headings (E, n), the range, half field of view and turn
+    angle of the sensors (n, 3), the `step` along a rail, and positions (E, T, m, 2) and presence (E, T, m) of targets.
     """
     for low, high in blocks(position.shape[0], share):
         for e in range(low, high):
@@ -305,7 +299,7 @@ def count_within_reach(rails, along, heading, sensors, step, position, present, 
 
 @kernel
 def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
-    """Write the targets, as bits, that each sensor sees from each heading at each time into `sees` (n, T, K, words)."""
+    """Write the targets (bits) in view of each sensor at each time from each heading into `sees` (n, T, K, words)."""
     sees[:] = 0
     for i in range(sees.shape[0]):
         for t in range(sees.shape[1]):
@@ -320,7 +314,7 @@ def see_from_everywhere(bearing, heading, turn, count, half_view, sees):
 
 @allocating
 def _follow(sees, count, ends, turns, seen):
-    """Write the targets (T, words) that a sensor sees when it makes the turns (T,); at its ends (2,) it stays."""
+    """Write the targets (T, words) that a sensor sees with the turns (T,), limited by its `ends` (2,)."""
     k = 0
     for t in range(turns.shape[0]):
         if turns[t] == LEFT and k != ends[1]:
@@ -333,7 +327,7 @@ def _follow(sees, count, ends, turns, seen):
 @allocating
 def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, choice, turns):
     """Write the best turns (T,) of one sensor, given the targets that the others see; ties go to the fewest turns."""
-    # `value` (K,) is the future value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
+    # `value` (K,) is the value of a heading after a sub-step, `ahead` (K,) that before the sensor sees in it.
     value[:] = 0.0
     for t in range(sees.shape[0] - 1, -1, -1):
         for k in range(count):
@@ -357,10 +351,10 @@ def _best_turns(sees, others, working, worth, cost, count, ends, value, ahead, c
 
 @kernel
 def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
-    """Improve the turns (R, n, T) of R starts, one sensor after the other, until no sensor improves.
+    """Improve the turns (R, n, T) of R starts, one sensor after the other, until none improves.
 
     Write the value of the turns into `value` (R,): `worth` (T,) for every covered target, less `cost` for every turn.
-    At its two ``ends[i]``, numbers of headings or -1, sensor i turns no further to the right and to the left.
+    Sensor i turns no further right and left than to the headings with the numbers ``ends[i]``; -1: no limit.
     """
     n, times, headings, words = sees.shape
     for low, high in blocks(turns.shape[0], share):
@@ -380,7 +374,7 @@ def ascend(sees, working, worth, cost, count, ends, order, turns, value, share):
                     _best_turns(sees[i], others, working[:, i], worth, cost, count[i], ends[i], after, ahead, choice,
                                 turns[r, i])  # fmt: skip
                     _follow(sees[i], count[i], ends[i], turns[r, i], seen[i])
-                others |= seen[order[r, n - 1]]  # now of all sensors
+                others |= seen[order[r, n - 1]]  # all sensors
                 total = 0.0
                 for t in range(times):
                     for w in range(words):

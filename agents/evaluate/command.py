@@ -31,25 +31,23 @@ class Options:
     """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
 
     agents: str = "random,still,nearest"
-    """Agents, comma-separated: scripted ones, optionally with options, as in planner:turn_cost=0.5, or one for each of
-    several values, planner:turn_cost=0.5/1; scripted coordinators, optionally with an executor, as in
-    assign-all:runs/x; folders of runs or checkpoints; released:FILE:FILE; MODULE:CLASS, a custom agent. Several
-    trainings of one agent: NAME=runs/a+runs/b."""
+    """Agents, comma-separated: scripted agents, also with options, planner:turn_cost=0.5, or several values of one,
+    planner:turn_cost=0.5/1; scripted coordinators, also with an executor, assign-all:runs/x; folders of runs or
+    checkpoints; released:FILE:FILE; custom agents, MODULE:CLASS. Several trainings of an agent: NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
     """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
     its config.yaml."""
     tracks: tuple[str, ...] = ()
-    """CSV files of recorded tracks for all scenarios, in place of their own; each episode follows one of them."""
+    """CSV files of recorded tracks, for all scenarios; each episode follows one of them."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Parameter of all scenarios, NAME=VALUE with a value in YAML, such as knowledge=shared; may be given several
-    times."""
+    """Parameter of all scenarios, NAME=VALUE with the value in YAML, such as knowledge=shared; can be repeated."""
     sizes: str = ""
-    """Numbers of sensors and targets to set in the scenario, comma-separated: 4x5,6x9."""
+    """Sizes of the scenario, sensors x targets, comma-separated: 4x5,6x9."""
     vary: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
-    """Parameter of a single scenario with the values to set, NAME=V1/V2/V3, such as missed_detections=0/0.1/0.3; may be
-    given several times."""
+    """Parameter of a single scenario and its values, NAME=V1/V2/V3, such as missed_detections=0/0.1/0.3; can be
+    repeated."""
     device: str = "cpu"
-    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if there is one."""
+    """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if present."""
     episodes: Count = 200
     """Number of episodes of each agent."""
     seed: int = 0
@@ -57,19 +55,17 @@ class Options:
     max_episode_steps: Count = SUB_STEPS
     """Length of an episode, sub-steps."""
     bounds: bool = False
-    """Also show an upper bound of the coverage, and a lower estimate of the clairvoyant optimum."""
+    """Also compute an upper bound of the coverage and a lower estimate of the clairvoyant optimum."""
     json: Path | None = None
     """File for the metrics of every episode."""
     pictures: Path | None = None
-    """Directory for tables and figures; with several scenarios, they get a subdirectory each."""
+    """Directory for tables and figures, with a subdirectory for each of several scenarios."""
     film: Path | None = None
-    """File for a film of the first episode, .gif or .mp4; with several agents or scenarios, each has its own file, with
-    its name in the file's."""
+    """File for a film of the first episode, .gif or .mp4; names of several agents or scenarios are added to it."""
     curves: Path | None = None
     """File for the figure of coverage against each parameter of --vary."""
     front: Path | None = None
-    """File for the figure of coverage against rotation of a single scenario; a line joins the agents of one name with
-    different options."""
+    """File for the figure of coverage against rotation of a single scenario; a line joins one agent's options."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -97,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if options.curves:
             rest = iter(evaluations)
             save_sweeps(options.curves, {name: {one: next(rest) for one in scenes} for name, scenes in sweeps.items()})
-            print(f"coverage against what varies: {options.curves}")
+            print(f"coverage against parameters: {options.curves}")
         if options.front:
             save_pareto(options.front, evaluations[0])
             print(f"coverage against rotation: {options.front}")
@@ -112,9 +108,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
-    """Return the parameter that `text` varies, such as ``missed_detections=0/0.1/0.3``, and the scenario of each value.
+    """Return the name and the scenarios, by value, of a parameter such as ``missed_detections=0/0.1/0.3``.
 
-    Raises ValueError or TypeError, in one line, for another form, or values that the scenario cannot have.
+    Raises ValueError or TypeError for another form, or values that the scenario cannot have.
     """
     name, _, values = text.partition("=")
     plain = [one for one, value in dataclasses.asdict(scenario).items() if type(value) in (int, float)]
@@ -129,7 +125,7 @@ def varied(scenario: Scenario, text: str) -> tuple[str, dict[float, Scenario]]:
 
 
 def _scenarios(options: Options) -> list[Scenario]:
-    """Load the comma-separated scenarios, each in all sizes, or in its own; check that the files fit them."""
+    """Load the comma-separated scenarios in every size; check the options for files against them."""
     scenes = []
     for name in options.scenario.split(","):
         scenario = load_scenario(name)
@@ -141,17 +137,16 @@ def _scenarios(options: Options) -> list[Scenario]:
         scenes += [] if options.sizes else [scenario]
     given = [_name_and_size(scenario) for scenario in scenes]
     if twice := next((one for one in given if given.count(one) > 1), None):
-        raise ValueError(
-            "two scenarios are named {} with {} sensors and {} targets; give each its own name".format(*twice)
-        )
+        name, n, m = twice
+        raise ValueError(f"two scenarios are named {name} with {n} sensors and {m} targets; give each its own name")
     if options.film:
         check_film("film", options.film)
-    for option in ("front", "curves", "vary"):
-        value = getattr(options, option)
-        if value and option != "vary":
-            check_ending(option, value, ".png")
-        if value and option != "curves" and len(scenes) > 1:
-            raise ValueError(f"--{option} takes a single scenario; there are {len(scenes)}")
+    for option in ("front", "curves"):
+        if path := getattr(options, option):
+            check_ending(option, path, ".png")
+    for option in ("front", "vary"):
+        if getattr(options, option) and len(scenes) > 1:
+            raise ValueError(f"--{option} takes a single scenario, but there are {len(scenes)}")
     if options.vary and (options.front or options.pictures):
         raise ValueError("--vary draws --curves only; leave out --front and --pictures")
     if options.curves and not options.vary:
@@ -161,6 +156,6 @@ def _scenarios(options: Options) -> list[Scenario]:
 
 
 def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:
-    """Return a scenario's name without its size, as a valid folder name, then n and m."""
+    """Return a scenario's name without its size, valid for a folder, and n and m."""
     name = re.sub(r"\W+", "-", re.sub(r"-\d+x\d+$", "", scenario.name)).strip("-")
     return name or "scene", scenario.num_sensors, scenario.num_targets

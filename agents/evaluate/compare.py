@@ -26,17 +26,17 @@ from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_se
 
 SCENES_AT_ONCE = 256
 MOMENTS = 101
-"""Number of parts of an episode, for the coverage over time."""
+"""Number of equal parts of an episode in which the coverage over time is averaged."""
 
 Groups = Mapping[str, Sequence[Agent]]
-"""Agents by name; several of one name are trainings with different seeds."""
+"""Agents by name; several of one name are trainings of one agent."""
 
 
 class Episodes:
-    """Batch of B episodes, with these seeds, that an agent plays together, with its best actions.
+    """Batch of B episodes with these seeds, played together with an agent's best actions.
 
-    The scenario is that of :func:`fitted`. After the last sub-step, `task.simulator` has state, coverage and rotation,
-    `observation` is what the agent has acted on, `state` that of the policy, and `seconds` the time of all decisions.
+    The scenario is that of :func:`fitted`. After each sub-step, `task.simulator` has state, coverage and rotation,
+    `observation` is the last input of the policy, `state` its state, and `seconds` the time of all decisions.
     """
 
     def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
@@ -47,7 +47,7 @@ class Episodes:
         self.sub_step, self.seconds = 0, 0.0
 
     def steps(self, number: int) -> Iterator[int]:
-        """Play `number` sub-steps; yield after each the number of sub-steps played."""
+        """Play `number` sub-steps; yield the number of sub-steps so far after each."""
         for _ in range(number):
             self.observation = self.task.observe()
             starts = np.full(self.task.num_envs, self.sub_step == 0)
@@ -81,22 +81,21 @@ def evaluate(
     The metrics of an episode are:
 
     - ``coverage``: share of the present targets that are seen, mean over all sub-steps;
-    - ``decision_reward``: HiT-MAC's reward, the coverage, or -0.1 for a sub-step in which no sensor sees a target
-      assigned to it; for an agent without assignments, all targets are assigned to all sensors;
-    - ``rotation``: share of (sensor, sub-step) in which a sensor turned;
-    - ``average_gain``: coverage per rotation, which is HiT-MAC's AG = n * sum of rewards / sum of turning sensors
-      with the coverage as the reward; None if no sensor ever turned;
-    - ``least_covered``: share of its time for which the least covered target was covered.
+    - ``decision_reward``: HiT-MAC's reward, mean over all sub-steps: the coverage, or -0.1 if no sensor sees a target
+      assigned to it; without assignments, all targets are assigned to all sensors;
+    - ``rotation``: share of (sensor, sub-step) with a turn;
+    - ``average_gain``: coverage / rotation, HiT-MAC's AG = n * sum of rewards / number of turns, with the coverage as
+      the reward; None without any turn;
+    - ``least_covered``: share of its time for which the least covered target is covered.
 
     Args:
-        agents: the agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`. Agents
-            of the same name are trainings of one agent with different seeds.
+        agents: agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`. Agents of
+            the same name are trainings of one agent.
         scenario: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
         episodes: E, number of episodes, 1 or more; episode k has the seed ``seed + k``.
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
-        max_episode_steps: sub-steps of an episode; 1 or more; at most what the scenario allows, and the shortest of
-            its recorded tracks.
-        bounds: also compute the bounds of the coverage, those of :func:`hitmac.agents.evaluate.bounds.bounds_of`.
+        max_episode_steps: T, sub-steps of an episode, 1 or more, limited by the scenario and its recorded tracks.
+        bounds: also compute the bounds of the coverage; see :func:`hitmac.agents.evaluate.bounds.bounds_of`.
         num_threads: threads of the simulator.
         progress: show a progress bar.
 
@@ -105,8 +104,8 @@ def evaluate(
         A result holds
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
-        - ``"trainings"``: number of trainings, 0 for an agent that was not trained;
-        - ``"interval"``: source of its variation, ``"episodes and trainings"``, or with at most one ``"episodes"``;
+        - ``"trainings"``: number of trainings, 0 for an untrained agent;
+        - ``"interval"``: ``"episodes and trainings"`` with several trainings, otherwise ``"episodes"``;
         - ``"runs"``: names of the trainings; ``"per_episode"``: values of every metric, run after run;
         - ``"over_time"``: coverage in equal parts of the episodes;
         - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
@@ -116,8 +115,8 @@ def evaluate(
         :func:`hitmac.agents.command_line.provenance`. Except for it and the time, equal arguments give equal results.
 
     Raises:
-        ValueError: no agent, no episode, seeds that an agent was trained on, a run given twice, several agents of one
-            name that were not trained, or a scenario that has no bounds.
+        ValueError: no agent or episode, training seeds of an agent, a run given twice, several untrained agents of one
+            name, or a scenario without bounds.
         TypeError: an entry of `agents` is not an agent.
     """
     episodes = positive("episodes", episodes)
@@ -165,11 +164,11 @@ def evaluate_executors(
     """Evaluate executors on the same episodes of ``dsn/Executor-v0``, with their best actions.
 
     The metrics of an episode are ``reward``, HiT-MAC's executor reward, mean over sensors and steps; ``rotation``, the
-    share of (sensor, step) in which a sensor turned; ``coverage``, the share of targets seen.
+    share of (sensor, step) with a turn; ``coverage``, the share of targets seen.
 
-    The executors are given by name, each as accepted by :func:`hitmac.agents.load_executor`; a list under a name is
-    several trainings of one executor. Goals are chosen at every step. The other arguments, the form of the results
-    and the errors are those of :func:`evaluate`.
+    `executors` maps names to executors, each as accepted by :func:`hitmac.agents.load_executor`, or to lists of
+    trainings of one executor. Goals change at every step. The other arguments, results and errors are those of
+    :func:`evaluate`.
     """
     scenario, episodes = load_scenario(scenario), positive("episodes", episodes)
     if scenario.tracks:
@@ -190,7 +189,7 @@ def evaluate_executors(
 
 
 def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:
-    """Return the scenario and the length of whole episodes: `sub_steps`, or fewer if it or a recording is shorter."""
+    """Return the scenario and the length of its whole episodes, `sub_steps` or fewer in shorter recordings."""
     sub_steps = scenario.sub_steps_of(sub_steps)
     if not scenario.tracks:
         return scenario, sub_steps
@@ -272,13 +271,13 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
 
 
 def _parts(sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of an episode that each sub-step (T,) belongs to, and the lengths of the parts (parts,)."""
+    """Return the part of an episode of each sub-step (T,), and the lengths of the parts (parts,)."""
     part = np.arange(sub_steps) * min(MOMENTS, sub_steps) // sub_steps
     return part, np.bincount(part)
 
 
 def _check(what: str, groups: Groups, seeds: range) -> None:
-    """Raise ValueError without agents, for training seeds among `seeds`, or one name for other than trainings."""
+    """Raise ValueError without agents, for training seeds among `seeds`, or for equal names of untrained agents."""
     if not groups or not all(groups.values()):
         raise ValueError(f"{what} is empty; give one or more")
     for name, group in groups.items():

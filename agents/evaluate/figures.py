@@ -1,10 +1,9 @@
 """Figures of evaluations: bars, coverage against rotation, coverage over time, heat maps over sizes, sweeps.
 
-Every function takes evaluations in the form of :func:`hitmac.agents.evaluate.evaluate`, writes one PNG at `path`, and
-raises ModuleNotFoundError, which names the extra to install, without matplotlib. A bound (an entry with
-``"bound"``, computed with more knowledge than an agent has) is grey, and its label names its kind. The label of an
-agent with one training seed says so, since its intervals are over episodes only. Agents of one family, the same agent
-with different options, share a colour.
+Every function writes evaluations, results of :func:`hitmac.agents.evaluate.evaluate`, as one PNG file `path`; without
+matplotlib it raises ModuleNotFoundError, which names the extra to install. Bounds are grey. Labels include the kind of
+a bound and the number of training seeds: with one, intervals are over episodes only. Agents of one family, the same
+agent with different options, share a colour.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ _PANELS = {
 
 
 def new_figure(size: tuple[float, float], title: str = "") -> Figure:
-    """Make an empty figure of a size in inches; raise ModuleNotFoundError that names the extra to install."""
+    """Return an empty figure of a size in inches; raise ModuleNotFoundError without matplotlib."""
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -66,13 +65,13 @@ def colours_of(agents: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 
 
 def label_of(name: str, result: Mapping[str, Any]) -> str:
-    """Return the label of an agent: its name, of a long one the end, and the note of its result."""
+    """Return the label of an agent: its name, shortened at the front, and the note of its result."""
     short = name if len(name) <= _LONGEST else "\u2026" + name[1 - _LONGEST :]
     return short.replace("$", r"\$") + note(result)
 
 
 def plain_axis(axis: Axes, grid: str) -> None:
-    """Draw a thin grid behind the plot, and only the left side and the bottom of the frame."""
+    """Draw a thin grid behind the plot, and only the left and bottom sides of the frame."""
     axis.grid(axis=grid, alpha=0.25, lw=0.7)  # type: ignore[arg-type]
     axis.set_axisbelow(True)
     axis.tick_params(labelsize=9, color=_GREY)
@@ -81,11 +80,11 @@ def plain_axis(axis: Axes, grid: str) -> None:
 
 
 def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapping[str, Any]], note: str = "") -> None:
-    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if it does not exist.
+    """Write tables and figures of evaluations, by (n, m), into `folder`, which is created if necessary.
 
-    The files are ``evaluation.md``; ``bars.png``, ``pareto.png`` and ``over_time.png`` of the first evaluation; and for
-    several sizes ``heat_maps.png``, on the released program's scene with a comparison to that program. The `note` is
-    the last paragraph of ``evaluation.md``.
+    The files are ``evaluation.md``, with `note` as its last paragraph; ``bars.png``, ``pareto.png`` and
+    ``over_time.png`` of the first evaluation; and for several sizes ``heat_maps.png``, on the released program's scene
+    with a comparison to that program.
     """
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -100,10 +99,10 @@ def save_pictures(folder: str | Path, evaluations: Mapping[tuple[int, int], Mapp
 
 
 def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
-    """Draw a bar for every agent, best coverage first, with a panel for each of four metrics.
+    """Draw a bar for every agent, best coverage first, in a panel for each metric.
 
     The metrics are coverage, decision reward, rotation and least covered; missing ones are left out. Whiskers are 95 %
-    intervals. Bounds are hatched. Raises ValueError if the evaluation has none of the metrics.
+    intervals. Bounds are hatched. Raises ValueError without any of the metrics.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     values = {metric: {name: _value(result, metric) for name, result in agents.items()} for metric in _PANELS}
@@ -137,10 +136,9 @@ def save_bars(path: str | Path, evaluation: Mapping[str, Any]) -> None:
 def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
     """Draw coverage against rotation, with both 95 % intervals of every agent and the Pareto front.
 
-    The front joins the agents that no other agent dominates, by at least the same coverage with at most the same
-    rotation, and a difference in one of them. Dominated agents are fainter. A family, the agents of one name with
-    several options, is one line, with its options at the points. A result without rotation is a dashed line. A bound is
-    a hollow diamond, not part of the front.
+    One agent dominates another with at least the same coverage at no more rotation, if one of them differs. The front
+    joins the agents that are not dominated; the others are fainter. A family is one line, with the options at its
+    points. A result without rotation is a dashed line. A bound is a hollow diamond, not part of the front.
     """
     agents, colours = evaluation["agents"], colours_of(evaluation["agents"])
     figure = new_figure((10, 6.2), f"{title(evaluation)}; crosses: {_intervals(agents)}; stairs: the Pareto front")
@@ -183,7 +181,7 @@ def save_pareto(path: str | Path, evaluation: Mapping[str, Any]) -> None:
 
 
 def save_over_time(path: str | Path, evaluation: Mapping[str, Any]) -> None:
-    """Draw the coverage over the time of an episode, a line for each agent with ``over_time``; bounds are dashed.
+    """Draw the coverage over the time of an episode, a line for each agent with ``over_time``. Bounds are dashed.
 
     Raises ValueError if no agent has ``over_time``.
     """
@@ -211,10 +209,10 @@ def save_heat_maps(
     evaluations: Mapping[tuple[int, int], Mapping[str, Any]],
     reference: Mapping[tuple[int, int], float],
 ) -> None:
-    """Draw for every agent a heat map of its mean decision reward over n sensors (rows) and m targets (columns).
+    """Draw a heat map of the mean decision reward of every agent over n sensors (rows) and m targets (columns).
 
-    The evaluations, by (n, m), are each of all or some of the agents; a cell without a value is blank. In brackets is
-    the difference to the rewards `reference`, by (n, m). Raises ValueError if no agent has a decision reward.
+    `evaluations`, by (n, m), are each of all or some agents; a cell without a value is blank. The differences to the
+    rewards `reference`, by (n, m), are in brackets. Raises ValueError if no agent has a decision reward.
     """
     agents = {name: result for evaluation in evaluations.values() for name, result in evaluation["agents"].items()}
     colours = colours_of(agents)
@@ -257,10 +255,10 @@ def save_heat_maps(
 
 
 def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[str, Any]]]) -> None:
-    """Draw the coverage of every agent against each of the parameters that vary, in a panel for each parameter.
+    """Draw the coverage of every agent against the values of parameters, in a panel for each parameter.
 
-    Bands are 95 % intervals. Bounds are dashed. `sweeps` holds of each parameter the evaluations by value, all of the
-    same agents.
+    `sweeps` holds the evaluations of the same agents, by parameter and value. Bands are 95 % intervals; bounds are
+    dashed.
     """
     first = next(iter(next(iter(sweeps.values())).values()))
     agents, colours, (start, end) = first["agents"], colours_of(first["agents"]), first["seeds"]
@@ -282,26 +280,26 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
 
 
 def _value(result: Mapping[str, Any], metric: str) -> list[float] | None:
-    """Return the mean of a metric and the ends of its interval, without one the mean; None without a value."""
+    """Return the mean of a metric and the ends of its interval (without one, the mean); None without a value."""
     entry = result.get(metric) or {"mean": None}
     mean = entry["mean"]
     return None if mean is None else [mean, *(entry.get("ci95") or (mean, mean))]
 
 
 def _intervals(agents: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the legend's note on the intervals; those of agents with one training seed are over episodes only."""
+    """Return the description of the intervals, which with one training seed are over episodes only."""
     one = any(result.get("trainings") == 1 for result in agents.values())
     return "95 % intervals" + ", with 1 seed over episodes only" * one
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:
-    """Return the names of the points (rotation, coverage) that no other dominates, by rising rotation."""
+    """Return the names of the points (rotation, coverage) that are not dominated, by rising rotation."""
     beaten = {(x, y) for x, y in points.values() for a, b in points.values() if a <= x and b >= y and (a, b) != (x, y)}
     return sorted((name for name, point in points.items() if point not in beaten), key=lambda name: points[name])
 
 
 def _legend_beside(axis: Axes) -> None:
-    """Write a legend to the right of the plot: the labels of its lines, highest last value first."""
+    """Write a legend to the right of the plot, by falling last values of the lines."""
     lines: Any = axis.get_legend_handles_labels()[0]
     lines.sort(key=lambda line: -np.nan_to_num(line.get_ydata()[-1]))
     axis.legend(handles=lines, loc="center left", bbox_to_anchor=(1.02, 0.5), frameon=False, fontsize=9)

@@ -24,9 +24,9 @@ def save_film(
 ) -> None:
     """Film one episode as GIF or MP4, with a frame every `every` sub-steps and assignments as lines.
 
-    `path` ends in .gif or .mp4; `agent` and `scenario` are those of :func:`hitmac.agents.load_agent`. The episode has
-    this seed and `sub_steps` sub-steps, at most what the scenario allows; a side of the film has `size` pixels. Raises
-    ValueError for another ending, and ModuleNotFoundError for an MP4 film without imageio-ffmpeg.
+    `agent` and `scenario` are those of :func:`hitmac.agents.load_agent`. The episode has `sub_steps` sub-steps, limited
+    by the scenario; the longer side of the film has `size` pixels. Raises ValueError if `path` does not end in .gif or
+    .mp4, and ModuleNotFoundError for an MP4 film without imageio-ffmpeg.
     """
     check_film("path", path)
     scenario = load_scenario(scenario)
@@ -47,9 +47,9 @@ def save_film(
 def save_films(
     path: Path, teams: Sequence[tuple[Scenario, Sequence[Agent]]], *, seed: int, sub_steps: int
 ) -> list[Path]:
-    """Film one episode of each agent in its scenario, of several trainings the first; return the files.
+    """Film one episode of each agent, of several trainings the first, in its scenario; return the files.
 
-    Of several agents or scenarios, the names are added to that of `path`.
+    The names of several agents or scenarios are added to that of `path`.
     """
     several = len({agent.name for _, agents in teams for agent in agents}) > 1
     films: dict[Path, tuple[Agent, Scenario]] = {}

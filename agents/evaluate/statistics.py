@@ -1,11 +1,11 @@
 """Statistics of a comparison: means, interquartile means, probability of improvement, with 95 % intervals.
 
-Scores are (S, E): S training runs (one for an agent that does not learn), all on the same E episodes. NaN marks a
-missing value, which is left out.
+Scores are (S, E): S training runs (one for an untrained agent) on the same E episodes. NaN marks a missing value,
+which is left out.
 
 The point estimates are those of Agarwal and others, "Deep Reinforcement Learning at the Edge of the Statistical
-Precipice" (NeurIPS 2021), whose tasks are the episodes here. The intervals are not their bootstrap, which is too short
-for few runs. Runs and episodes are both samples, whose variances add up (Searle, Casella, McCulloch, "Variance
+Precipice" (NeurIPS 2021), whose tasks are the episodes here. Their bootstrap intervals are too short for few runs.
+Here runs and episodes are both samples, whose variances add up (Searle, Casella, McCulloch, "Variance
 Components", 1992, chapter 4)::
 
     score[s, e] = mean + run[s] + episode[e] + rest[s, e]
@@ -13,8 +13,8 @@ Components", 1992, chapter 4)::
     interval = mean -+ t * sqrt(variance),   t = (v_runs t[S - 1] + v_episodes t[E - 1]) / (v_runs + v_episodes)
 
 with the quantiles t of Student's distribution, weighted as by Cochran ("Approximate significance levels of the
-Behrens-Fisher test", Biometrics 1964). Two runs that differ therefore give a very wide interval, since their spread is
-little evidence of the spread of others. The interval of one run is over episodes only, not over trainings.
+Behrens-Fisher test", Biometrics 1964). Two different runs therefore have a very wide interval, since they are little
+evidence of the spread of others. The interval of one run is over episodes only.
 """
 
 import itertools
@@ -32,17 +32,17 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
     1981, section 3.3): the mean of the scores, with those outside the middle half moved to its ends. A single missing
     value is replaced by the value expected from its run and episode.
 
-    In simulations with normal spreads, that of runs 0 to 0.75 times that of episodes, and 2 to 10 runs on 50 or 200
-    episodes, both intervals contain the truth in 93 to 98.5 % of cases if an episode is equally hard for all runs, and
-    in 92 to 99.7 % if its difficulty for a run is partly or wholly random.
+    In simulations with normal spreads (2 to 10 runs, 50 or 200 episodes, a spread of runs 0 to 0.75 times that of
+    episodes), both intervals contain the truth in 93 to 98.5 % of cases if an episode is equally hard for all runs, and
+    in 92 to 99.7 % otherwise.
 
     Args:
         scores: (S, E).
 
     Returns:
         ``mean``, ``std`` (over all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
-        (the interquartile mean: of K values, floor(K / 4) are dropped at either end) and ``iqm_ci95``, all floats. All
-        are None without any value. The intervals are None with values of only one episode.
+        (interquartile mean, without floor(K / 4) of K values at either end) and ``iqm_ci95``, all floats. All are None
+        without any value; the intervals are None with values of only one episode.
     """
     scores = np.asarray(scores, np.float64)
     known = ~np.isnan(scores)
@@ -68,14 +68,14 @@ def probability_of_improvement(
 ) -> tuple[float, float, float] | tuple[float, None, None] | tuple[None, None, None]:
     """Estimate the probability that a run of X beats a run of Y, the mean over episodes of P(X > Y) + P(X = Y) / 2.
 
-    P is over all pairs of a run of X (S, E) and a run of Y (T, E) that both have a value. The result is the probability
-    and the ends of its 95 % interval; all three are None if no episode has a pair, the ends if only one episode has.
+    P is over all pairs of a run of X (S, E) and a run of Y (T, E) with values. The result is the probability and the
+    ends of its 95 % interval; all three are None without any pair, the ends are None with pairs in only one episode.
 
-    The interval is that of Wilson ("Probable inference", JASA 1927) for the number of trials that would have the same
-    variance, estimated as in :func:`summary` from the runs of X, the runs of Y and the episodes. In the simulations of
-    :func:`summary` it contains the truth in 93 % of cases or more, where runs differ at most half as much as one run's
-    scores in the part that the episode does not explain. Where runs differ more, it can be much too short (57 % at
-    worst) if few runs win almost every comparison. If one agent is better in all, it is over episodes only.
+    The interval is that of Wilson ("Probable inference", JASA 1927) for the number of trials with the same variance,
+    estimated as in :func:`summary` from the runs of X, the runs of Y and the episodes. In the simulations of
+    :func:`summary` it contains the truth in at least 93 % of cases, if the spread of runs is at most half the spread
+    of scores that the episode does not explain. With a larger spread of runs it can be much too short (57 % at worst)
+    if few runs win almost every comparison. If one agent wins all comparisons, it is over episodes only.
     """
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
@@ -109,10 +109,10 @@ def _half_widths(scores: np.ndarray) -> list[np.ndarray]:
 def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the variance (...) of the mean over the last `crossed` axes, and the quantile t of its interval.
 
-    The levels of each of these axes are a sample; a single level shows no variance. Let v[u] be the variance of the
-    mean that the effects of the axes u show, where these effects are the marginal means along u without those along
-    fewer axes. The variance is the sum of v over single axes, less that over pairs, plus that over triples. It is at
-    least the largest v of a single axis, since an estimate may be too small by chance.
+    The levels of each of these axes are a sample; a single level shows no variance. Let v[u] be the estimated variance
+    of the mean due to the effects of the axes u: the marginal means along u without the effects of fewer axes. The
+    variance is the sum of v over single axes, less that over pairs, plus that over triples, and at least the largest v
+    of a single axis, since the sum may be too small by chance.
     """
     axes = [axis for axis in range(-crossed, 0) if values.shape[axis] > 1]
     all_axes = set(range(-crossed, 0))
@@ -136,7 +136,7 @@ def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _filled(values: np.ndarray) -> np.ndarray:
-    """Replace NaN by the value expected from the other values along each axis, the sum of the effects."""
+    """Replace NaN by the sum of the effects of each axis, estimated from the other values."""
     if not np.isnan(values).any():
         return values
     expected = np.full(values.shape, middle := np.nanmean(values))

@@ -16,8 +16,8 @@ _COLUMNS = {
         ("ms", "inference_ms", "{0:.3f}"),
     ),
 }
-"""Columns beside those of the main metric, of executors and of agents: title, metric, format of its value."""
-_NOT_IN_A_TERMINAL = ("gain", "ms")  # where a table is at most 80 characters wide
+"""Further columns of executors and of agents: title, metric, format of its value."""
+_NOT_IN_A_TERMINAL = ("gain", "ms")  # to keep tables within 80 characters
 _ONE_SEED = "one training seed: the interval is over episodes only; another training would differ"
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
@@ -26,15 +26,15 @@ _RELEASED = {
 
 
 def released_reward(scenario: str) -> dict[tuple[int, int], float]:
-    """Return the mean decision rewards of the released HiT-MAC program, by (n, m); none for a scene not its own.
+    """Return the mean decision rewards of the released HiT-MAC program, by (n, m); none for other scenes.
 
-    They were measured in its own environment with its own weights: 200 episodes at 4 x 5, 60 at other sizes.
+    They were measured in its environment with its weights: 200 episodes at 4 x 5, 60 at other sizes.
     """
     return _RELEASED if re.fullmatch(r"hit-mac(-\d+x\d+)?", scenario) else {}
 
 
 def table(evaluation: Mapping[str, Any]) -> str:
-    """Return the evaluation as a table for the terminal, the best agent first."""
+    """Return an evaluation as a table for the terminal, best agent first."""
     many, one = _rows(evaluation, terminal=True)
     widths = [max(map(len, column)) for column in zip(*many, *one, strict=True)]
     many.insert(1, ["-" * width for width in widths])
@@ -49,7 +49,7 @@ def table(evaluation: Mapping[str, Any]) -> str:
 
 
 def markdown(evaluation: Mapping[str, Any]) -> str:
-    """Return the evaluation as a Markdown table with all columns; agents with one training seed have their own."""
+    """Return an evaluation as a Markdown table with all columns, and one more for agents with one training seed."""
     many, one = _rows(evaluation)
     text = f"{title(evaluation)}:"
     for before, cells in (("", many), (f"\n\n{_ONE_SEED.capitalize()}:", [many[0], *one])):
@@ -66,7 +66,7 @@ def title(evaluation: Mapping[str, Any]) -> str:
 
 
 def note(result: Mapping[str, Any]) -> str:
-    """Return the note in brackets after a name: the kind of a bound, or the number of an agent's training seeds."""
+    """Return the note after a name, in brackets: the kind of a bound, or the number of training seeds."""
     if result.get("bound"):
         return f" ({result['bound']})"
     trainings = result.get("trainings", 0)
@@ -74,7 +74,7 @@ def note(result: Mapping[str, Any]) -> str:
 
 
 def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
-    """Return the cells of the table, titles first, then the agents, best first; and those with one training seed."""
+    """Return the cells of the titles and the agents, best first, and those of agents with one training seed."""
     agents = evaluation["agents"]
     main = "reward" if all("reward" in result for result in agents.values()) else "coverage"
     columns = (main, main, _NUMBER), ("95 % interval", main, _INTERVAL), ("IQM", main, "{iqm:.3f}"), *_COLUMNS[main]
@@ -89,7 +89,7 @@ def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[l
 
 
 def _cell(value: Any, form: str) -> str:
-    """Return a value in its format, a dash without one."""
+    """Return a formatted value; a dash without one."""
     try:
         return form.format(value, **(value if isinstance(value, Mapping) else {}))
     except (TypeError, KeyError):

@@ -1,4 +1,4 @@
-"""Export of learned policies, to run where neither torch nor this package is: ``hitmac export``."""
+"""Export of learned policies, to run without torch and without this package: ``hitmac export``."""
 
 from hitmac.agents.export.folder import export_agent
 

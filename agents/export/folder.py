@@ -1,4 +1,4 @@
-"""Command line ``hitmac export``: a learned policy as ONNX or a ``torch.export`` program, with a runner."""
+"""Command line ``hitmac export``: export a learned policy as ONNX, with a runner, or as ``torch.export`` program."""
 
 import argparse
 import hashlib
@@ -32,7 +32,7 @@ MEANINGS = {
     "zoom": ("keep the field of view", "narrower by zoom_step", "wider by zoom_step"),
     "move": ("stay", "forward along the rail by rail_step", "back along the rail by rail_step"),
 }
-"""Meanings of the numbers 0, 1, 2 of each decision."""
+"""Meanings of the values 0, 1, 2 of each decision."""
 _RUNNER = Path(__file__).with_name(RUN)
 _SITE = (
     "name", "num_sensors", "num_targets", "arena", "sensing_range", "field_of_view", "turn_angle", "zoom", "zoom_step",
@@ -48,22 +48,21 @@ def export_agent(
     *,
     replace: bool = False,
 ) -> list[Path]:
-    """Export a learned policy, or both levels of a hierarchy; return the files, or all files of the folder.
+    """Export a learned policy, or both levels of a hierarchy; return the files.
 
     Args:
         agent: the agent, as accepted by :func:`hitmac.agents.load_agent`.
-        to: a name ending in .onnx or .pt2: that file; of a hierarchy, two, ``NAME-coordinator.onnx`` and
-            ``NAME-executor.onnx``. Any other name: a folder with the .onnx files, ``policy.json`` (features, decisions
-            and the site's numbers), ``observe.py`` (:func:`hitmac.envs.observe`) and ``run.py``, a loop that needs
-            numpy and onnxruntime only.
+        to: a file, .onnx or .pt2; a hierarchy has two, ``NAME-coordinator.onnx`` and ``NAME-executor.onnx``. Any other
+            name: a folder with the .onnx files, ``policy.json`` (features, decisions and the parameters of the site),
+            ``observe.py`` (:func:`hitmac.envs.observe`) and ``run.py``, a loop that needs numpy and onnxruntime only.
         scenario: the site: a :class:`hitmac.envs.Scenario`, a preset's name or a file's path; None: that of the
-            training, of a hierarchy's coordinator if it has learned, and ``"hit-mac"`` without any.
-        replace: replace files, or an exported folder, of this name. What else is in the folder stays, and so does
-            ``run.py`` if it has been changed.
+            training (of a hierarchy's coordinator, if trained), and ``"hit-mac"`` without one.
+        replace: replace the files, or the exported folder, of this name. Other files in the folder, and a modified
+            ``run.py``, are kept.
 
     Raises:
-        ValueError: an agent that is no network, an unknown name, or the ending of another format.
-        FileExistsError: a file of this name exists, or a folder that is not an exported policy's.
+        ValueError: an agent without a network, an unknown name, or the ending of another format.
+        FileExistsError: a file or another folder of this name exists.
         ModuleNotFoundError: onnxscript is missing; the message names the extra to install.
     """
     scenario = load_scenario(_own_scenario(agent) if scenario is None else scenario)
@@ -77,7 +76,7 @@ def export_agent(
         names = [to.name if len(parts) == 1 else f"{to.stem}-{part.name}{to.suffix}" for part in parts]
     for target in [to.with_name(name) for name in names] if alone else [to]:
         if target.is_dir() and not (target / CARD).is_file():
-            raise FileExistsError(f"{target} is a folder that holds no {CARD}; choose another name")
+            raise FileExistsError(f"{target} is a folder without {CARD}; choose another name")
         if target.exists() and not replace:
             raise FileExistsError(f"{target} exists; choose another name, or add --replace")
     card = json.dumps(_card(agent, scenario, dict(zip(names, parts, strict=True)), decisions), indent=2) + "\n"
@@ -93,7 +92,7 @@ def export_agent(
         if to.exists():
             before = json.loads(read_text(to / CARD))
             if (to / RUN).is_file() and _digest(to / RUN) != before["runner"]:
-                (made / RUN).unlink()  # the user's own
+                (made / RUN).unlink()  # modified by the user
             for network in before["networks"]:
                 (to / network["file"]).unlink(missing_ok=True)
             for file in made.iterdir():
@@ -106,7 +105,7 @@ def export_agent(
 
 
 def _own_scenario(agent: Any) -> str | Path:
-    """Return the folder of the training that an agent's name holds; ``"hit-mac"`` for an agent without one."""
+    """Return the folder of the training in an agent's name, ``"hit-mac"`` without one."""
     if not isinstance(agent, str | Path):
         return "hit-mac"
     source, executor, _ = parse_name(agent)
@@ -139,7 +138,7 @@ def _card(agent: Agent, scenario: Scenario, parts: dict[str, Part], decisions: t
 
 
 def site_of(scenario: Scenario) -> dict[str, Any]:
-    """Return the parameters of a scenario that observations and the runner need."""
+    """Return the parameters of a scenario for observations and the runner."""
     others = {"walls": scenario.all_walls.tolist(), "extra_move_every": scenario.extra_move_interval}
     return {name: plain(getattr(scenario, name)) for name in _SITE} | others
 
@@ -147,7 +146,7 @@ def site_of(scenario: Scenario) -> dict[str, Any]:
 def _write(part: Part, path: Path, card: str) -> None:
     """Write a network as ONNX, or as a program of ``torch.export``, with the card inside."""
     inputs, axes = part.example()
-    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # the exporter remarks on its own passes
+    logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # the exporter logs its passes
     with torch.no_grad(), warnings.catch_warnings(action="ignore"):
         program = torch.export.export(part.network.eval(), inputs, dynamic_shapes=axes)
         if path.suffix == ".pt2":
@@ -165,18 +164,18 @@ def _write(part: Part, path: Path, card: str) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    about = "Export a learned policy, to run where neither torch nor hitmac is."
+    about = "Export a learned policy, to run without torch and without hitmac."
     parser = argparse.ArgumentParser(prog=PROGRAM, description=about)
     parser.add_argument("agent", help="directory of a run or checkpoint, pretrained:NAME, or COORDINATOR:EXECUTOR")
     parser.add_argument(
         "--to",
         required=True,
         metavar="PATH",
-        help="a folder, for the networks with a runner that needs numpy and onnxruntime only; or a file, OUT.onnx or "
-        "OUT.pt2, for the network alone (of a hierarchy, OUT-coordinator.onnx and OUT-executor.onnx)",
+        help="folder for the networks and a runner that needs numpy and onnxruntime only; or file for the network "
+        "alone, OUT.onnx or OUT.pt2 (for a hierarchy, OUT-coordinator.onnx and OUT-executor.onnx)",
     )
-    parser.add_argument("--scenario", help="preset or YAML file of the site (the scenario of the training)")
-    parser.add_argument("--replace", action="store_true", help="replace what was exported to this name before")
+    parser.add_argument("--scenario", help="preset or YAML file of the site (default: the scenario of the training)")
+    parser.add_argument("--replace", action="store_true", help="replace an earlier export of this name")
     options = parser.parse_args(arguments)
     with stop_on_bad_input(PROGRAM):
         files = export_agent(options.agent, options.to, options.scenario, replace=options.replace)

@@ -1,8 +1,8 @@
-"""Learned policies as plain modules, from an observation to decisions, for any number of scenes, sensors and targets.
+"""Learned policies as modules from observations to decisions, for any number of scenes, sensors and targets.
 
-Every module takes ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8, as :func:`hitmac.envs.observe` gives them
-with a scene axis. Decisions are (B, k, n) whole numbers 0, 1, 2: first the turns of all sensors. They are the best
-ones, as of ``predict(..., deterministic=True)``. With them the modules return their logits (B, k, n, 3).
+The inputs are ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8 of :func:`hitmac.envs.observe`, with a scene
+axis. The outputs are decisions (B, k, n), whole numbers 0, 1, 2, beginning with the turns of all sensors, and their
+logits (B, k, n, 3). Decisions are the best, those of ``predict(..., deterministic=True)``.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,10 +27,10 @@ Outputs = tuple[Tensor, ...]
 
 
 class SceneTurns(nn.Module):
-    """Decisions of a policy of scenes, of which those with the numbers `kept` are returned.
+    """Decisions with the numbers `kept` of a policy of scenes.
 
-    Where the policy is shown the nearest targets, see :class:`hitmac.envs.observation.Observer`, ``pairs`` and ``mask``
-    are (B, n, k, d) and (B, n, k), with any k, ``targets`` (B, n, k) and ``neighbours`` (B, n, l).
+    With observations of the nearest targets, see :class:`hitmac.envs.observation.Observer`, ``pairs`` and ``mask`` are
+    (B, n, k, d) and (B, n, k), with any k, ``targets`` (B, n, k) and ``neighbours`` (B, n, l).
     """
 
     outputs: tuple[str, ...] = ("actions", "logits")
@@ -53,7 +53,7 @@ class SceneTurns(nn.Module):
 
 
 class RecurrentTurns(SceneTurns):
-    """Decisions of a policy with a recurrent state (B, n, m, f), which is 0 when an episode begins."""
+    """Decisions of a policy with a recurrent state (B, n, m, f), 0 at the start of an episode."""
 
     outputs = ("actions", "logits", "new_state")
 
@@ -64,7 +64,7 @@ class RecurrentTurns(SceneTurns):
 
 
 class SensorTurns(SceneTurns):
-    """Decisions of a policy of single sensors, which all sensors share."""
+    """Decisions of a policy of single sensors, shared by all."""
 
     def forward(self, pairs: Tensor, mask: Tensor) -> Outputs:  # type: ignore[override]
         """Return the decisions and their logits."""
@@ -74,10 +74,10 @@ class SensorTurns(SceneTurns):
 
 
 class AssignedTurns(SensorTurns):
-    """Decisions of an executor, given the targets assigned to each sensor; a sensor without any stays.
+    """Decisions of an executor, given the targets assigned to each sensor; sensors without targets stay.
 
-    The layout of the assigned targets is `padding`, see :func:`hitmac.envs.tasks.executor.mask_unassigned`. The
-    feature with the index `row_id` is replaced by the index of the packed row / m; -1: none.
+    `padding` is the layout of the assigned targets, see :func:`hitmac.envs.tasks.executor.mask_unassigned`. The feature
+    with the index `row_id` is replaced by (index of the packed row) / m; -1: none.
     """
 
     def __init__(self, policy: AttentionPolicy, kept: Sequence[int], padding: str, row_id: int) -> None:
@@ -95,10 +95,10 @@ class AssignedTurns(SensorTurns):
         return torch.where(own.any(-1).unsqueeze(1), actions, 0), logits
 
     def _packed(self, pairs: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the assigned targets of every sensor at the front of its rows, then zeros, and which rows count."""
+        """Return the rows of every sensor, assigned targets first, then zeros, and the mask of the rows."""
         row = torch.arange(own.shape[-1], device=own.device)
         goes = own.unsqueeze(-2) & (own.to(torch.int64).cumsum(-1).unsqueeze(-2) == row.unsqueeze(-1) + 1)
-        packed = goes.to(pairs.dtype) @ pairs  # a 1 in every row that is taken: exact
+        packed = goes.to(pairs.dtype) @ pairs  # one 1 in each packed row: exact
         front = goes.any(-1)  # (B, n, m)
         if self.row_id >= 0:
             number = torch.where(front, row / own.shape[-1], 0.0).to(pairs.dtype)
@@ -117,7 +117,7 @@ class Assignment(nn.Module):
         self.extractor, self.head = policy.features_extractor, policy.action_net
 
     def forward(self, pairs: Tensor, mask: Tensor) -> Outputs:
-        """Return the targets that are assigned to each sensor, (B, n, m) int8, and the logits of that."""
+        """Return the assignment (B, n, m) int8 and its logits."""
         logits = self.head(*self.extractor.encode({"pairs": pairs, "mask": mask})).unflatten(-1, mask.shape[1:])
         return (logits > 0.0).to(torch.int8), logits
 
@@ -130,8 +130,8 @@ class Part(NamedTuple):
     features: tuple[str, ...]  # of the observation, in order
     inputs: tuple[str, ...] = ("pairs", "mask")
     every: int = 1  # sub-steps between two runs
-    state_width: int = 0  # of a pair's recurrent state; 0: none
-    nearness: Mapping[str, Any] = MappingProxyType({})  # options for the nearest targets that it is shown; none: all
+    state_width: int = 0  # of a pair's recurrent state; 0: not recurrent
+    nearness: Mapping[str, Any] = MappingProxyType({})  # options of the nearest targets; empty: all targets
 
     @property
     def outputs(self) -> tuple[str, ...]:
@@ -139,7 +139,7 @@ class Part(NamedTuple):
         return self.network.outputs  # type: ignore[return-value]
 
     def example(self) -> tuple[tuple[Tensor, ...], tuple[dict[int, Any], ...]]:
-        """Return inputs of two scenes, and which of their axes may have any size."""
+        """Return inputs of two scenes, and the axes of any size of each."""
         n, m, fixed = 3, 4, set()
         for flat in (module for module in self.network.modules() if isinstance(module, FlatEncoder)):
             of_one = isinstance(self.network, SensorTurns)
@@ -159,9 +159,9 @@ class Part(NamedTuple):
 
 
 def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[str, ...]]:
-    """Return the networks of an agent in the order in which they run, and the names of its decisions.
+    """Return the networks of an agent in their order of execution, and the names of its decisions.
 
-    Raises ValueError if the agent, or a level of it, is no network.
+    Raises ValueError if the agent, or one of its levels, has no network.
     """
     policy: Any = agent.policy
     if isinstance(policy, HierarchicalAgent):
@@ -187,7 +187,7 @@ def parts_of(agent: Agent, scenario: Scenario) -> tuple[tuple[Part, ...], tuple[
 
 
 def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tuple[str, ...]]:
-    """Return a policy that decides for the scenario, the numbers of its decisions that count there, and their names."""
+    """Return the policy, the numbers of its decisions that the scenario has, and their names."""
     if not isinstance(policy, PaddedActions):
         names = scenario.decisions[: getattr(getattr(policy, "policy", policy), "decisions", 1)]
         return policy, range(len(names)), names
@@ -196,12 +196,12 @@ def _decisions(policy: Any, scenario: Scenario) -> tuple[Any, Sequence[int], tup
 
 
 def _check(policy: Any, says: str) -> None:
-    """Raise ValueError, with the reason, if a policy is not exported."""
+    """Raise ValueError with the reason if a policy cannot be exported."""
     reasons = {
-        BeliefPolicy: "it reads beliefs, which particles carry, and not measured positions",
-        OwnKnowledge: "its memory is of shared knowledge; choose a --scenario with the knowledge shared or full",
-        Memoryless: "memoryless agents change what is known; export the agent itself",
+        BeliefPolicy: "its inputs are particle beliefs, not measured positions",
+        OwnKnowledge: "it needs shared knowledge; choose a --scenario with the knowledge shared or full",
+        Memoryless: "memoryless agents modify the knowledge; export the agent itself",
     }
     if not isinstance(policy, AttentionPolicy):
-        other = f"there is no network of this program in it, it is a {type(policy).__name__}"
+        other = f"{type(policy).__name__} has no network of this program"
         raise ValueError(f"{says} {reasons.get(type(policy), other)}")

@@ -1,4 +1,4 @@
-"""Decide with an exported policy: measure, observe, decide. Needs numpy and onnxruntime only."""
+"""Loop of an exported policy: measure, observe, decide. It needs numpy and onnxruntime only."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ SITE = POLICY["site"]
 
 
 class Agent:
-    """The exported policy. Make a new one when an episode begins."""
+    """Exported policy; make a new one for every episode."""
 
     def __init__(self) -> None:
         options = onnxruntime.SessionOptions()
@@ -26,10 +26,10 @@ class Agent:
         self.kept: dict[str, np.ndarray] = {}
 
     def decide(self, target_position: Any, **measured: Any) -> np.ndarray:
-        """Return the decisions (k, n), one row for each of POLICY["decisions"]; call it once a sub-step.
+        """Return the decisions (k, n) of a sub-step, one row for each of POLICY["decisions"].
 
-        The arguments are those of `observe`, without what the memory adds: positions before, and ages. Every target
-        keeps its row, NaN where it is not measured.
+        The arguments are those of `observe` except for those that the memory adds: earlier positions and ages. Every
+        target keeps its row, NaN while it is not measured.
         """
         measured |= self.memory.see(target_position if len(target_position) else np.full((1, 2), np.nan))
         for network, session in self.networks:
@@ -51,7 +51,7 @@ class Agent:
 
 
 def main() -> None:
-    """Decide in an example, a loop to replace by your own."""
+    """Run an example, a loop to replace with your own."""
     n, m, random = SITE["num_sensors"], SITE["num_targets"], np.random.default_rng(0)
     extent = np.broadcast_to(SITE["arena"], 2)
     positions = SITE["sensor_positions"] or random.uniform(-extent, extent, (n, 2))

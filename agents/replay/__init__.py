@@ -1,4 +1,4 @@
-"""Replay: episodes of agents to look at, on a page that needs nothing else."""
+"""Replay: recorded episodes on a self-contained web page."""
 
 from hitmac.agents.replay.page import save_replay
 from hitmac.agents.replay.record import record

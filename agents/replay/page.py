@@ -1,4 +1,4 @@
-"""Page that plays recorded episodes: one HTML file, which needs nothing else."""
+"""Page that plays recorded episodes: one self-contained HTML file."""
 
 import base64
 import html
@@ -20,7 +20,7 @@ from hitmac.envs.simulator import positive
 from hitmac.envs.tasks import SUB_STEPS
 
 SCRIPTS = ("tracks.js", "scene.js", "strip.js", "curves.js", "player.js")
-"""Parts of the page's script, each of which may use those before it."""
+"""Parts of the page's script, in order of use."""
 
 _BACKGROUND = 1600  # longer side of a background, pixels
 
@@ -36,9 +36,9 @@ def save_replay(
 ) -> None:
     """Play an episode of each agent on the same seed, and write a page that shows them side by side.
 
-    `path` ends in .html; the agents and the scenario are those of :func:`hitmac.agents.load_agent`. The episodes have
-    `sub_steps` sub-steps, at most what the scenario allows, shown at `speed` sub-steps a second at first. Raises
-    ValueError for another ending, or without agents.
+    The agents and the scenario are those of :func:`hitmac.agents.load_agent`. The episodes have `sub_steps` sub-steps,
+    limited by the scenario, played at `speed` sub-steps per second at first. Raises ValueError without agents, or if
+    `path` does not end in .html.
     """
     check_ending("path", path, ".html")
     scenario, sub_steps = fitted(load_scenario(scenario), positive("sub_steps", sub_steps))
@@ -67,14 +67,14 @@ def page(scenario: Scenario, seed: int, episodes: Sequence[Mapping[str, Any]], s
     return string.Template(parts["page.html"]).substitute(
         title=html.escape(f"{scenario.name}, seed {seed}"),
         style=parts["page.css"],
-        # Inside a script element nothing but "</" and "<!--" has a meaning of its own.
+        # Inside a script element only "</" and "<!--" have a special meaning.
         data=json.dumps(data, separators=(",", ":")).replace("<", "\\u003c"),
         script="\n".join(parts[name] for name in SCRIPTS),
     )
 
 
 def _picture(path: str) -> str:
-    """Return a picture as a data URI, made smaller if it is large."""
+    """Return a picture, reduced if it is large, as a data URI."""
     shown = read_background(path)
     shown.thumbnail((_BACKGROUND, _BACKGROUND))
     written = io.BytesIO()

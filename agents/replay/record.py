@@ -1,4 +1,4 @@
-"""Record of an episode: all that a page shows of it, packed."""
+"""Packed record of an episode for a page."""
 
 import base64
 import gzip
@@ -16,29 +16,29 @@ from hitmac.agents.tracking.particles import X, Y
 from hitmac.envs.scenario import Scenario
 
 DOTS = 12
-"""Points that stand for the particles of a belief."""
+"""Number of points that represent the particles of a belief."""
 
-_NEVER = 2**16 - 1  # age of what was never seen, and that of what was seen to leave
-_NOWHERE = 2**8 - 1  # coordinate of a point of no belief
-_NONE = 2**16 - 1  # target of an empty place in a list
-_TURN = 360.0 / 2**16  # degrees; a heading wraps around
+_NEVER = 2**16 - 1  # age of targets never seen, or seen to leave
+_NOWHERE = 2**8 - 1  # coordinate without a belief
+_NONE = 2**16 - 1  # empty place in a list of targets
+_TURN = 360.0 / 2**16  # degrees; headings wrap around
 
 
 @one_thread_each()
 def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[str, Any]:
-    """Play an episode of T sub-steps with the agent's best actions; return the record of it, which JSON can hold.
+    """Play an episode of T sub-steps with the agent's best actions; return its record, valid as JSON.
 
     The scenario is that of :func:`hitmac.agents.evaluate.compare.fitted`. The record holds:
 
     - ``agent``, its name; ``frames``, T + 1; ``sensors`` and ``targets``, their numbers in this episode;
-    - ``discs``, (x, y, radius) of each; ``levels``, the names of what attends;
-    - ``tracks``, by name the values of a quantity at the start and after each sub-step, as packed by :func:`pack`.
+    - ``discs``, (x, y, radius) of each; ``levels``, the names of the networks with attention;
+    - ``tracks``, the values of each quantity, by name, at the start and after each sub-step, as packed by :func:`pack`.
 
-    Quantities of pairs are tables (n, m). Where the agent is shown the nearest targets, its attention is that of its
-    lists (n, k), and the track ``attention <level> targets`` holds their targets. In a large scene the lists ``visible
-    targets`` of what each sensor sees stand for the table ``visible``. Positions are exact to 1/65535 of the arena's
-    sides, headings to 0.006 degrees, fields of view to 0.01 degrees, ranges to 1/65535 of the longest, beliefs to 1/254
-    of the arena's sides, shares of attention to 1/255. What is counted is exact.
+    Quantities of pairs are tables (n, m). If the agent observes the nearest targets, its attention is that of lists,
+    and the track ``attention <level> targets`` holds their targets. In a large scene, the lists ``visible targets`` of
+    each sensor replace the table ``visible``. The resolution is 1/65535 of the arena's sides for positions and 1/254
+    for beliefs, 0.006 degrees for headings, 0.01 degrees for fields of view, 1/65535 of the longest for ranges, 1/255
+    for shares of attention. Counts are exact.
     """
     episode = Episodes(agent, scenario, [seed])
     state = episode.task.simulator.state
@@ -47,7 +47,7 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
     with AttentionWatch(agent.policy) as watch:
         for _ in episode.steps(sub_steps):
             frames.append(_frame(episode, n, m) | _attention(episode, watch, n, m, frames[-1]))
-    frames[0] = frames[1] | frames[0]  # nothing is believed before the first decision
+    frames[0] = frames[1] | frames[0]  # without beliefs before the first decision
     for name in frames[1]:
         if name.startswith("attention"):
             frames[0][name] = np.full_like(frames[1][name], _NONE if name.endswith("targets") else 0)
@@ -66,9 +66,8 @@ def record(agent: Agent, scenario: Scenario, seed: int, sub_steps: int) -> dict[
 def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) -> dict[str, Any]:
     """Pack values over time (F, ...) as ``low + step * whole number``.
 
-    The whole numbers, of the type `dtype`, are a table of F rows, or of one row if the values never change. From row to
-    row their differences are kept, modulo the range of the type, compressed by gzip, as base64. F has the name
-    ``frames``.
+    The whole numbers, of the type `dtype`, are a table of F rows (``frames``), or of one row if all are equal.
+    Their differences from row to row, modulo the range of the type, are compressed by gzip and encoded as base64.
     """
     limit = np.iinfo(dtype).max
     whole = np.rint((values.reshape(len(values), -1) - low) / step)
@@ -81,7 +80,7 @@ def pack(values: np.ndarray, dtype: str, low: float = 0.0, step: float = 1.0) ->
 
 
 def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, float, float]:
-    """Return the type, the lowest value and the step of a quantity; all counts and marks are whole numbers."""
+    """Return the type, the lowest value and the step of a quantity; counts and marks are whole numbers."""
     if name.endswith((" x", " y")):
         half = scenario.extent[0 if name.endswith("x") else 1]
         dtype, steps = ("uint8", _NOWHERE - 1) if name.startswith("belief") else ("<u2", 2**16 - 1)
@@ -94,7 +93,7 @@ def _scale(name: str, values: np.ndarray, scenario: Scenario) -> tuple[str, floa
 
 
 def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
-    """Return copies of what is shown of a moment, of the first n sensors and m targets."""
+    """Return copies of the current quantities of the first n sensors and m targets."""
     simulator = episode.task.simulator
     state = simulator.state
     sensors, targets = state.sensor_position[0, :n], np.nan_to_num(state.target_position[0, :m])
@@ -130,19 +129,19 @@ def _frame(episode: Episodes, n: int, m: int) -> dict[str, np.ndarray]:
 def _attention(
     episode: Episodes, watch: AttentionWatch, n: int, m: int, before: dict[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """Return what the networks attended to in the last decision, or in the one before where a level has not decided."""
+    """Return the attention of each level in its last decision."""
     found = {}
     for level, shares in watch.shares(episode.observation, episode.state).items():
         name, now = f"attention {level}", shares[0, :n, :m]
         found[name] = np.where(np.isfinite(now), now, before.get(name, np.zeros_like(now)))
-        if "targets" in episode.observation:  # of an agent without levels, which always decides
+        if "targets" in episode.observation:  # an agent without levels, which decides at every sub-step
             targets = episode.observation["targets"][0, :n]
             found[f"{name} targets"] = np.where(targets < 0, _NONE, targets)
     return found
 
 
 def _lists(pairs: np.ndarray) -> np.ndarray:
-    """Return the targets (n, s) of pairs (n, m) bool, those of a sensor by ascending number, filled up."""
+    """Return the targets (n, s) of pairs (n, m) bool, ascending for each sensor, padded."""
     sensor, target = np.nonzero(pairs)
     number = np.bincount(sensor, minlength=len(pairs))
     lists = np.full((len(pairs), number.max(initial=0)), _NONE)
@@ -151,7 +150,7 @@ def _lists(pairs: np.ndarray) -> np.ndarray:
 
 
 def _stacked(frames: list[np.ndarray]) -> np.ndarray:
-    """Return the arrays of all frames, of which lists may have to be filled up."""
+    """Stack the arrays of all frames, with padded lists."""
     most = max(one.shape[-1] for one in frames)
     fill = [((0, 0),) * (one.ndim - 1) + ((0, most - one.shape[-1]),) for one in frames]
     return np.stack([np.pad(one, width, constant_values=_NONE) for one, width in zip(frames, fill, strict=True)])
@@ -160,7 +159,7 @@ def _stacked(frames: list[np.ndarray]) -> np.ndarray:
 def _beliefs(
     state: BeliefState | BeliefPlannerState, scenario: Scenario, m: int, seen: np.ndarray
 ) -> dict[str, np.ndarray]:
-    """Return points (m, DOTS) of the beliefs about targets that are not seen, of the row that saw each last."""
+    """Return points (m, DOTS) of the beliefs about targets out of view, from the row that saw each last."""
     row, every = state.last_age[0, :, :m].argmin(0), np.arange(m)
     weight = state.weight[0, row, every].cumsum(-1)  # (m, P)
     shares = (np.arange(DOTS) + 0.5) / DOTS * weight[:, -1:]

@@ -10,7 +10,6 @@ from PIL import Image
 
 from examples.site import make_site
 from hitmac.agents.command_line import parse
-from hitmac.agents.evaluate import save_film
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.training.config import JOBS, given_options
 from hitmac.agents.training.resume import prepare
@@ -25,18 +24,11 @@ SITE = Path(make_site.__file__).parent
 TRACKS = sorted((SITE / "tracks").glob("*.csv"))
 
 
-def test_the_site_is_what_its_program_makes():
-    scenario = load_scenario(SITE / "site.yaml")
-    assert len(TRACKS) == make_site.DAYS
-    for number, path in enumerate(TRACKS, 1):
-        assert path.read_text().splitlines()[1:] == make_site.day(number, scenario)
-    assert sum(path.stat().st_size for path in TRACKS) < 300_000
-    assert (SITE / "floor.png").stat().st_size < 100_000
-
-
-def test_everybody_walks_from_door_to_door_past_the_walls():
+def test_people_walk_from_door_to_door_past_the_walls():
     scenario = load_scenario(SITE / "site.yaml")
     walls, whole = np.array(scenario.walls), 0
+    assert len(TRACKS) == make_site.DAYS
+    assert TRACKS[0].read_text().splitlines()[1:] == make_site.day(1, scenario)
     for path in TRACKS:
         recording = read_recording(str(path), scenario.time_step)
         for track in recording.tracks:
@@ -48,10 +40,6 @@ def test_everybody_walks_from_door_to_door_past_the_walls():
             assert all(end < 2.0 for end, known in zip(ends, inside, strict=True) if known)
             whole += all(inside)
     assert whole > 40
-
-
-def test_the_cameras_differ_and_all_files_fit():
-    scenario = load_scenario(SITE / "site.yaml")
     for name in ("sensing_range", "field_of_view", "turn_angle"):
         assert len(set(getattr(scenario, name))) > 2
     assert np.isfinite(limits_of(scenario)).all()
@@ -60,7 +48,7 @@ def test_the_cameras_differ_and_all_files_fit():
 
 @pytest.fixture
 def floor(tmp_path):
-    """A picture of 40 x 20 pixels, red on the left and transparent on the right, its upper half dark."""
+    """Picture of 40 x 20 pixels, red on the left and transparent on the right, its upper half dark."""
     pixels = np.zeros((20, 40, 4), np.uint8)
     pixels[..., 0], pixels[:, :20, 3] = 200, 255
     pixels[:10, :, 0] = 100
@@ -73,15 +61,13 @@ def scene(**changes):
 
 
 def test_the_background_is_fitted_to_the_arena(floor):
-    placed = {"sensor_positions": [(19, 9)], "sensing_range": 1}
-    task = CoverageTask(scene(background=str(floor), **placed), 1, 0)
+    task = CoverageTask(scene(background=str(floor), sensor_positions=[(19, 9)], sensing_range=1), 1, 0)
     task.simulator.place(target_position=[(15, 8)])
-    picture = Picture(task.scenario, 400)
-    drawn = picture.of_task(task, 0).astype(int)
+    drawn = Picture(task.scenario, 400).of_task(task, 0).astype(int)
     scale = (drawn.shape[1] - 0.12 * 400) / 40
 
     def at(x, y):
-        return drawn[round((drawn.shape[0]) / 2 - y * scale), round(drawn.shape[1] / 2 + x * scale)]
+        return drawn[round(drawn.shape[0] / 2 - y * scale), round(drawn.shape[1] / 2 + x * scale)]
 
     for x, y, red in ((-19, 9, 100), (-2, 2, 100), (-19, -9, 200), (-2, -2, 200)):
         np.testing.assert_allclose(at(x, y), (red, 0, 0), atol=12)
@@ -89,12 +75,6 @@ def test_the_background_is_fitted_to_the_arena(floor):
         assert at(x, y).min() > 240
     plain = Picture(task.scenario.replace(background=""), 400).of_task(task, 0)
     np.testing.assert_array_equal(drawn[:, 240:], plain[:, 240:])
-
-
-def test_the_background_changes_nothing_else(floor):
-    one, other = (Simulator(load_scenario("hit-mac").replace(background=path), 2, 0) for path in ("", str(floor)))
-    for name, value in one.get_state().items():
-        np.testing.assert_array_equal(value, other.get_state()[name])
 
 
 def test_a_background_is_relative_to_the_yaml(floor, monkeypatch):
@@ -110,26 +90,17 @@ def test_a_background_is_relative_to_the_yaml(floor, monkeypatch):
 
 def test_a_background_that_cannot_be_drawn_is_named(tmp_path):
     (tmp_path / "text.png").write_text("no picture")
-    for name, kind, says in (
+    for name, kind, message in (
         ("absent.png", FileNotFoundError, r"absent.png'; there is no such file"),
         ("text.png", ValueError, r"text.png'; it must be a picture that Pillow reads"),
         (".", ValueError, "it must be a picture"),
     ):
-        scenario = scene(background=str(tmp_path / name), sensor_positions=[(0, 0)])  # needs no picture
-        Simulator(scenario, 1, 0)
-        with pytest.raises(kind, match=f"background is .*{says}"):
+        scenario = scene(background=str(tmp_path / name), sensor_positions=[(0, 0)])
+        Simulator(scenario, 1, 0)  # needs no picture
+        with pytest.raises(kind, match=f"background is .*{message}"):
             Picture(scenario)
     with pytest.raises(TypeError, match="background is 3; it must be the name of a file"):
         Scenario(background=3)
-
-
-def test_a_film_shows_what_is_known(tmp_path):
-    films = []
-    for knowledge in ("full", "shared", "full"):
-        scenario = load_scenario("hit-mac").replace(knowledge=knowledge)
-        save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=200, every=100, size=200)
-        films.append((tmp_path / "film.gif").read_bytes())
-    assert films[0] == films[2] != films[1]
 
 
 def test_marks_keep_their_colours_on_any_background(tmp_path):
@@ -148,20 +119,22 @@ def test_marks_keep_their_colours_on_any_background(tmp_path):
         assert np.abs(drawn.astype(int) - frame).mean() < 25
 
 
-@pytest.fixture
-def project(tmp_path, monkeypatch):
-    """A folder with the site and a run on it, which was made there."""
-    here = tmp_path / "here"
-    shutil.copytree(SITE, here / "site", ignore=shutil.ignore_patterns("__pycache__"))
-    monkeypatch.chdir(here)
-    arguments = ["--scenario", "site/site.yaml", "--run-dir", "runs/one"]
-    prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))
-    return here
+def prepared(*arguments):
+    return prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))[1]
 
 
 def resumed(run_dir, *arguments):
-    arguments = ["--run-dir", str(run_dir), "--resume", *arguments]
-    return prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))[1]
+    return prepared("--run-dir", str(run_dir), "--resume", *arguments)
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch):
+    """Folder with the site and a run that was made in it."""
+    here = tmp_path / "here"
+    shutil.copytree(SITE, here / "site", ignore=shutil.ignore_patterns("__pycache__"))
+    monkeypatch.chdir(here)
+    prepared("--scenario", "site/site.yaml", "--run-dir", "runs/one")
+    return here
 
 
 def files_of(scenario):
@@ -172,59 +145,42 @@ def files_in(folder):
     return {folder / "tracks" / f"day-{number}.csv" for number in range(1, 6)} | {folder / "floor.png"}
 
 
-def test_a_run_names_no_folder_of_the_machine(project):
-    assert str(project.parent) not in (project / "runs/one/config.yaml").read_text()
+def test_runs_and_checkpoints_name_no_folder_of_the_machine(project, tmp_path):
     written = yaml.safe_load((project / "runs/one/config.yaml").read_text())["scenario"]
     assert (written["background"], written["tracks"][0]) == ("../../site/floor.png", "../../site/tracks/day-1.csv")
-
-
-def test_a_checkpoint_names_no_folder_of_the_machine_and_moves_with_its_files(project, tmp_path):
-    scenario = load_scenario(project / "site/site.yaml")
-    config = PolicyConfig(
-        policy={"weight_dim": 8}, features=("distance",), scenario=scenario, training_seeds=(2**40, 2**40)
-    )
-    save_policy(project / "runs/one/checkpoint", build_policy(config, scenario), config)
-    assert str(tmp_path) not in (project / "runs/one/checkpoint/config.json").read_text()
-    project.rename(tmp_path / "there")
-    _, loaded = load_policy(tmp_path / "there/runs/one")
-    assert files_of(loaded.scenario) == files_in(tmp_path / "there/site")
+    assert files_of(resumed("runs/one", "--scenario", "site/site.yaml")) == files_in(project / "site")
+    scenario, seeds = load_scenario("site/site.yaml"), (2**40, 2**40)
+    config = PolicyConfig(policy={"weight_dim": 8}, features=("distance",), scenario=scenario, training_seeds=seeds)
+    save_policy("runs/one/checkpoint", build_policy(config, scenario), config)
+    for name in ("config.yaml", "checkpoint/config.json"):
+        assert str(tmp_path) not in (project / "runs/one" / name).read_text()
+    project.rename(tmp_path / "moved")
+    _, loaded = load_policy(tmp_path / "moved/runs/one")
+    assert files_of(loaded.scenario) == files_in(tmp_path / "moved/site")
 
 
 @pytest.mark.parametrize("use", [resumed, load_scenario])
 def test_a_run_that_moves_with_its_files_finds_them(use, project, tmp_path, monkeypatch):
-    assert files_of(use(project / "runs/one")) == files_in(project / "site")
     monkeypatch.chdir(tmp_path)
     assert files_of(use(project / "runs/one")) == files_in(project / "site")
-    project.rename(tmp_path / "there")
-    there = tmp_path / "there"
-    assert files_of(use(there / "runs/one")) == files_in(there / "site")
-    monkeypatch.chdir(there)
-    assert files_of(use(Path("runs/one"))) == files_in(there / "site")
-    assert files_of(use(Path("runs/one"))) == files_in(there / "site")  # written again
-    (there / "runs/one").rename(tmp_path / "one")  # alone, used where the files are
-    assert files_of(use(tmp_path / "one")) == files_in(there / "site")
+    moved = project.rename(tmp_path / "moved")
+    monkeypatch.chdir(moved)
+    for _ in range(2):  # a resumed run is written again
+        assert files_of(use(Path("runs/one"))) == files_in(moved / "site")
+    (moved / "runs/one").rename(tmp_path / "one")  # alone, used where the files are
+    assert files_of(use(tmp_path / "one")) == files_in(moved / "site")
 
 
-def test_a_run_whose_files_are_elsewhere_takes_tracks(project, tmp_path, monkeypatch):
+def test_a_run_whose_files_are_elsewhere_takes_tracks(project, tmp_path):
     (project / "site/tracks").rename(tmp_path / "tracks")
     with pytest.raises(FileNotFoundError, match=r"no file of tracks .*day-1.csv; the option --tracks"):
         resumed("runs/one")
-    with pytest.raises(FileNotFoundError, match="--tracks"):
-        Simulator("runs/one", 1, 0)
     found = [str(tmp_path / "tracks" / f"day-{number}.csv") for number in range(1, 6)]
     assert resumed("runs/one", "--tracks", *found).tracks == tuple(found)
     assert resumed("runs/one").tracks == tuple(found)
     with pytest.raises(ValueError, match=r"--tracks is \(.*, but the run in runs/one has \(.*it cannot be changed"):
         resumed("runs/one", "--tracks", found[1], found[0], *found[2:])
-
-
-def test_the_same_scenario_may_be_named_again(project):
-    assert files_of(resumed("runs/one", "--scenario", "site/site.yaml")) == files_in(project / "site")
-
-
-def test_a_run_is_not_made_without_its_files(project):
     (project / "site/floor.png").unlink()
-    arguments = ["--scenario", "site/site.yaml", "--run-dir", "runs/two"]
     with pytest.raises(FileNotFoundError, match="background"):
-        prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))
+        prepared("--scenario", "site/site.yaml", "--run-dir", "runs/two", "--tracks", *found)
     assert not Path("runs/two").exists()

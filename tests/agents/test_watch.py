@@ -1,12 +1,30 @@
-"""Command line ``hitmac watch``; the page that it writes is tested with the replay."""
+"""``hitmac watch``; its page is tested with the replay."""
 
 import pytest
 
 from hitmac.agents.watch import main
 
 
-def test_what_is_wrong_is_named_in_one_line(capsys):
-    for arguments, words in (
+def test_the_page_is_written_and_opened_on_a_display(tmp_path, monkeypatch, capsys):
+    opened, path = [], tmp_path / "watch.html"
+    monkeypatch.setattr("webbrowser.open", opened.append)
+    monkeypatch.setattr("sys.platform", "linux")
+    for variable in ("DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(variable, raising=False)
+    main(["still", "nearest", "--sub-steps", "5", "--seed", "3", "--to", str(path)])
+    assert capsys.readouterr().out == f"{path}: still, nearest; {path.stat().st_size / 1000:.0f} kB\n"
+    assert '"seed":3,"speed":20.0' in path.read_text()
+    assert path.read_text().count('"frames":6,"sensors":4') == 2
+    assert not opened
+    monkeypatch.setenv("DISPLAY", ":0")
+    main(["--agents", "still", "--sub-steps", "5", "--no-open", "--to", str(path)])
+    assert not opened
+    main(["still", "--sub-steps", "5", "--to", str(path)])
+    assert opened == [path.as_uri()]
+
+
+def test_wrong_options_are_named_in_one_line(capsys):
+    for arguments, message in (
         (["nobody"], "unknown agent 'nobody'"),
         (["--sub-steps-per-second", "0"], "sub-steps-per-second"),
         (["--to", "watch.gif"], "--to is 'watch.gif'; its name must end in .html"),
@@ -14,4 +32,4 @@ def test_what_is_wrong_is_named_in_one_line(capsys):
         with pytest.raises(SystemExit) as end:
             main(arguments)
         assert end.value.code == 2
-        assert words in capsys.readouterr().err
+        assert message in capsys.readouterr().err

@@ -118,7 +118,7 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, m
     (["--vary", "missed_detections=0/0"], "with different numbers"),
     (["--vary", "missed_detections=0/x"], "with different numbers"),
     (["--vary", "missed_detections=0/2"], "missed_detections is 2"),
-    (["--vary", "hops=1/2", "--scenario", "hit-mac,random"], "--vary takes a single scenario; there are 2"),
+    (["--vary", "hops=1/2", "--scenario", "hit-mac,random"], "--vary takes a single scenario, but there are 2"),
     (["--vary", "missed_detections=0/0.1", "--front", "f.png"], "leave out --front"),
     (["--vary", "missed_detections=0/0.1", "--curves", "f.gif"], "its name must end in .png"),
     (["--curves", "f.png"], "--curves needs --vary"),

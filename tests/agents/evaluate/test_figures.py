@@ -69,8 +69,8 @@ def test_a_figure_is_one_whole_png_or_none(tmp_path, monkeypatch):
         path.write_bytes(b"half")
         raise OSError("the disk is full")
 
-    with monkeypatch.context() as patch, pytest.raises(OSError, match="the disk is full"):
-        patch.setattr(Figure, "savefig", broken)
+    monkeypatch.setattr(Figure, "savefig", broken)
+    with pytest.raises(OSError, match="the disk is full"):
         save_bars(path, shown)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match=r"figures need matplotlib: pip install 'hitmac\[train\]'"):

@@ -1,0 +1,33 @@
+"""Packed tracks as the page reads them, and episodes played again."""
+
+import base64
+import gzip
+
+import numpy as np
+
+from hitmac.agents.attention import attention_of, of_lists
+from hitmac.agents.evaluate.compare import Episodes
+from hitmac.envs import load_scenario
+
+CITY = load_scenario("city-130x140")
+
+
+def unpacked(track):
+    """Values (F, width) of a track."""
+    numbers = np.frombuffer(gzip.decompress(base64.b64decode(track["data"])), track["type"])
+    whole = numbers.reshape(track["frames"], -1).cumsum(0, dtype=track["type"])
+    return track["low"] + track["step"] * whole
+
+
+def played(agent, scenario, seed, sub_steps):
+    """Live states of an episode, at the start and after each sub-step."""
+    episode = Episodes(agent, scenario, [seed])
+    yield episode
+    for _ in episode.steps(sub_steps):
+        yield episode
+
+
+def attention_to_all(agent, episode):
+    """Attention (n, m) of an agent's next decision, from its lists."""
+    shown = episode.task.observe()
+    return of_lists(attention_of(agent.policy, shown)["policy"], shown["targets"], CITY.num_targets)[0]

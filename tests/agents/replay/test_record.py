@@ -1,0 +1,116 @@
+"""Records of episodes: every quantity after each sub-step, packed."""
+
+import numpy as np
+import pytest
+
+from hitmac.agents import load_agent
+from hitmac.agents.attention import attention_of
+from hitmac.agents.evaluate.compare import Episodes
+from hitmac.agents.replay import record
+from hitmac.agents.replay.record import pack
+from hitmac.envs import load_scenario
+from tests.agents.replay.made import CITY, attention_to_all, played, unpacked
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "<u2"])
+def test_packing_rounds_to_half_a_step(dtype):
+    values = np.random.default_rng(0).uniform(-3, 7, (30, 4, 2))
+    step = 10 / np.iinfo(dtype).max
+    packed = pack(values, dtype, -3.0, step)
+    np.testing.assert_allclose(unpacked(packed), values.reshape(30, 8), atol=step / 2 * 1.001)
+    same = pack(np.repeat(values[:1], 30, 0), dtype, -3.0, step)
+    assert (packed["frames"], same["frames"]) == (30, 1)
+
+
+@pytest.mark.parametrize("name", ["hit-mac", "obstacles", "volleyball-4"])
+def test_a_record_holds_the_episode(name):
+    scenario, sub_steps = load_scenario(name), 20
+    agent = load_agent("nearest", scenario)
+    made = record(agent, scenario, 7, sub_steps)
+    tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
+    half_width, half_height = scenario.extent
+
+    def close(track, t, values, error):
+        rows = tracks[track]
+        np.testing.assert_allclose(rows[min(t, len(rows) - 1)], np.ravel(values), atol=error, rtol=0)
+
+    for t, episode in enumerate(played(agent, scenario, 7, sub_steps)):
+        state, known = episode.task.simulator.state, episode.task.simulator.known
+        for track, values in (("sensor", state.sensor_position[0]), ("target", state.target_position[0])):
+            close(f"{track} x", t, values[:, 0], half_width / 65535 * 1.001)
+            close(f"{track} y", t, values[:, 1], half_height / 65535 * 1.001)
+        wrapped = (tracks["heading"][min(t, len(tracks["heading"]) - 1)] - state.heading[0] + 180) % 360 - 180
+        assert np.abs(wrapped).max() < 0.006
+        close("view", t, state.field_of_view, 0.006)
+        close("reach", t, np.sqrt(state.range_squared), 1e-4 * np.sqrt(state.range_squared.max()))
+        for track in ("working", "present", "covered", "visible", "turned"):
+            close(track, t, getattr(state, track)[0], 0)
+        if known is not None:
+            close("age", t, np.minimum(known.known_age[0, 0], 65535), 0)
+            seen = np.isfinite(known.known_age[0, 0])
+            place = np.stack((tracks["known x"][t], tracks["known y"][t]), -1)
+            np.testing.assert_allclose(place[seen], known.known_position[0, 0][seen], atol=half_width / 65535 * 1.001)
+    assert made["frames"] == t + 1 == sub_steps + 1
+    assert made["discs"] == state.disc[0].tolist()
+    assert ("age" in tracks) == (scenario.knowledge != "full")
+
+
+def test_a_record_holds_the_attention_and_the_assignments():
+    scenario = load_scenario("hit-mac")
+    agent = load_agent("pretrained:hit-mac", scenario)
+    made = record(agent, scenario, 0, 12)
+    assert made["levels"] == ["coordinator", "executor"]
+    shown = {name: unpacked(made["tracks"][name]).reshape(-1, 4, 5)
+             for name in ("assigned", "attention coordinator", "attention executor")}  # fmt: skip
+    episode, decided = Episodes(agent, scenario, [0]), None
+    for t in range(1, 13):
+        found = attention_of(agent.policy, episode.task.observe(), episode.state, np.array([t == 1]))
+        decided = found["coordinator"][0] if np.isfinite(found["coordinator"]).all() else decided
+        next(episode.steps(1))
+        np.testing.assert_allclose(shown["attention coordinator"][t], decided, atol=0.003)
+        np.testing.assert_allclose(shown["attention executor"][t], found["executor"][0], atol=0.003)
+        np.testing.assert_array_equal(shown["assigned"][t], episode.assigned[0])
+
+
+def table_of(tracks, name, n, m):
+    """Table (F, n, m) of the lists in a record."""
+    lists = tracks[f"{name} targets"]
+    targets = lists.reshape(len(lists), n, -1).astype(int)
+    values = tracks[name].reshape(targets.shape) if name in tracks else np.ones(targets.shape)
+    table = np.zeros((len(lists), n, m + 1))
+    np.put_along_axis(table, np.minimum(targets, m), values, -1)
+    return table[..., :m]
+
+
+def test_a_record_of_a_large_scene_holds_lists():
+    agent = load_agent("pretrained:any-size:nearest=5", CITY)
+    tracks = {name: unpacked(track) for name, track in record(agent, CITY, 0, 6)["tracks"].items()}
+    assert not {"visible", "assigned"} & set(tracks)
+    assert max(track.shape[1] for track in tracks.values()) <= 130 * max(5, tracks["visible targets"].shape[1] // 130)
+    shown, attended = table_of(tracks, "visible", 130, 140), table_of(tracks, "attention policy", 130, 140)
+    assert not attended[0].any()
+    for t, episode in enumerate(played(agent, CITY, 0, 6)):
+        np.testing.assert_array_equal(shown[t], episode.task.simulator.state.visible[0])
+        if t < 6:
+            np.testing.assert_allclose(attended[t + 1], attention_to_all(agent, episode), atol=0.003)
+    assert shown.any()
+    assert attended.any()
+    blind = CITY.replace(sensing_range=0.001)
+    made = record(load_agent("still", blind), blind, 0, 2)
+    assert unpacked(made["tracks"]["visible targets"]).size == 0
+
+
+def test_beliefs_are_where_the_particles_are():
+    scenario = load_scenario("hit-mac").replace(knowledge="shared")
+    agent = load_agent("belief-planner-fast", scenario)
+    tracks = {name: unpacked(track) for name, track in record(agent, scenario, 1, 20)["tracks"].items()}
+    for t, episode in enumerate(played(agent, scenario, 1, 20)):
+        if t:
+            points = np.stack((tracks["belief x"][t], tracks["belief y"][t]), -1).reshape(5, -1, 2)
+            age = tracks["age"][t]
+            assert (points[age == 0] > 1250).all()  # outside: the target is seen
+            for j in np.flatnonzero(age > 0):
+                mean = (episode.state.body[0, 0, j, :2] * episode.state.weight[0, 0, j]).sum(-1)
+                spread = episode.state.body[0, 0, j, :2].std(-1).max()
+                assert np.abs(points[j].mean(0) - mean).max() < 0.8 * spread + 20
+    assert (age > 0).any()
