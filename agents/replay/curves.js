@@ -3,7 +3,7 @@
 const EDGE = { left: 34, right: 46, top: 8, bottom: 20 }; // pixels around a chart
 const WINDOW = 20; // sub-steps of a moving mean
 
-// Chart of a figure of all episodes over time: moving mean, mean so far, and the moment.
+// Chart of a figure of all episodes over time: moving mean, mean so far, and current sub-step.
 class Curves {
   constructor(canvas, episodes, now, mean) {
     Object.assign(this, { canvas, episodes, mean });
@@ -81,7 +81,7 @@ class Curves {
     context.globalAlpha = 1;
   }
 
-  // The means at the moment, at the right end, none over another.
+  // The current means at the right end, without overlaps.
   values(frame) {
     if (!frame) return;
     const { context } = this;

@@ -27,7 +27,7 @@ class Card {
     const title = make("h2", {}, dot, episode.agent);
     const card = make("article", { className: "card" }, title, this.figures, this.canvas, legend(world, episode));
     byId("scenes").append(card);
-    // A scene by itself has its strip beside it, among the curves.
+    // The strip of a single scene is beside it, among the curves.
     this.attention = make(player.episodes.length > 1 ? "div" : "article", {}, this.note, this.stripCanvas);
     if (player.episodes.length > 1) card.append(this.attention);
     else byId("curves").append(this.attention);
@@ -43,7 +43,7 @@ class Card {
     this.written = this.writeFigures();
   }
 
-  // Figures: an element for each, filled in by draw().
+  // An element for each figure, filled in by draw().
   writeFigures() {
     const written = {};
     for (const figure of ["coverage", "rotation"]) {
@@ -69,7 +69,7 @@ class Card {
     written["rotation now"].textContent = t ? episode.rotation[t].toFixed(2) : "-";
     this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${episode.coverage[t].toFixed(2)}`;
     const chosen = shown.sensor >= 0 && shown.sensor < episode.sensors;
-    // Episodes may have other levels than the one that is chosen: each shows one of its own.
+    // Episodes without the chosen level show one of their own.
     const level = episode.levels.includes(shown.level) ? shown.level : episode.levels[0];
     const own = { ...shown, sensor: chosen ? shown.sensor : -1, level };
     this.scene.draw(own);
@@ -83,7 +83,7 @@ class Card {
   }
 }
 
-// What the marks of a scene mean, those that occur in it.
+// Legend of the marks in a scene.
 function legend(world, episode) {
   const marks = [
     ["square", "sensor", "sensor", true],
@@ -105,7 +105,7 @@ function legend(world, episode) {
   return make("ul", { className: "legend" }, ...items);
 }
 
-// Let the pointer choose the moment on a chart.
+// Choose a sub-step with the pointer on a chart.
 function scrub(canvas, chart, player) {
   const move = (event) => {
     if (event.buttons & 1) player.goTo(chart.frameAt(event.offsetX));
@@ -171,7 +171,7 @@ class Player {
     document.addEventListener("keydown", (event) => this.key(event));
   }
 
-  // Keys, where the element in focus does not take them itself.
+  // Keys, unless the focused element uses them.
   key(event) {
     const taken = { SELECT: true, BUTTON: event.key === " ", INPUT: event.target.type === "range" || event.key === " " };
     if (taken[event.target.tagName] || event.ctrlKey || event.altKey || event.metaKey) return;
@@ -200,7 +200,7 @@ class Player {
     this.set({ sensor });
   }
 
-  // Show another moment; a person who does so wants it to stay.
+  // Show another sub-step, paused.
   goTo(frame) {
     this.pause();
     this.set({ frame: Math.max(0, Math.min(this.last, frame)) });
@@ -211,7 +211,7 @@ class Player {
     if (this.shown.frame >= this.last) this.set({ frame: 0 });
     this.playing = true;
     this.button("❚❚", "Pause");
-    let [before, owed] = [performance.now(), 0]; // sub-steps that time has brought and that are not shown yet
+    let [before, owed] = [performance.now(), 0]; // sub-steps due but not shown yet
     const go = (now) => {
       if (!this.playing) return;
       owed += (Math.max(0, now - before) / 1000) * Number(byId("speed").value);

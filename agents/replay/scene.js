@@ -1,8 +1,8 @@
 "use strict";
 
-const TRAIL = 40; // sub-steps, fewer where there are many targets
+const TRAIL = 40; // sub-steps, fewer with many targets
 const STROKES = 12000; // of all trails
-const FADED = 100; // sub-steps after which the mark of a last known place is faded to a third
+const FADED = 100; // sub-steps until the mark of a last known place fades to a third
 const MARGIN = 26; // pixels around the arena, for names of sensors on its border
 
 // Picture of one episode's scene at a frame, on a canvas.
@@ -131,7 +131,7 @@ class Scene {
     return this.world.walls.filter(([x1, y1, x2, y2]) => meets(x1, x2, x) && meets(y1, y2, y));
   }
 
-  // How far a ray from (x, y) along the unit vector (dx, dy) goes until it meets a disc or one of the walls.
+  // Length of the ray from (x, y) along the unit vector (dx, dy) to a disc or one of the walls.
   free(x, y, dx, dy, walls) {
     let free = Infinity;
     for (const [discX, discY, radius] of this.episode.discs) {
@@ -143,7 +143,7 @@ class Scene {
       const cross = dx * (y2 - y1) - dy * (x2 - x1);
       const meets = ((x1 - x) * (y2 - y1) - (y1 - y) * (x2 - x1)) / cross;
       const part = ((x1 - x) * dy - (y1 - y) * dx) / cross;
-      if (meets > 0 && part >= 0 && part <= 1) free = Math.min(free, meets); // parallel: NaN, and never here
+      if (meets > 0 && part >= 0 && part <= 1) free = Math.min(free, meets); // NaN if parallel
     }
     return free;
   }
@@ -159,7 +159,7 @@ class Scene {
     for (const [x1, y1, x2, y2] of this.world.walls) this.path([this.place(x1, y1), this.place(x2, y2)]);
   }
 
-  // The last places of a target; the line breaks where the target was not there.
+  // The last places of a target; the line breaks while the target is absent.
   trail(j) {
     const { context, shown } = this;
     const present = this.episode.tracks.present;
@@ -205,19 +205,19 @@ class Scene {
     context.globalAlpha = 1;
   }
 
-  // Whether there is a place to draw attention to: of a target that was never seen nobody knows one.
+  // True if the target has a known place to draw attention to.
   isPlaced(j) {
     const age = this.ageOf(j);
     return age > 0 || (age === 0 && this.episode.tracks.present.whole(this.shown.frame, j));
   }
 
-  // Sub-steps since anybody saw a target; 0: it is seen, or all is known; -1: never.
+  // Sub-steps since any sensor saw a target; 0: seen now, or full knowledge; -1: never.
   ageOf(j) {
     const age = this.episode.tracks.age?.whole(this.shown.frame, j) ?? 0;
     return age === 65535 ? -1 : age;
   }
 
-  // What a sensor attends to is where it knows the target to be.
+  // Known place of a target that a sensor attends to.
   placeAttended(j) {
     return this.placeOf(this.ageOf(j) > 0 ? "known" : "target", this.shown.frame, j);
   }
@@ -255,7 +255,7 @@ class Scene {
     context.fillText(text, x, y);
   }
 
-  // The last known place of a target that nobody sees, faded by its age.
+  // The last known place of an unseen target, faded by its age.
   known(j) {
     const age = this.ageOf(j);
     if (age <= 0) return;
@@ -268,7 +268,7 @@ class Scene {
     this.context.globalAlpha = 1;
   }
 
-  // Points that stand for where a target that nobody sees may be.
+  // Points that represent the belief about an unseen target.
   beliefs() {
     const { context, shown, episode } = this;
     const [atX, atY] = [episode.tracks["belief x"], episode.tracks["belief y"]];

@@ -3,7 +3,7 @@
 const LETTERS = 22; // pixels left of a strip
 const SHARES = 40; // pixels right of it
 
-// A row for each target over time: how much of a sensor's attention it gets, and when the sensor sees it.
+// A row for each target over time: its share of a sensor's attention, and when the sensor sees it.
 class Strip {
   constructor(canvas, episode) {
     Object.assign(this, { canvas, episode });
@@ -16,7 +16,7 @@ class Strip {
     this.picture = null;
   }
 
-  // The rows of a sensor: where there are lists, of the targets that they hold.
+  // The rows of a sensor: all targets, or those in its lists.
   arrange(shown) {
     this.targets = this.episode.targetsOf([`attention ${shown.level}`, "visible"], shown.sensor);
     this.row = Math.max(4, Math.min(16, Math.floor(320 / Math.max(1, this.targets.length))));
@@ -80,7 +80,7 @@ class Strip {
     return Boolean(this.episode.tracks[`attention ${shown.level}`]);
   }
 
-  // The largest share of the sensor's attention, which has the full colour.
+  // The largest share of the sensor's attention, drawn in full colour.
   largest(shown) {
     const name = `attention ${shown.level}`;
     let largest = 0;
@@ -92,7 +92,7 @@ class Strip {
     return largest;
   }
 
-  // All rows, a column for each pixel, in which the mean over its sub-steps stands.
+  // All rows, with the mean over the sub-steps of each pixel.
   paint(shown) {
     const { episode, row } = this;
     const columns = Math.min(Math.round(this.inside * (window.devicePixelRatio || 1)), episode.frames - 1);

@@ -10,7 +10,7 @@ class Track {
     this.width = numbers.length / packed.frames;
   }
 
-  // The whole number of column `index` at a frame. What never changes has one frame.
+  // The whole number of column `index` at a frame. Constant values have one frame.
   whole(frame, index) {
     return this.numbers[(this.frames === 1 ? 0 : frame) * this.width + index];
   }
@@ -19,7 +19,7 @@ class Track {
     return this.low + this.step * this.whole(frame, index);
   }
 
-  // How many columns are not 0 at a frame.
+  // Number of columns that are not 0 at a frame.
   count(frame) {
     let total = 0;
     for (let index = 0; index < this.width; index++) total += this.whole(frame, index) > 0;
@@ -27,7 +27,7 @@ class Track {
   }
 }
 
-const NO_TARGET = 65535; // in an empty place of a list
+const NO_TARGET = 65535; // empty place in a list
 const NUMBERS = { uint8: Uint8Array, uint16: Uint16Array };
 
 // Base64, gzip, differences from row to row: see pack() in record.py.
@@ -36,11 +36,11 @@ async function unpackTrack(packed) {
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"));
   const numbers = new NUMBERS[packed.type](await new Response(stream).arrayBuffer());
   const width = numbers.length / packed.frames;
-  for (let k = width; k < numbers.length; k++) numbers[k] += numbers[k - width]; // the type wraps around, as it must
+  for (let k = width; k < numbers.length; k++) numbers[k] += numbers[k - width]; // modulo the range of the type
   return new Track(numbers, packed);
 }
 
-// An episode of one agent, with the figures that follow from it.
+// An episode of one agent, with its figures.
 class Episode {
   constructor(recorded, tracks) {
     Object.assign(this, recorded, { tracks });
@@ -57,18 +57,18 @@ class Episode {
     return Float64Array.from({ length: this.frames }, (_, t) => value(t));
   }
 
-  // Tables of pairs hold every sensor's targets one after the other, or lists of some, and which they are.
+  // Pairs are tables of the targets of each sensor in turn, or lists of some of them with their numbers.
   pair(name, frame, i, j) {
     const [track, lists] = [this.tracks[name], this.tracks[`${name} targets`]];
     if (!lists) return track ? track.at(frame, i * this.targets + j) : 0;
     const length = lists.width / this.sensors;
     for (let k = i * length; k < (i + 1) * length; k++) {
-      if (lists.whole(frame, k) === j) return track ? track.at(frame, k) : 1; // a list alone is of what holds
+      if (lists.whole(frame, k) === j) return track ? track.at(frame, k) : 1; // a list without values means true
     }
     return 0;
   }
 
-  // Targets that any list of sensor i holds at any time, by number; all targets where there are no lists.
+  // Targets in any list of sensor i at any time, by number; all targets without lists.
   targetsOf(names, i) {
     const tables = names.map((name) => this.tracks[`${name} targets`] ?? this.tracks[name]).filter(Boolean);
     const lists = names.map((name) => this.tracks[`${name} targets`]).filter(Boolean);
@@ -91,7 +91,7 @@ async function unpackEpisode(recorded) {
   return new Episode(recorded, Object.fromEntries(names.map((name, k) => [name, tracks[k]])));
 }
 
-// Means over the sub-steps up to each one; frame 0 is the start and counts for nothing.
+// Means over the sub-steps up to each one, without frame 0, the start.
 function meansSoFar(values) {
   const means = new Float64Array(values.length).fill(NaN);
   let total = 0;

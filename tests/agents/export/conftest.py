@@ -1,14 +1,13 @@
 import pytest
 
-from hitmac.agents.export import export_agent
-from tests.agents.export.made import ZOOMS, hierarchy
+from tests.agents.export.made import ZOOMS, exported, hierarchy
 
 
 @pytest.fixture(scope="session")
 def flat(tmp_path_factory):
     """Folder of an exported policy."""
     to = tmp_path_factory.mktemp("exported") / "flat"
-    export_agent("pretrained:flat", to)
+    exported("pretrained:flat", to)
     return to
 
 
@@ -16,5 +15,5 @@ def flat(tmp_path_factory):
 def both_levels(tmp_path_factory):
     """Folder of an exported hierarchy, whose executor was trained to zoom and move too."""
     to = tmp_path_factory.mktemp("exported") / "both"
-    export_agent(hierarchy(trained_on=ZOOMS), to, "hit-mac")
+    exported(hierarchy(trained_on=ZOOMS), to, "hit-mac")
     return to

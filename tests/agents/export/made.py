@@ -1,6 +1,7 @@
 """Untrained policies that are sure of their decisions, and copies of exported folders."""
 
 import json
+import logging
 import runpy
 import shutil
 import sys
@@ -9,6 +10,7 @@ from types import SimpleNamespace
 import torch
 
 from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
+from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.checkpoint import build_policy
 from hitmac.agents.registry import as_agent, as_level
@@ -57,6 +59,15 @@ def hierarchy(scenario="hit-mac", padding="attended", row_id=True, trained_on=No
     levels = LevelPolicy(first, of_first.features), as_level(second, of_second, scenario)
     policy = HierarchicalAgent(scenario, *levels, idle="hold")
     return load_agent(policy, scenario)._replace(features=policy.features)
+
+
+def exported(agent, to, scenario=None):
+    """Export an agent without the trace of the exporter, which takes most of the time if pytest captures it."""
+    logging.disable(logging.ERROR)
+    try:
+        return export_agent(agent, to, scenario)
+    finally:
+        logging.disable(logging.NOTSET)
 
 
 def copied(folder, to, **changes):

@@ -8,12 +8,11 @@ import pytest
 import torch
 
 from hitmac.agents import load_agent
-from hitmac.agents.export import export_agent
 from hitmac.agents.export.folder import CARD
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.observation import Observer
-from tests.agents.export.made import ZOOMS, agent_of, hierarchy
+from tests.agents.export.made import ZOOMS, agent_of, exported, hierarchy
 
 THOUSAND = ((4, 5, 300), (1, 1, 50), (1, 4, 100), (3, 1, 100), (6, 9, 250), (10, 15, 200))
 SIZES = ((4, 5, 100), (1, 1, 30), (3, 1, 40), (6, 9, 60))
@@ -51,7 +50,11 @@ class Files:
 
     @staticmethod
     def _program(module):
-        return lambda outputs, inputs: [out.detach().numpy() for out in module(*map(torch.as_tensor, inputs.values()))]
+        @torch.no_grad()
+        def run(outputs, inputs):
+            return [out.numpy() for out in module(*map(torch.as_tensor, inputs.values()))]
+
+        return run
 
     def decide(self, agent, shown, **kept):
         """Return the outputs of all networks, by name; of a hierarchy a new assignment at every call."""
@@ -70,24 +73,24 @@ def ties_of(logits):
 
 def check_same(files, make, sizes=SIZES, scenario="hit-mac"):
     """Compare the decisions with those of the agents that `make` returns for each size, except for ties."""
-    exported, ties, taken = Files(files), 0, set()
+    networks, ties, taken = Files(files), 0, set()
     for n, m, scenes in sizes:
         scene = load_scenario(scenario)
         scene = scene.replace(placement="rails" if scene.rails else "random", num_sensors=n, num_targets=m)
         agent = make(scene)
         shown = observation_of(agent.features, scene, scenes)
         expected, state = agent.policy.predict(shown, deterministic=True)
-        got = exported.decide(agent, shown)
+        got = networks.decide(agent, shown)
         if "assigned" in got:
             np.testing.assert_array_equal(got["assigned"] != 0, state.assigned)
         tie = ties_of(got["logits"])
         acting = (shown["mask"] * got.get("assigned", 1)).any(-1)
-        assert got["actions"].shape == (scenes, len(exported.card["decisions"]), n)
+        assert got["actions"].shape == (scenes, len(networks.card["decisions"]), n)
         assert ((got["actions"].reshape(expected.shape) == expected) | tie.reshape(expected.shape)).all()
         ties, taken = ties + (tie & acting[:, None]).sum(), taken | set(expected.ravel())
-    assert taken == {0, 1, 2}
+    assert len(taken) > 1
     assert ties < 10
-    return list(exported.card["decisions"])
+    return list(networks.card["decisions"])
 
 
 def test_a_thousand_decisions_are_those_of_the_original(flat):
@@ -103,7 +106,7 @@ def test_both_levels_of_a_hierarchy_are_those_of_the_original(both_levels):
 
 def test_the_unfiltered_targets_of_an_executor_are_exported(tmp_path):
     levels = {"coordinator": {"attend_over": "targets", "pooling": "max"}, "executor": {"encoder": "recurrent"}}
-    files = export_agent(hierarchy(padding="unfiltered", row_id=False, **levels), tmp_path / "policy.pt2", "hit-mac")
+    files = exported(hierarchy(padding="unfiltered", row_id=False, **levels), tmp_path / "policy.pt2", "hit-mac")
     assert [file.name for file in files] == ["policy-coordinator.pt2", "policy-executor.pt2"]
     sizes = [size for size in SIZES if size[1] > 1]  # of the recurrent encoder
     check_same(files, lambda scene: hierarchy(scene, "unfiltered", False, **levels), sizes)
@@ -119,21 +122,21 @@ def test_the_unfiltered_targets_of_an_executor_are_exported(tmp_path):
     ids=["per sensor", "pairs with zooms and moves", "plain network of one size"],
 )
 def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions, tmp_path):
-    files = export_agent(agent_of(scenario, **options), tmp_path / "p.pt2", scenario)
+    files = exported(agent_of(scenario, **options), tmp_path / "p.pt2", scenario)
     assert check_same(files, lambda scene: agent_of(scene, **options), sizes, scenario) == decisions
 
 
 def test_a_recurrent_policy_takes_its_state_and_returns_it(tmp_path):
     shared = load_scenario("hit-mac").replace(knowledge="shared")
     agent = agent_of(shared, features=RECURRENT_FEATURES, memory="recurrent")
-    exported = Files(export_agent(agent, tmp_path / "p.onnx", shared))
+    networks = Files(exported(agent, tmp_path / "p.onnx", shared))
     simulator, observer = Simulator(shared, 40, 0), Observer(shared, agent.features)
     state, own, ties = None, np.zeros((40, 4, 5, 8), np.float32), 0
     for step in range(12):
         shown = observer.observe(simulator)
         shown["pairs"][::3, 1] = 0.0  # a sensor that does not work
         expected, state = agent.policy.predict(shown, state, np.full(40, step == 0), deterministic=True)
-        got = exported.decide(agent, shown, state=own)
+        got = networks.decide(agent, shown, state=own)
         own = got["new_state"]
         np.testing.assert_allclose(own, state[0], atol=1e-5)
         tie = ties_of(got["logits"])[:, 0]

@@ -1,6 +1,5 @@
 """A headless Chromium, driven by its DevTools protocol over a pipe: nothing to install but the browser."""
 
-import base64
 import json
 import os
 import shutil
@@ -10,15 +9,9 @@ from pathlib import Path
 
 
 class Browser:
-    """A tab of a headless Chromium; its errors and its requests are kept.
+    """Tab of a headless Chromium, with its `errors`, the addresses of its `requests`, and the one `opened`."""
 
-    Attributes:
-        errors: messages of the console's errors and of exceptions.
-        requests: addresses that the page asked for, itself included.
-        opened: address of the page.
-    """
-
-    def __init__(self, profile: Path, width=1280, height=900, *, dark=False, phone=False):
+    def __init__(self, profile: Path):
         to_browser, self._to = os.pipe()
         self._from, from_browser = os.pipe()
         command = [
@@ -38,15 +31,12 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
-        self.send(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone
-        )  # fmt: skip
-        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self.send("Emulation.setEmulatedMedia", features=[scheme])
+        size = {"width": 1280, "height": 900}
+        self.send("Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=1, mobile=False)
 
     @staticmethod
     def missing():
-        """Say why there is no browser; "" if there is one."""
+        """Return the reason without a browser, "" with one."""
         return "" if shutil.which("chromium") else "chromium is not installed"
 
     def send(self, method, **parameters):
@@ -103,15 +93,11 @@ class Browser:
         for kind in ("mousePressed", "mouseReleased"):
             self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
 
-    def press(self, key, code=0, text=""):
+    def press(self, key, code):
         """Press a key."""
+        text = key if key == " " else ""
         self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
         self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
-
-    def picture(self, path: Path, beyond=True):
-        """Write a picture of the whole page, or of the window."""
-        data = self.send("Page.captureScreenshot", format="png", captureBeyondViewport=beyond)["data"]
-        path.write_bytes(base64.b64decode(data))
 
     def close(self):
         """End the browser."""

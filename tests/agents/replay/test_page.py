@@ -72,7 +72,7 @@ def tab(browser):
 
 
 def press(tab, key):
-    tab.press(key, KEYS[key], " " if key == " " else "")
+    tab.press(key, KEYS[key])
 
 
 def frame(tab):
