@@ -176,6 +176,10 @@ def test_absent_sensors_and_targets_and_obstacles_by_hand():
     assert shown["pairs"][1, 0, 0] == 0
     first = observe(ONE, ("radial_velocity", "tangential_velocity"), [(5, 5)], [0], [(2, 3)])
     assert not first["pairs"].any()
+    aged = observe(
+        ONE | {"arena": (10, 5)}, ("expected_distance",), [(0, 0)], [0], [(0, 3), (3, 0)], [(0, 2), (2, 0)], age=[9, 9]
+    )
+    np.testing.assert_allclose(aged["pairs"].ravel(), [5 / 20, 10 / 20])  # the border of the arena
     site = ONE | {"walls": [(1, -1, 1, 1)], "discs": [(0, 2, 0.5)], "field_of_view": 360}
     shown = observe(site, ("visible",), [(0, 0)], [0], [(3, 0), (-3, 0), (0, 4), (0, 1)])
     np.testing.assert_array_equal(shown["pairs"][0, :, 0], [0, 1, 0, 1])
