@@ -33,6 +33,7 @@ highlight_language = "sh"  # of blocks that name no language: commands
 
 default_role = "code"  # of single backquotes in docstrings
 napoleon_numpy_docstring = False
+napoleon_custom_sections = [("Args of all shells", "params_style")]
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "extra_repr"}

@@ -15,7 +15,7 @@ NAVIGATION = {
     "Encode": ["encoder", "mathematics", "project/gallery"],
     "Extend": ["extend"],
     "Reference": ["reference/perception", "reference/envs", "reference/agents"],
-    "Project": ["paper", "speed", "project/changelog", "project/contributing", "project/recordings"],
+    "Project": ["paper", "speed", "project/changelog", "project/contributing", "project/tools", "project/recordings"],
 }
 """Pages under each caption; a page of docs/ that is not listed stands under "Extend"."""
 

@@ -20,6 +20,7 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing",
     "perception/gallery/README.md": "project/gallery",
     "tests/data/README.md": "project/recordings",
+    "tools/README.md": "project/tools",
     **{
         str(PurePosixPath(card.relative_to(ROOT))): f"pretrained/{card.parent.name}"
         for card in sorted((ROOT / "agents" / "pretrained").glob("*/card.md"))

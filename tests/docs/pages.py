@@ -1,4 +1,4 @@
-"""Pages of the documentation, taken apart: their code and their commands, in the order in which a reader meets them."""
+"""Code and commands of the documentation's pages, in order."""
 
 import os
 import re
@@ -9,7 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
-FILES = (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md")))
+FILES = (
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tools/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+)
 PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in FILES}
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -40,7 +43,7 @@ def inline_commands(page: str) -> list[str]:
 
 
 def _indented(text: str) -> list[str]:
-    """Return the commands of the indented blocks, without what a backslash at the end of a line stands for."""
+    """Return the commands of the indented blocks, with continued lines joined."""
     blocks = re.findall(r"(?:\A|\n)\n((?: {4}\S.*\n(?: {5,}\S.*\n|\n(?= {4}\S))*)+)", text)
     lines = "".join(blocks).replace("\\\n", " ").splitlines()
     return [" ".join(line.split()) if '"' not in line else line.strip() for line in lines if line.strip()]
