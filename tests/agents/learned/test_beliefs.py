@@ -1,4 +1,4 @@
-"""Recurrent policies where sensors share no knowledge; policies on beliefs: tests/agents/tracking/test_beliefs.py."""
+"""Recurrent policies where sensors share no knowledge; policies on beliefs: tests/agents/tracking/test_features.py."""
 
 import numpy as np
 import pytest
