@@ -5,7 +5,6 @@ import pytest
 
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
-from hitmac.agents.evaluate.compare import Episodes
 from hitmac.agents.policy import padded_actions
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.observation import Observer
@@ -105,17 +104,6 @@ def test_a_sensor_moves_round_a_corner():
     (_, first, _), *_, (task, _, _) = play(PlannerAgent(scene, horizon=30, samples=1), scene, 12, **places)
     assert first[0].tolist() == [0, 1]
     assert task.simulator.coverage == 1
-
-
-def test_sensors_on_rails_of_one_point_turn_as_without_rails():
-    places = [(-800, 300), (0, -400), (500, 500), (1000, 0)]
-    scene = load_scenario("hit-mac").replace(whole_numbers=False)
-    fixed = scene.replace(rails=[[place] for place in places], placement="rails")
-    start = {"heading": [0, 90, 180, 270], "target_position": np.linspace(-1000, 1000, 10).reshape(5, 2)}
-    on_rails, without = (PlannerAgent(one, **SMALL) for one in (fixed, scene))
-    found = first_actions(on_rails, fixed, **start)
-    assert found[:4] == first_actions(without, scene, sensor_position=places, **start)
-    assert not any(found[4:])
 
 
 @pytest.mark.parametrize(("kind", "knowledge"), [("planner", "full"), ("belief-planner", "shared")])
@@ -338,21 +326,6 @@ def test_lists_of_as_many_as_are_present_are_observations_of_all_and_others_hide
         np.testing.assert_array_equal(state.present[:, 0], shown.any(1))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["belief-planner", "belief-planner-fastest"])
-def test_a_large_scene_is_planned_by_the_nearest(name):
-    large = load_scenario("large").replace(num_sensors=160, num_targets=160, arena=200, grid=15, knowledge="shared")
-    agent = load_agent(name, large)
-    assert dict(agent.nearness) == {"nearest": 16}
-    covered = {}
-    for played in (agent, load_agent("still", large)):
-        episodes, found = Episodes(played, large, [9_200_000_000], 1), []
-        for _ in episodes.steps(25):
-            found.append(episodes.task.simulator.coverage[0])
-        covered[played.name] = np.mean(found[10:])
-    assert covered[name] > covered["still"] + 0.05
-
-
 # --- in use ---
 
 
@@ -377,35 +350,27 @@ def test_every_walk_knowledge_and_decision_can_be_played(kind):
 
 
 def test_planners_cover_more_than_what_they_build_on():
-    """Foresight beats greed, a memory beats none, and beliefs beat both where not all is seen."""
+    """Foresight beats greed, beliefs beat what is seen now, motion on rails and knowledge of pan limits their lack."""
     whole = load_scenario("hit-mac")
-    nearest, greedy, fast = (coverage(name, whole, 150, 40) for name in ("nearest", "greedy", "planner-fast"))
+    nearest, greedy, fast = (coverage(name, whole, 120, 40) for name in ("nearest", "greedy", "planner-fast"))
     assert nearest < greedy < fast
     assert fast > 0.8
     shared = whole.replace(knowledge="shared")
     names = ("planner-fast", "belief-planner", "belief-planner-fast", "belief-planner-fastest")
-    memoryless, *believed = (coverage(name, shared, 150, 12) for name in names)
-
-    assert min(believed) > memoryless + 0.05
-
-
-def test_moving_covers_more_of_a_court():
-    """With every knowledge; where sensors do not know of each other, every one plans for all."""
+    memoryless, *believed = (coverage(name, shared, 100, 10) for name in names)
+    assert min(believed) > memoryless + 0.1
     court = load_scenario("basketball-4")
     still = coverage("still", court, 40, 6)
     for kind, knowledge in (("planner", "full"), *(("belief-planner", knowledge) for knowledge in KNOWLEDGE)):
         scene = court.replace(knowledge=knowledge)
         assert coverage(small(kind, scene), scene, 40, 6) > still + 0.05
-
-
-def test_a_planner_with_limits_covers_more_than_one_without():
-    """A target may pass behind the sensor, which then has to turn the long way round."""
-    scene = Scenario(
+    # A target may pass behind the sensor, which then has to turn the long way round.
+    limited = Scenario(
         arena=20, num_sensors=1, num_targets=2, placement="fixed", sensor_positions=[(0, 0)], pan_limits=[(-150, 150)],
         sensing_range=20, field_of_view=50, turn_angle=10, walk="bounce", wander=20,
     )  # fmt: skip
-    knows, ignores = (scripted_agent("planner", one) for one in (scene, scene.replace(pan_limits=())))
-    assert coverage(knows, scene, 100, 60) > coverage(ignores, scene, 100, 60) + 0.01
+    knows, ignores = (scripted_agent("planner", one) for one in (limited, limited.replace(pan_limits=())))
+    assert coverage(knows, limited, 100, 60) > coverage(ignores, limited, 100, 60) + 0.01
 
 
 # --- options ---

@@ -110,25 +110,6 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
     assert (covered <= most.mean(-1) + 1e-12).all()
 
 
-def test_targets_are_to_be_seen_as_in_the_simulator():
-    scenario = Scenario(
-        num_sensors=3, num_targets=4, min_targets=1, min_sensors=1, placement="random", random_discs=6,
-        whole_numbers=False, disc_radius=(100, 200), walls=((-600, -600, 600, 500),), failure_rate=0.1,
-        recovery_rate=0.5, leave_rate=0.1, return_rate=0.3, sensing_range=(500, 900, 2000), time_step=1,
-    )  # fmt: skip
-    record = bounds._record(scenario, list(range(20)), 15)
-    task = CoverageTask(scenario.replace(field_of_view=360), 20, list(range(20)))
-    for t in range(15):
-        task.step(np.random.default_rng(t).integers(0, 3, (20, 3)))  # the walk does not depend on it
-        state = task.simulator.state
-        np.testing.assert_array_equal(record.present[:, t], state.present)
-        np.testing.assert_array_equal(record.working[:, t], state.working)
-        offset = state.target_position[:, None] - state.sensor_position[:, :, None]
-        bearing = np.where(state.visible, np.degrees(np.arctan2(offset[..., 1], offset[..., 0])), np.nan)
-        np.testing.assert_allclose(record.bearing[:, t], bearing)
-    assert 0.05 < np.isfinite(record.bearing).mean() < 0.9
-
-
 def everything(scenario, seed, sub_steps):
     """Coverage and rotation (sequences,) of all sequences of turns."""
     n = scenario.num_sensors
@@ -175,24 +156,6 @@ def test_several_sensors_come_close_to_the_best_of_all_sequences():
         )
     assert min(gaps) > -1e-12
     assert np.mean(np.abs(gaps) < 1e-12) > 0.8
-
-
-def test_turns_to_the_limits_are_those_that_the_simulator_makes():
-    """The long way round too, in any number of sub-steps, and with a limit that a whole number of turns reaches."""
-    scenario = Scenario(
-        num_sensors=3, num_targets=3, turn_angle=(5, 0.1, 7.3), pan_limits=[(0, 300), (89.7, 90), (-30, 41)],
-        sensor_headings=(290, 90, 40), extra_move_every=0,
-    )  # fmt: skip
-    seeds, record = [0, 1], bounds._record(scenario, [0, 1], 90)
-    turns, value = bounds._foreseen_turns(scenario, seeds, record, 3, 0.0)
-    simulator, turned = Simulator(scenario, 2, seeds), np.zeros(2)
-    for t in range(90):
-        before = simulator.state.heading.copy()
-        simulator.step(turns[:, t])
-        np.testing.assert_array_equal(simulator.state.heading != before, turns[:, t] != 0)  # none is stopped
-        turned += (turns[:, t] != 0).sum(-1)
-    assert (turned > 3).all()
-    np.testing.assert_allclose(value, bounds._replay(scenario, seeds, turns)[0].sum(-1), atol=1e-4)
 
 
 def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
