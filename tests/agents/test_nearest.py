@@ -1,7 +1,4 @@
-"""Policies that are shown the nearest targets: by name, exported, watched and trained."""
-
-import json
-import runpy
+"""Policies that are shown the nearest targets: by name, watched and trained."""
 
 import numpy as np
 import pytest
@@ -9,14 +6,11 @@ import torch
 from gymnasium import spaces
 
 from hitmac.agents.attention import AttentionWatch, attention_of, of_lists
-from hitmac.agents.export import export_agent
-from hitmac.agents.export.folder import CARD
-from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy
-from hitmac.agents.registry import as_agent, load_agent, named_agents
+from hitmac.agents.registry import load_agent, named_agents
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.imitation import select
 from hitmac.agents.training.train import build
-from hitmac.envs.observation import FEATURE_SETS, Observer
+from hitmac.envs.observation import Observer
 from hitmac.envs.scenario import load_scenario
 from hitmac.envs.simulator import Simulator
 
@@ -38,38 +32,6 @@ def test_lists_are_part_of_the_name():
     ):
         with pytest.raises((ValueError, TypeError), match=message):
             load_agent(name, SCENARIO)
-
-
-@pytest.mark.slow
-def test_an_exported_policy_decides_alike(tmp_path, monkeypatch):
-    scenario = load_scenario("hit-mac-6x9")
-    torch.manual_seed(0)
-    own = PolicyConfig(
-        policy={"weight_dim": 8, "attend_over": "agents"}, features=FEATURE_SETS["frame"], scenario=scenario,
-        training_seeds=(0, 1), nearness={"nearest": 4, "radius": 1500.0, "neighbours": 3},
-    )  # fmt: skip
-    policy = build_policy(own, scenario)
-    policy.set_training_mode(False)
-    with torch.no_grad():
-        policy.action_net[0][2].weight.mul_(500.0)
-    agent = as_agent(policy, own, scenario, name="tested")
-    export_agent(agent, tmp_path / "made", scenario)
-    card = json.loads((tmp_path / "made" / CARD).read_text())["networks"][0]
-    assert card["inputs"] == ["pairs", "mask", "targets", "neighbours"]
-    assert card["nearness"] == own.nearness
-    monkeypatch.syspath_prepend(tmp_path / "made")
-    runner = runpy.run_path(str(tmp_path / "made/run.py"))["Agent"]()
-    simulator, observer = Simulator(scenario, 1, 0), Observer(scenario, own.features, **own.nearness)
-    for _ in range(20):
-        state = simulator.state
-        shown = observer.observe(simulator)
-        expected, _ = policy.predict(shown, deterministic=True)
-        found = runner.decide(
-            state.target_position[0], sensor_position=state.sensor_position[0], heading=state.heading[0]
-        )
-        np.testing.assert_array_equal(found[0], expected[0])
-        simulator.step(expected)
-    assert (shown["mask"].sum(-1) == 4).any()
 
 
 def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():

@@ -1,4 +1,4 @@
-"""The bound within reach, of sensors on rails; the other bounds are tested with the exact agent."""
+"""Bounds: by hand, against enumeration, and against what agents reach."""
 
 import itertools
 
@@ -8,13 +8,227 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
+from hitmac.agents.evaluate import bounds
 from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
-from hitmac.envs import Scenario, Simulator, load_scenario
+from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import scenarios
 
+ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0)
+LIVELY = Scenario(
+    num_sensors=1, num_targets=4, walk="bounce", wander=60, time_step=2, field_of_view=40, sensing_range=1200,
+    whole_numbers=False,
+)  # fmt: skip
+
+
+def found(name, scenario, seeds, sub_steps, **options):
+    """The coverage (E,) of a bound in each episode, mean over its sub-steps, and its rotation (E,)."""
+    coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, **options)
+    return coverage.mean(-1), rotation
+
+
+def freely(bearing, view):
+    """The most that the table and the integer program say can be covered; they must agree."""
+    bearing, view = np.asarray(bearing, float), np.asarray(view, float)
+    covered = np.zeros((1, 1), np.int64)
+    bounds.cover_freely(bearing[None, None], view, covered, None)
+    assert covered[0, 0] == bounds._most_covered(bearing, view)
+    return covered[0, 0]
+
+
+def test_what_views_can_hold():
+    nan = np.nan
+    for bearing, view, most in (
+        ([[0, 89]], [90], 2),
+        ([[0, 90]], [90], 1),  # strictly within half the view
+        ([[170, -170, -100]], [90], 2),
+        ([[170, -170, -100]], [91], 3),
+        ([[0, 120, 240]], [240], 2),
+        ([[0, 120, 240]], [241], 3),
+        ([[0, 180]], [np.inf], 2),
+        ([[nan, nan]], [90], 0),
+        ([[0, 89, nan], [0, nan, 180]], [90, 90], 3),
+        ([[0, 20, 180, 200], [0, 20, 180, nan]], [30, 30], 4),
+        ([[0, 20, 180, 200], [0, 20, nan, nan], [0, 20, 180, nan]], [30, 30, 10], 4),
+    ):
+        assert freely(bearing, view) == most
+
+
+@settings(deadline=None, max_examples=40)
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 3), m=st.integers(1, 7))
+def test_free_turning_is_that_of_enumeration(seed, n, m):
+    rng = np.random.default_rng(seed)
+    bearing, view = rng.uniform(-180, 180, (n, m)), rng.choice([20.0, 90.0, 200.0, 350.0], n)
+    bearing[rng.random((n, m)) < 0.3] = np.nan
+    options = []
+    for i in range(n):
+        # What a sensor sees changes only where a target enters or leaves: one heading between any two such.
+        edges = np.sort(np.concatenate((bearing[i] - view[i] / 2, bearing[i] + view[i] / 2)) % 360)
+        edges = edges[~np.isnan(edges)]
+        between = (edges + np.append(edges[1:], edges[:1] + 360)) / 2
+        off = np.abs((bearing[i] - between[:, None] + 180) % 360 - 180)
+        options.append([*(off < view[i] / 2), np.zeros(m, bool)])
+    assert freely(bearing, view) == max(np.any(sets, 0).sum() for sets in itertools.product(*options))
+
+
+def bounded(scenario):
+    """The scenario with what has no bounds left out, and with no target exactly on the edge of a view."""
+    walk = "bounce" if scenario.walk == "evade" else scenario.walk
+    fixed = {"rails": (), "placement": "grid"} if scenario.rails else {}
+    return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
+
+
+@settings(deadline=None, max_examples=30)
+@given(scenario=scenarios().map(bounded), seed=st.integers(0, 10**9), cost=st.sampled_from([0.0, 0.1]))
+def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_claim(scenario, seed, cost):
+    seeds, sub_steps = [seed, seed + 7], 12
+    most, _ = compute_bound("free turning", scenario, seeds, sub_steps)
+    agent = scripted_agent("planner", scenario)
+    for name in ("random", "planner"):
+        task = CoverageTask(scenario, 2, seeds, features=agent.features)
+        rng = np.random.default_rng(seed)
+        for t in range(sub_steps):
+            turns = rng.integers(0, 3, (2, scenario.num_sensors))
+            task.step(turns if name == "random" else agent.predict(task.observe())[0])
+            assert (task.simulator.coverage <= most[:, t] + 1e-12).all()
+
+    record = bounds._record(scenario, seeds, sub_steps)
+    turns, value = bounds._foreseen_turns(scenario, seeds, record, 2, cost)
+    task = CoverageTask(scenario, 2, seeds, turn_cost=cost)
+    reward = covered = rotation = 0.0
+    for t in range(sub_steps):
+        reward += task.step(turns[:, t])
+        assert ((turns[:, t] == 0) | task.simulator.state.working).all()  # none that cannot be made
+        covered += task.simulator.coverage / sub_steps
+        rotation += task.simulator.rotation / sub_steps
+    nobody = (~record.present.any(-1)).sum(-1)  # then the coverage is 1, for which no turn is worth anything
+    np.testing.assert_allclose(value + nobody, reward, atol=1e-5)
+    coverage, turned = found("clairvoyant", scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
+    np.testing.assert_allclose(turned, rotation, atol=1e-12)
+    np.testing.assert_allclose(coverage, covered, atol=1e-12)
+    assert (covered <= most.mean(-1) + 1e-12).all()
+
+
+def everything(scenario, seed, sub_steps):
+    """Coverage and rotation (sequences,) of all sequences of turns."""
+    n = scenario.num_sensors
+    turns = np.array(list(itertools.product(range(3), repeat=n * sub_steps))).reshape(-1, sub_steps, n)
+    simulator = Simulator(scenario, len(turns), [seed] * len(turns), num_threads=1)
+    coverage = rotation = 0.0
+    for t in range(sub_steps):
+        simulator.step(turns[:, t])
+        coverage, rotation = coverage + simulator.coverage / sub_steps, rotation + simulator.rotation / sub_steps
+    return coverage, rotation
+
+
+FAILING = {"failure_rate": 0.2, "recovery_rate": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("turn", "cost", "changes"),
+    [
+        (20.0, 0.0, {}),
+        (47.3, 0.2, {}),
+        (180.0, 0.0, FAILING | {"leave_rate": 0.1}),
+        (50.0, 0.2, FAILING | {"leave_rate": 0.1}),
+        (50.0, 0.0, {"pan_limits": [(-60, 75)]}),
+        (120.0, 0.2, {"pan_limits": [(-60, 75)]}),
+        (20.0, 0.2, FAILING | {"pan_limits": [(170, 470)]}),
+        (47.3, 0.0, FAILING | {"pan_limits": [(170, 470)]}),
+    ],
+)
+def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
+    scenario = LIVELY.replace(turn_angle=turn, **changes)
+    for seed in range(4):
+        coverage, rotation = everything(scenario, seed, 7)
+        worth = np.round(coverage - cost * rotation, 9)
+        best, turned = found("clairvoyant", scenario, [seed], 7, restarts=1, turn_cost=cost)
+        assert best[0] - cost * turned[0] == pytest.approx(worth.max())
+        assert turned[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
+
+
+def test_several_sensors_come_close_to_the_best_of_all_sequences():
+    scenario, gaps = LIVELY.replace(num_sensors=2, turn_angle=(40, 30)), []
+    for seed in range(10):
+        gaps.append(
+            everything(scenario, seed, 4)[0].max() - found("clairvoyant", scenario, [seed], 4, restarts=10)[0][0]
+        )
+    assert min(gaps) > -1e-12
+    assert np.mean(np.abs(gaps) < 1e-12) > 0.8
+
+
+def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
+    seeds, sub_steps, progress = [10**7, 10**7 + 5, 10**7 + 11], 200, []
+    free, still = compute_bound("free turning", "hit-mac", seeds, sub_steps, progress.append)
+    clairvoyant, rotation = compute_bound("clairvoyant", "hit-mac", seeds, sub_steps, progress.append)
+    assert progress == [3, 3]
+    agent = scripted_agent("planner", CoverageTask("hit-mac").scenario)
+    task = CoverageTask("hit-mac", 3, seeds, features=agent.features)
+    planner = 0.0
+    for _ in range(sub_steps):
+        task.step(agent.predict(task.observe())[0])
+        planner += task.simulator.coverage / sub_steps
+    assert free.shape == clairvoyant.shape == (3, sub_steps)
+    assert (planner < clairvoyant.mean(-1)).all()
+    assert (clairvoyant.mean(-1) < free.mean(-1)).all()
+    assert (clairvoyant.mean(0) <= free.mean(0) + 1e-12).all()
+    assert np.isnan(still).all()
+    assert ((rotation > 0.05) & (rotation < 0.3)).all()
+
+
+@pytest.mark.parametrize("name", bounds_of(ONE))
+def test_an_episode_is_the_same_in_any_company(name, monkeypatch):
+    together = compute_bound(name, "random", [3, 4, 5, 6, 7], 30)
+    monkeypatch.setattr(bounds, "_EPISODES_AT_ONCE", 2)
+    progress = []
+    parts = compute_bound(name, "random", [3, 4, 5, 6, 7], 30, progress.append)
+    assert progress == [2, 2, 1]
+    alone = compute_bound(name, "random", [5], 30)
+    for one, other, single in zip(together, parts, alone, strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_array_equal(single, one[2:3])
+
+
+def test_where_there_is_nothing_to_gain_nobody_turns():
+    for scenario in (
+        ONE.replace(num_sensors=3, field_of_view=360, sensing_range=4000),  # exactly behind as well
+        ONE.replace(num_sensors=3, leave_rate=1),  # no target is left
+    ):
+        assert found("free turning", scenario, [0, 1], 5)[0].tolist() == [1, 1]
+        coverage, rotation = found("clairvoyant", scenario, [0, 1], 5, restarts=2)
+        assert (coverage.tolist(), rotation.tolist()) == ([1, 1], [0, 0])
+    for name in bounds_of(ONE):
+        assert found(name, ONE.replace(failure_rate=1), [0], 5)[0].tolist() == [0]
+
+
+def test_more_targets_than_bits_of_a_word():
+    scenario = LIVELY.replace(num_sensors=2, num_targets=70, field_of_view=120)
+    free, clairvoyant = (found(name, scenario, [0], 20)[0] for name in bounds_of(scenario))
+    assert 0.2 < clairvoyant <= free < 0.9
+    _, value = bounds._foreseen_turns(scenario, [0], bounds._record(scenario, [0], 20), 8, 0.0)
+    assert value / 20 == pytest.approx(clairvoyant, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((ONE.replace(walk="evade"), [0], 5), "walk is 'evade'"),
+        ((ONE.replace(zoom=(30, 120)), [0], 5), "zoom is on"),
+        ((ONE, [-1], 5), "seed is -1"),
+        (("nowhere", [0], 5), "unknown scenario 'nowhere'"),
+    ],
+)
+def test_scenes_without_bounds_are_refused(arguments, says):
+    for name in bounds_of(ONE):
+        with pytest.raises(ValueError, match=says):
+            compute_bound(name, *arguments)
+
+
+# --- on rails: within reach ---
+
 SQUARE = [(-400, -400), (400, -400), (400, 400), (-400, 400), (-400, -400)]
-ONE = Scenario(
+RAILS = Scenario(
     num_sensors=1, num_targets=1, rails=[SQUARE], rail_step=150, placement="rails", sensing_range=450, field_of_view=50,
     turn_angle=35, extra_move_every=0, time_step=0.5, whole_numbers=False,
 )  # fmt: skip
@@ -25,7 +239,7 @@ ONE = Scenario(
 def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, rail_step):
     sub_steps, differ = 3, set()
     actions = np.array(list(itertools.product(range(3), repeat=2 * sub_steps))).reshape(-1, sub_steps, 2)
-    scene = ONE.replace(rails=rails, rail_step=rail_step)
+    scene = RAILS.replace(rails=rails, rail_step=rail_step)
     for seed in range(12):
         simulator = Simulator(scene, len(actions), [seed] * len(actions), num_threads=1)
         best = []
@@ -41,7 +255,7 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
 @given(
     scenario=scenarios().filter(lambda one: one.rails and not one.zoom and one.walk != "evade"), seed=st.integers(0, 99)
 )
-def test_no_agent_covers_more(scenario, seed):
+def test_no_agent_on_rails_covers_more_than_is_within_reach(scenario, seed):
     sub_steps = 10
     most = compute_bound("within reach", scenario, [seed], sub_steps)[0].mean(0)
     agent = scripted_agent("planner-fast", scenario)

@@ -124,11 +124,18 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, m
     (["--curves", "f.png"], "--curves needs --vary"),
     (["--sizes", "4"], "sizes has '4'; it must have the form 4x5"),
     (["--film", "f.avi"], "its name must end in .gif or .mp4"),
+    (["--scenario", "moon"], "unknown scenario 'moon': known are basketball-4"),
+    (["--scenario", "hit-mac,hit-mac-4x5"], "two scenarios are named hit-mac with 4 sensors and 5 targets"),
+    (["--agents", ""], "agents is ''; give one or more"),
+    (["--seed", "-1"], "seed is -1; it must be a whole number from 0"),
+    (["--colour", "red"], "--colour"),
 ])  # fmt: skip
 def test_wrong_options_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(SystemExit):
+    with pytest.raises(SystemExit) as end:
         main([*arguments, *FEW])
     shown = capsys.readouterr().err
     assert message in shown, shown
+    assert (end.value.code, shown.count("\n")) == (2, 1)
+    assert shown.startswith("hitmac evaluate: error: ")
     assert not list(tmp_path.iterdir())

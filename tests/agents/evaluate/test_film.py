@@ -8,6 +8,7 @@ from hitmac.agents.evaluate import evaluate, save_film
 from hitmac.agents.evaluate.film import save_films
 from hitmac.envs import load_scenario
 from hitmac.envs.render import Picture
+from hitmac.envs.tasks import CoverageTask
 
 
 @pytest.mark.parametrize("name", ["random", "planner", "belief-planner", "assign-randomly:random"])
@@ -32,6 +33,16 @@ def test_a_film_shows_the_knowledge_of_the_sensors(tmp_path):
         save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=100, every=50, size=200)
         films.append((tmp_path / "film.gif").read_bytes())
     assert films[0] == films[2] != films[1]
+
+
+def test_a_film_shows_assignments(tmp_path, monkeypatch):
+    drawn, draw = [], Picture.draw
+    monkeypatch.setattr(Picture, "draw", lambda *arguments: drawn.append(arguments[-1]) or draw(*arguments))
+    for name in ("assign-in-range", "nearest"):
+        save_film(tmp_path / "film.gif", name, "hit-mac", seed=0, sub_steps=2, every=1, size=64)
+    in_range = CoverageTask("hit-mac", 1, 0, features=["in_range"]).observe()["pairs"][0, ..., 0]
+    np.testing.assert_array_equal(drawn[0], in_range)
+    assert drawn[2:] == [None, None]
 
 
 def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):

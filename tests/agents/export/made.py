@@ -20,7 +20,7 @@ ZOOMS = Scenario(zoom=(30, 120), rails=[[(0, 0), (500, 0), (500, 500)]], placeme
 BIASES = {"attended": (-1.5, -3.0, 5.4), "unfiltered": (1.2, -0.6, -2.0)}  # so that all turns are taken
 
 
-def fresh(scenario="hit-mac", task="Coverage", options=None, features=DEFAULT_FEATURES, **policy):
+def fresh(scenario="hit-mac", task="Coverage", options=None, features=DEFAULT_FEATURES, nearness=None, **policy):
     """An untrained policy that is sure of its decisions, with its configuration."""
     torch.manual_seed(0)
     scenario = load_scenario(scenario)
@@ -31,6 +31,7 @@ def fresh(scenario="hit-mac", task="Coverage", options=None, features=DEFAULT_FE
         training_seeds=(2**40, 2**40),
         task=task,
         options=options or {},
+        nearness=nearness or {},
     )
     made = build_policy(config, scenario)
     made.set_training_mode(False)

@@ -1,14 +1,16 @@
 """The runner of an exported folder, without torch and without this package."""
 
+import json
 import subprocess
 import sys
 
 import numpy as np
 
 from hitmac.agents import load_agent
+from hitmac.agents.export.folder import CARD
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.observation import Observer
-from tests.agents.export.made import copied, runner
+from hitmac.envs.observation import FEATURE_SETS, Observer
+from tests.agents.export.made import agent_of, copied, exported, runner
 
 ALONE = """
 import importlib.abc, runpy, sys
@@ -50,6 +52,26 @@ def test_the_runner_decides_as_the_agent_does_in_an_episode(flat, monkeypatch):
     for targets in ([], np.zeros((0, 2))):
         nobody = run.Agent().decide(targets, sensor_position=np.zeros((3, 2)), heading=np.zeros(3))
         assert nobody.shape == (1, 3)
+
+
+def test_the_runner_lists_the_nearest_as_in_training(tmp_path, monkeypatch):
+    scenario, nearness = load_scenario("hit-mac-6x9"), {"nearest": 4, "radius": 1500.0, "neighbours": 3}
+    agent = agent_of(scenario, features=FEATURE_SETS["frame"], nearness=nearness, attend_over="agents")
+    exported(agent, tmp_path / "made", scenario)
+    card = json.loads((tmp_path / "made" / CARD).read_text())["networks"][0]
+    assert card["inputs"] == ["pairs", "mask", "targets", "neighbours"]
+    assert card["nearness"] == nearness
+    own, simulator = runner(tmp_path / "made", monkeypatch).Agent(), Simulator(scenario, 1, 0)
+    observer = Observer(scenario, agent.features, **nearness)
+    for _ in range(20):
+        state, shown = simulator.state, observer.observe(simulator)
+        expected, _ = agent.policy.predict(shown, deterministic=True)
+        actions = own.decide(
+            state.target_position[0], sensor_position=state.sensor_position[0], heading=state.heading[0]
+        )
+        np.testing.assert_array_equal(actions[0], expected[0])
+        simulator.step(expected)
+    assert (shown["mask"].sum(-1) == 4).any()
 
 
 def test_an_assignment_holds_for_ten_sub_steps_and_idle_sensors_hold_or_turn(both_levels, tmp_path, monkeypatch):
