@@ -13,7 +13,8 @@ from hitmac.agents.registry import load_agent, load_executor
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import flatten_sensors
-from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor
+from hitmac.perception.released import load_released
+from tests.perception.test_released import COORDINATOR, EXECUTOR, tensors_of
 
 HIT_MAC = load_scenario("hit-mac")
 
@@ -96,26 +97,9 @@ def test_a_pair_turns_as_in_the_coordinators_task(tmp_path):
 
 def test_the_released_nets_as_an_agent(tmp_path):
     torch.manual_seed(0)
-    coordinator, executor = ReleasedCoordinator(weight_dim=8), ReleasedExecutor(weight_dim=8)
-    names = {
-        "encoder.": "encoder.features.",
-        "actor.": "actor.actor_linear.",
-        "critic.attention": "ShapleyVcritic.attention",
-        "critic.linear": "ShapleyVcritic.critic_linear",
-    }
-    tensors = {}
-    for name, value in coordinator.state_dict().items():
-        for ours, theirs in names.items():
-            name = theirs + name[len(ours) :] if name.startswith(ours) else name
-        tensors[name] = value
-    torch.save({"model": tensors}, tmp_path / "c.pth")
-    torch.save(
-        {
-            name.replace("actor.", "actor.actor_linear.").replace("critic.", "critic.critic_linear."): value
-            for name, value in executor.state_dict().items()
-        },
-        tmp_path / "e.pth",
-    )
+    for name, shapes in (("c", COORDINATOR), ("e", EXECUTOR)):
+        torch.save(tensors_of(shapes), tmp_path / f"{name}.pth")
+    coordinator, executor = (load_released(tmp_path / name) for name in ("c.pth", "e.pth"))
     agent = load_agent(f"released:{tmp_path}/c.pth:{tmp_path}/e.pth", HIT_MAC)
     assert agent.features == PAPER_FEATURES
     shown = CoverageTask(HIT_MAC, 3, 0, features=agent.features).observe()

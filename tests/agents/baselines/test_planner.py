@@ -191,8 +191,10 @@ def test_batches_and_threads_change_nothing_and_seeds_do(kind, scene, knowledge,
     ],
 )
 def test_targets_are_in_view_for_as_long_as_foreseen(kind, options, error):
-    """All round there is nothing to choose: the value of staying is the coverage to be expected. It is so in the mean,
-    and apart from scene to scene. Targets that go straight on for ever would be gone too soon, by a fifth."""
+    """The value of staying is the expected coverage of an all-round sensor, in the mean and scene by scene.
+
+    Forecasts without turns are a fifth too low.
+    """
     scenario = load_scenario("hit-mac").replace(
         num_sensors=1, num_targets=3, field_of_view=360, turn_angle=180, sensing_range=500, placement="grid",
     )  # fmt: skip
@@ -248,8 +250,7 @@ def test_it_finds_what_was_never_seen():
 
 
 def test_views_that_count_for_several_sub_steps_are_those_in_their_middle():
-    """1, 1, 2, 2, 3 and 2 sub-steps: of a target that enters the range of an all-round sensor at sub-step h, the looks
-    count whose middle is not before h."""
+    """Looks last 1, 1, 2, 2, 3 and 2 sub-steps; those count whose middle is not before h, when the target is in range."""
     scenario = AHEAD.replace(field_of_view=360, sensing_range=800)
     agent = BeliefPlannerAgent(scenario, horizon=11, samples=1, discount=1.0, stride=3)
     for h, count in zip(range(1, 12), (11, 10, 9, 7, 7, 5, 5, 5, 2, 2, 0), strict=True):
@@ -261,20 +262,6 @@ def test_views_that_count_for_several_sub_steps_are_those_in_their_middle():
 
 
 # --- lists of the nearest targets ---
-
-
-def listed_as_all(agent, scenario, k, scenes, steps, seed=0):
-    """Yield values and states given all targets, those given lists of the k nearest, and the scenes where these hold
-    all that were ever shown."""
-    everything, nearest = Observer(scenario, agent.features), Observer(scenario, agent.features, nearest=k)
-    simulator, held, one, other = Simulator(scenario, scenes, seed), np.ones(scenes, bool), None, None
-    for step in range(steps):
-        dense, listed, start = everything.observe(simulator), nearest.observe(simulator), np.full(scenes, step == 0)
-        held &= (dense["mask"].sum(-1) <= k).all(-1)
-        expected, one = agent.plan(dense["pairs"], dense["mask"] != 0, one, start)
-        found, other = agent.plan(listed["pairs"], listed["mask"] != 0, other, start, targets=listed["targets"])
-        yield (expected, one), (found, other), held
-        simulator.step(padded_actions(expected.argmax(-1), agent.decides, agent.scenario.decisions))
 
 
 COMPILES = pytest.mark.slow  # kernels of their own for beliefs and lists
@@ -297,13 +284,20 @@ NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 
 )
 def test_plans_are_those_of_all_targets_where_the_lists_hold_all(kind, knowledge, scenario, options):
     scenario = scenario.replace(knowledge=knowledge)
-    agent, compared = small(kind, scenario, horizon=12, **options), 0
-    for (expected, one), (found, other), held in listed_as_all(agent, scenario, 11, 4, 8, seed=7):
+    agent, simulator = small(kind, scenario, horizon=12, **options), Simulator(scenario, 4, 7)
+    everything, nearest = Observer(scenario, agent.features), Observer(scenario, agent.features, nearest=11)
+    held, one, other, compared = np.ones(4, bool), None, None, 0
+    for step in range(8):
+        dense, listed, start = everything.observe(simulator), nearest.observe(simulator), np.full(4, step == 0)
+        held &= (dense["mask"].sum(-1) <= 11).all(-1)
+        expected, one = agent.plan(dense["pairs"], dense["mask"] != 0, one, start)
+        found, other = agent.plan(listed["pairs"], listed["mask"] != 0, other, start, targets=listed["targets"])
         np.testing.assert_array_equal(found[held], expected[held])
         for name, of_all, of_listed in zip(one._fields, one, other, strict=True):
             if name not in ("pairs", "mask", "listed", "place"):
                 np.testing.assert_array_equal(of_listed[held], of_all[held], err_msg=name)
         compared += held.sum()
+        simulator.step(padded_actions(expected.argmax(-1), agent.decides, agent.scenario.decisions))
     assert compared >= 16
 
 
