@@ -250,7 +250,7 @@ def test_it_finds_what_was_never_seen():
 
 
 def test_views_that_count_for_several_sub_steps_are_those_in_their_middle():
-    """Looks last 1, 1, 2, 2, 3 and 2 sub-steps; those count whose middle is not before h, when the target is in range."""
+    """Looks last 1, 1, 2, 2, 3 and 2 sub-steps; a target in range from sub-step h on counts if their middle is."""
     scenario = AHEAD.replace(field_of_view=360, sensing_range=800)
     agent = BeliefPlannerAgent(scenario, horizon=11, samples=1, discount=1.0, stride=3)
     for h, count in zip(range(1, 12), (11, 10, 9, 7, 7, 5, 5, 5, 2, 2, 0), strict=True):
