@@ -5,6 +5,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from hitmac.agents import load_agent
 from hitmac.agents.export.folder import CARD
@@ -54,6 +55,7 @@ def test_the_runner_decides_as_the_agent_does_in_an_episode(flat, monkeypatch):
         assert nobody.shape == (1, 3)
 
 
+@pytest.mark.slow
 def test_the_runner_lists_the_nearest_as_in_training(tmp_path, monkeypatch):
     scenario, nearness = load_scenario("hit-mac-6x9"), {"nearest": 4, "radius": 1500.0, "neighbours": 3}
     agent = agent_of(scenario, features=FEATURE_SETS["frame"], nearness=nearness, attend_over="agents")
