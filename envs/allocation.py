@@ -1,4 +1,4 @@
-"""Arrays of the kernels for a scenario, and checks of the positions, headings and states that a user hands over."""
+"""Arrays of the kernels for a scenario, and checks of positions, headings and states given by a user."""
 
 import math
 from collections.abc import Mapping
@@ -17,15 +17,15 @@ from hitmac.envs.recordings import make_recordings
 from hitmac.envs.scenario import MOST_DEGREES, Scenario
 
 GRID_FROM = 10_000
-"""Fewest pairs of a sensor and a target of a scene in which sensors look only at what is near."""
+"""Minimum number of pairs of a sensor and a target of a large scene, in which sensors look only nearby."""
 
 
 def allocate(scenario: Scenario, num_envs: int) -> KernelState:
-    """Allocate the arrays of `num_envs` scenes, zero except for the values that the scenario fixes."""
+    """Allocate the arrays of `num_envs` scenes, zero except for values fixed by the scenario."""
     n, m, k = scenario.num_sensors, scenario.num_targets, len(scenario.discs) + scenario.random_discs
     large = n * m >= GRID_FROM
     # An odd number of cache lines per row: with a power of two, all rows of a scene would compete for the same few
-    # cache sets. Large scenes are computed one by one, and only need the space.
+    # cache sets. Large scenes are computed one by one.
     b = num_envs if large else 8 * (-(-num_envs // 8) | 1)
     walls = scenario.all_walls
     rows = KernelState(
@@ -80,8 +80,13 @@ def _knowledge(scenario: Scenario, b: int) -> Knowledge:
     )
 
 
+def targets_may_leave(scenario: Scenario) -> bool:
+    """Return True if targets of the scenario can leave, by chance or at the end of a recorded track."""
+    return scenario.leave_rate > 0 or bool(scenario.tracks)
+
+
 def _parameters(scenario: Scenario) -> np.ndarray:
-    """Return the kernels' form of `scenario`, an array (1,) of :data:`PARAMETERS`."""
+    """Return `scenario` in the form of the kernels, an array (1,) of :data:`PARAMETERS`."""
     narrowest, widest = scenario.zoom or (0.0, 0.0)
     half_width, half_height = scenario.extent
     changed = {
@@ -97,6 +102,7 @@ def _parameters(scenario: Scenario) -> np.ndarray:
         "walk": list(WALKS).index(scenario.walk),
         "wander": math.radians(scenario.wander),
         "fixed_discs": len(scenario.discs),
+        "departures": targets_may_leave(scenario),
         "extra_move_every": scenario.extra_move_interval,
         "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
     }
@@ -107,10 +113,10 @@ def _parameters(scenario: Scenario) -> np.ndarray:
 
 
 def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: KernelState) -> np.ndarray:
-    """Return `places`, headings within their limits; raise ValueError for one that cannot be.
+    """Return `places`, with headings shifted into their limits.
 
-    It may not be outside the arena or off a sensor's rail, a heading not beyond its limits. NaN is for targets only:
-    one that is not there.
+    Raises ValueError for a number that is not finite (NaN is allowed for absent targets), a place outside the arena or
+    off its rail, or a heading beyond its limits.
     """
     finite = np.isfinite(places)
     if name.startswith("target_"):
@@ -120,12 +126,12 @@ def checked_places(name: str, places: np.ndarray, scenario: Scenario, rows: Kern
             raise ValueError(f"{name} holds nan; with a leave_rate ({rate:g}) every number must be finite")
     if not finite.all():
         raise ValueError(f"{name} holds {places[~finite][0]}; every number must be finite")
-    if name == "sensor_position" and rows.rails is not None:
+    if name == "sensor_position" and scenario.rails:
         raise ValueError("sensor_position is given; the sensors are on rails, give along")
-    if name == "along" and rows.rails is None:
+    if name == "along" and not scenario.rails:
         raise ValueError("along is given; the sensors are on no rails, give sensor_position")
-    if name == "along" and rows.rails is not None:
-        if (wrong := (places < 0) | (places > rows.rails.length)).any():
+    if name == "along":
+        if (wrong := (places < 0) | (places > rows.sensor[:, at.RAIL_LENGTH, 0])).any():
             raise ValueError(f"along holds {places[wrong][0]:g}; it must be from 0 to the length of the rail")
     elif name == "heading":
         if (wrong := np.abs(places) > MOST_DEGREES).any():
@@ -152,9 +158,9 @@ def no_tracks(num_envs: int, num_targets: int) -> Tracks:
 
 
 def with_tracks(old: Tracks, positions: np.ndarray, chosen: np.ndarray, extra: bool) -> Tracks:
-    """Return tracks with which the chosen scenes follow `positions` (B, K, m, 2); the others keep theirs.
+    """Return tracks in which the chosen scenes follow `positions` (B, K, m, 2), and the others keep theirs.
 
-    With `extra`, the positions are those after each move, extra moves included.
+    With `extra`, the positions follow each move, extra moves included.
     """
     b, length, m, _ = positions.shape
     kept = old.track_position[:, : int(old.track_length.max())]
@@ -190,7 +196,7 @@ def check_state(state: Mapping[str, np.ndarray], own: Mapping[str, np.ndarray], 
         "heading": (-MOST_DEGREES, MOST_DEGREES),
         "sensor_position": (-corner, corner),
         "target_position": (-corner, corner),
-        "along": (0, 0.0 if rows.rails is None else rows.rails.length.max()),
+        "along": (0, rows.sensor[:, at.RAIL_LENGTH].max()),
         "track_moves": (0, state["track_length"]),
         "track_length": (0, state["track_position"].shape[1]),
     }

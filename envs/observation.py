@@ -134,7 +134,7 @@ class Observer:
         )
         targets = np.empty((scenes, n, self._slots), np.int32)
         shown = NearestObservation(pairs, mask, targets, np.empty((scenes, n, self._listed), np.int32))
-        limit = math.inf if self.radius is None else self.radius * self.radius
+        limit = math.inf if self.radius is None else float(self.radius) ** 2
         state = simulator.observed
         missed = simulator.scenario.missed_detections
         simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None))

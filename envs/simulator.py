@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, with_tracks
+from hitmac.envs.allocation import allocate, check_state, checked_places, no_tracks, targets_may_leave, with_tracks
 from hitmac.envs.kernels import physics
 from hitmac.envs.kernels.state import KernelState, Tracks, known_scenes_first, scenes_first
 from hitmac.envs.kernels.streams import stream_keys
@@ -36,17 +36,17 @@ def checked_seed(seed: int, name: str = "seed") -> int:
 
 
 TRACKS = ("target_tracks", "target_moves")
-"""Names of recorded positions: after every sub-step, and after every move, extra moves included."""
+"""Names of recorded positions after every sub-step, and after every move, extra moves included."""
 
 PLACES = ("sensor_position", "along", "heading", "target_position", *TRACKS)
-"""Names of the positions and headings that a reset and :meth:`Simulator.place` accept."""
+"""Names of the positions and headings accepted by a reset and by :meth:`Simulator.place`."""
 
 
 class Simulator:
     """Batch of independent scenes of one scenario.
 
     Scene i is the same, bit for bit, in a batch of any size and on any number of threads: all its random numbers come
-    from its own stream, which its seed selects. A reset without a new seed continues that stream.
+    from its own stream, selected by its seed. A reset without a new seed continues that stream.
 
     Args:
         scenario: a :class:`Scenario`, a preset's name or a YAML file's path.
@@ -56,18 +56,18 @@ class Simulator:
 
     Attributes:
         state: the :class:`~hitmac.envs.kernels.state.State`, the live arrays with the scenes along the first axis:
-            ``heading`` (B, n), ``target_position`` (B, m, 2), ... (copy what has to outlast the next step). What is
-            written into them is not checked: :meth:`place` and :meth:`set_state` check. NaN or numbers out of range end
-            in wrong results, never in memory outside the arrays or in a step that does not end.
-        known: the :class:`~hitmac.envs.kernels.state.Known`, what the sensors know of the targets, in the same form;
-            None in a scenario with full knowledge.
-        rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays as the kernels see them, with the
-            scenes along the last axis.
+            ``heading`` (B, n), ``target_position`` (B, m, 2), ... Steps overwrite them. Values written to them are not
+            checked, in contrast to :meth:`place` and :meth:`set_state`: NaN or numbers out of range lead to wrong
+            results, never to access outside the arrays or to endless steps.
+        known: the :class:`~hitmac.envs.kernels.state.Known`, the knowledge of the sensors in the same form; None in a
+            scenario with full knowledge.
+        rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays in the layout of the kernels, with
+            the scenes along the last axis.
         observed: the part of `rows` that observers read, for which their kernels are compiled once.
         num_threads: number of threads that compute a step.
-        large: the sensors look only at what is near (see :data:`hitmac.envs.allocation.GRID_FROM`), and those of one
-            scene are divided between the threads. The results are the same, bit for bit.
-        absences: False if all sensors and targets are there and stay, which makes an observation faster.
+        large: sensors look only nearby (see :data:`hitmac.envs.allocation.GRID_FROM`), and threads share the sensors of
+            a scene. The results are the same, bit for bit.
+        absences: False if all sensors and targets are always present, which makes observations faster.
 
     Raises:
         ValueError: `num_envs` or `num_threads` under 1, a negative seed, or a number of seeds other than `num_envs`.
@@ -127,12 +127,12 @@ class Simulator:
 
     @property
     def acting(self) -> np.ndarray:
-        """(B, n) bool: the sensor works, and knows of a target that is present."""
+        """(B, n) bool: the sensor works and knows a present target."""
         return self.state.working & self._known_targets.any(-1)
 
     @property
     def _known_targets(self) -> np.ndarray:
-        """(B, r, m) bool: targets present, or with partial knowledge seen and not reported to have left since."""
+        """(B, r, m) bool: targets present, or with partial knowledge seen before and not known to have left."""
         if self.known is None:
             return self.state.present[:, None]
         return np.isfinite(self.known.known_age) & ~self.known.known_left
@@ -146,7 +146,7 @@ class Simulator:
     ) -> None:
         """Start a new episode in the scenes of `mask` (B,), or in all; with a `seed`, in new random streams.
 
-        `options` are the arguments of :meth:`place`, by name, which replace the random positions and headings.
+        `options`, arguments of :meth:`place` by name, replace the random positions and headings.
         """
         checked, chosen = self._checked(as_options(options)), self.chosen(mask)
         if seed is not None:
@@ -155,7 +155,8 @@ class Simulator:
         if self.rows.tracks is not None:
             self.rows.tracks.track_length[chosen] = 0
             self._set_tracks(self.rows.tracks)
-        self.run(physics.begin, chosen)
+        self.run(physics.begin, chosen, rows=self.rows._replace(tracks=None, knowledge=None, grid=None))
+        self.run(physics.look, chosen)
         self._put(checked, chosen)
 
     def step(self, action: np.ndarray, mask: np.ndarray | None = None) -> None:
@@ -176,10 +177,10 @@ class Simulator:
                 f"action is {action.dtype} of shape {action.shape}; it must be whole numbers of shape "
                 f"{' or '.join(map(str, self._action_shapes))}"
             )
-        self.advance(np.require(action, np.int64, ["C", "W"]), self.chosen(mask))  # one compiled kernel for all
+        self.advance(np.require(action, np.int64, ["C", "W"]), self.chosen(mask))  # one kernel for arrays of all kinds
 
     def advance(self, action: np.ndarray, chosen: np.ndarray) -> None:
-        """Advance the `chosen` scenes by one sub-step; the action is that of :meth:`step`, checked already."""
+        """Advance the `chosen` scenes by one sub-step, with a valid action of :meth:`step`."""
         if self.large:
             self.run(physics.move, action, chosen)
             self.sensor_threads.run(physics.look_near, self.rows, chosen)
@@ -205,11 +206,11 @@ class Simulator:
                 - ``sensor_position`` (B, n, 2), or (n, 2) for all scenes, inside the arena, without rails;
                 - ``along`` (B, n) or (n,), distances along the rails from their first corners;
                 - ``heading`` (B, n) or (n,), degrees counter-clockwise from +x;
-                - ``target_position`` (B, m, 2) or (m, 2), inside the arena; NaN: the target is not there;
+                - ``target_position`` (B, m, 2) or (m, 2), inside the arena; NaN: the target is absent;
                 - ``target_tracks`` (B, K, m, 2) or (K, m, 2), inside the arena: positions of the targets after the
                   1st, 2nd, ... sub-step (from real cameras or another simulator), which they follow instead of walking,
-                  without extra moves; NaN: the target is not there;
-                - ``target_moves``, the same after their 1st, 2nd, ... move, where the scenario's extra moves count too.
+                  without extra moves; NaN: the target is absent;
+                - ``target_moves``, the same after their 1st, 2nd, ... move, extra moves of the scenario included.
 
         Raises:
             ValueError: an unknown name, a wrong shape, a number that is not finite, a position outside the arena or a
@@ -218,7 +219,7 @@ class Simulator:
         self._put(self._checked(places), self.chosen(mask))
 
     def chosen(self, mask: np.ndarray | None, name: str = "mask") -> np.ndarray:
-        """Return the mask (B,), or one of all scenes for None; raise ValueError, with `name`, for anything else."""
+        """Return the mask (B,), or one of all scenes for None; raise ValueError, with `name`, for any other value."""
         if mask is None:
             return self._everyone
         if not isinstance(mask, np.ndarray) or mask.dtype != np.bool_ or mask.shape != (self.num_envs,):
@@ -245,16 +246,16 @@ class Simulator:
 
     def _put(self, checked: Mapping[str, np.ndarray], chosen: np.ndarray) -> None:
         for name, array in checked.items():
-            there = np.isfinite(array)
-            self.absences |= not there.all()
+            finite = np.isfinite(array)
+            self.absences |= not finite.all()
             if name in TRACKS:
                 old = self.rows.tracks or no_tracks(self.num_envs, self.scenario.num_targets)
                 self._set_tracks(with_tracks(old, array, chosen, extra=name == "target_moves"))
             else:
                 own = getattr(self.state, name)
-                own[chosen] = np.where(there, array, own)[chosen]
+                own[chosen] = np.where(finite, array, own)[chosen]
             if name == "target_position":
-                self.state.present[chosen] &= there[chosen].all(-1)
+                self.state.present[chosen] &= finite[chosen].all(-1)
                 self.state.places[chosen] = np.inf
                 self.state.velocity[chosen] = 0.0
                 self.state.time_before[chosen] = -1
@@ -262,8 +263,10 @@ class Simulator:
             self.run(physics.look, chosen)
 
     def _set_tracks(self, tracks: Tracks) -> None:
-        """Keep `tracks` if any scene follows them."""
-        self.rows = self.rows._replace(tracks=tracks if tracks.track_length.any() else None)
+        """Set the tracks of the state; without scenes that follow them, remove them."""
+        followed = bool(tracks.track_length.any())
+        self.rows = self.rows._replace(tracks=tracks if followed else None)
+        self.rows.parameters["departures"] = followed or targets_may_leave(self.scenario)
 
     def get_state(self) -> dict[str, np.ndarray]:
         """Return a copy of the whole state, by the names of its arrays in :mod:`hitmac.envs.kernels.state`."""
@@ -294,11 +297,11 @@ class Simulator:
         self.absences |= not state["present"].all() or bool(np.isnan(state["track_position"]).any())
 
     def clone(self) -> "Simulator":
-        """Return an independent simulator in the same state, with the same future."""
+        """Return an independent simulator in the same state, which continues identically."""
         return _restored(self.scenario, self.num_envs, self.num_threads, self.get_state())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle and copy by constructor arguments and state, since `state` and `rows` share memory."""
+        """Pickle and copy by constructor arguments and state: `state` and `rows` share memory."""
         return _restored, (self.scenario, self.num_envs, self.num_threads, self.get_state())
 
 

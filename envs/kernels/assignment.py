@@ -13,7 +13,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import was_stopped
-from hitmac.envs.kernels.state import X, Y
+from hitmac.envs.kernels.state import X, Y, core_of
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import inlined, kernel
 
@@ -28,14 +28,14 @@ def bearing_to(state, b, i, x, y):
 
 
 @inlined
-def assign_in_range(state, b, share, assigned):
+def assign_in_range(state, knowledge, b, share, assigned):
     """Assign to every sensor of scene b the targets in range, each with probability `share`; 1 draws no numbers.
 
-    A target that is not seen counts as where it was last known to be.
+    Positions are the last known ones.
     """
     for i in range(assigned.shape[1]):
         for j in range(assigned.shape[2]):
-            known, x, y = place_of(state, state.knowledge, i, j, b)
+            known, x, y = place_of(state, knowledge, i, j, b)
             dx = x - state.sensor[i, X, b]
             dy = y - state.sensor[i, Y, b]
             in_range = dx * dx + dy * dy <= state.sensor[i, at.RANGE_SQUARED, b]
@@ -44,10 +44,10 @@ def assign_in_range(state, b, share, assigned):
 
 
 @inlined
-def executor_rewards(state, b, rules, action, assigned, rewards):
+def executor_rewards(state, poses, b, rules, action, assigned, rewards):
     """Write the executor's reward of every sensor of scene b, 0 for a failed one.
 
-    The reward is the mean over the assigned targets, except those that have left, of ``1 - centring * abs(bearing) /
+    The reward is the mean over the assigned targets that are present of ``1 - centring * abs(bearing) /
     (field_of_view / 2)`` if the sensor sees the target, else -1; 0 without any; less `turn_cost` if the sensor turned.
     """
     for i in range(assigned.shape[1]):
@@ -63,24 +63,24 @@ def executor_rewards(state, b, rules, action, assigned, rewards):
                 else:
                     total -= 1.0
         rewards[b, i] = total / count if count > 0 and state.working[i, b] else 0.0
-        if action[b, i] != STAY and state.working[i, b] and not was_stopped(state.poses, i, b):
+        if action[b, i] != STAY and state.working[i, b] and not was_stopped(poses, i, b):
             rewards[b, i] -= rules.turn_cost
 
 
 @inlined
-def turn_to_mean(state, b, assigned, action):
+def turn_to_mean(state, knowledge, b, assigned, action):
     """Write the scripted executor's actions: turn towards the mean position of the assigned targets, in scene b.
 
-    ``turn * clip(floor(bearing / turn), -1, 1)``: because of the floor, a sensor turns right at any bearing under 0 and
-    left only from a whole turn on. The positions are the last known ones. The action of a sensor without assigned
-    targets is left unchanged.
+    ``turn * clip(floor(bearing / turn), -1, 1)``: because of the floor, a sensor turns right at any negative bearing,
+    and left only at bearings of at least one turn. Positions are the last known ones. A sensor without assigned targets
+    keeps its action.
     """
     for i in range(assigned.shape[1]):
         x = 0.0
         y = 0.0
         count = 0
         for j in range(assigned.shape[2]):
-            known, at_x, at_y = place_of(state, state.knowledge, i, j, b)
+            known, at_x, at_y = place_of(state, knowledge, i, j, b)
             if assigned[b, i, j] and known:
                 x += at_x
                 y += at_y
@@ -92,7 +92,7 @@ def turn_to_mean(state, b, assigned, action):
 
 @inlined
 def _add_marginal_coverage(state, b, marginal):
-    """Add to `marginal`, for every sensor of scene b, the share of the present targets that only this sensor sees."""
+    """Add to `marginal` the share of the present targets of scene b that only one sensor sees, at that sensor."""
     present = 0
     for j in range(marginal.shape[2]):
         present += state.present[j, b]
@@ -110,84 +110,84 @@ class ExecutorRules(NamedTuple):
 
     turn_cost: float
     centring: float
-    every: int  # steps between two choices of goals
+    every: int  # steps between assignments of goals
     share: float  # probability that a target in range becomes a goal
 
 
 class Decision(NamedTuple):
     """Decision of the coordinator: its rules, and its results so far.
 
-    One tuple, since every further one costs a call half a microsecond.
+    A single tuple, since every further argument costs half a microsecond per call.
     """
 
     scripted: bool  # the scripted executor turns the sensors, instead of `action`
-    turn_at_random: bool  # sensors without assigned targets turn at random instead of holding
+    turn_at_random: bool  # sensors without assigned targets turn at random instead of staying
     penalty: float  # reward of a sub-step in which no sensor sees a target assigned to it
     assigned: np.ndarray  # (B, n, m) bool
     action: np.ndarray  # (B, n) turns, or (B, 2 n) with zooms, of the next sub-step
     sub_rewards: np.ndarray  # (B, sub-steps)
-    marginal: np.ndarray  # (B, n, m) share of the coverage that is only that sensor's and that target's
+    marginal: np.ndarray  # (B, n, m) share of the coverage due only to that sensor and target
     turned: np.ndarray  # (B,) int64
 
 
 @kernel
 def executor_step(state, rules, action, assigned, rewards, chosen, share):
     """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
-    p = state.parameters[0]
+    core, p = core_of(state), state.parameters[0]
     for first, last in physics.runs(chosen, share):
-        physics.extra_moves(state, p, first, last)
-        physics.about_to_move(state, first, last)
-        physics.advance(state, p, action, first, last)
+        physics.extra_moves(state, core, p, first, last)
+        physics.about_to_move(core, first, last)
+        physics.advance(state, core, p, action, first, last)
         for b in range(first, last):
-            executor_rewards(state, b, rules, action, assigned, rewards)
-            if state.scene[at.TIME, b] % rules.every == 0:
-                assign_in_range(state, b, rules.share, assigned)
+            executor_rewards(core, state.poses, b, rules, action, assigned, rewards)
+            if core.scene[at.TIME, b] % rules.every == 0:
+                assign_in_range(core, state.knowledge, b, rules.share, assigned)
 
 
 @kernel
 def extra_moves(state, chosen, share):
     """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
     for first, last in physics.runs(chosen, share):
-        physics.extra_moves(state, state.parameters[0], first, last)
+        physics.extra_moves(state, core_of(state), state.parameters[0], first, last)
 
 
 @kernel
 def decision_sub_steps(state, begin, end, decision, chosen, share):
     """Run the sub-steps `begin` to `end` - 1 of a decision in the chosen scenes.
 
-    With the scripted executor an extra move that is due comes first. A given action was decided on after that move.
+    With the scripted executor, an extra move that is due comes first; a given action was decided after that move.
     A sensor without a known assigned target stays or turns at random.
     """
-    p, assigned, action = state.parameters[0], decision.assigned, decision.action
+    core, p, assigned, action = core_of(state), state.parameters[0], decision.assigned, decision.action
     _, n, m = assigned.shape
     for first, last in physics.runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
-                physics.extra_moves(state, p, first, last)
-            physics.about_to_move(state, first, last)
+                physics.extra_moves(state, core, p, first, last)
+            physics.about_to_move(core, first, last)
             for b in range(first, last):
                 if decision.scripted:
-                    turn_to_mean(state, b, assigned, action)
+                    turn_to_mean(core, state.knowledge, b, assigned, action)
                 for i in range(n):
                     idle = True
                     for j in range(m):
-                        idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
+                        idle = idle and not (assigned[b, i, j] and place_of(core, state.knowledge, i, j, b)[0])
                     if idle:
-                        action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
-            physics.advance(state, p, action, first, last)
+                        action[b, i] = int(draw_integer(core.stream, b, 0, 2)) if decision.turn_at_random else STAY
+            physics.advance(state, core, p, action, first, last)
             for b in range(first, last):
                 seen = False
                 for i in range(n):
                     for j in range(m):
-                        seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
-                decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
-                _add_marginal_coverage(state, b, decision.marginal)
-                decision.turned[b] += state.scene[at.TURNED, b]
+                        seen = seen or (assigned[b, i, j] and core.visible[i, j, b])
+                decision.sub_rewards[b, k] = core.coverage[b] if seen else decision.penalty
+                _add_marginal_coverage(core, b, decision.marginal)
+                decision.turned[b] += core.scene[at.TURNED, b]
 
 
 @kernel
-def pack(pairs, assigned, row_id, packed, there):
-    """Copy the rows of the assigned targets to the front of `packed` and mark them in `there`; both start as zeros."""
+def pack(pairs, assigned, row_id, packed, mask):
+    """Copy the rows of the assigned targets to the front of `packed` and mark them in `mask`; both start as zeros."""
     for b in range(pairs.shape[0]):
         for i in range(pairs.shape[1]):
             row = 0
@@ -197,5 +197,5 @@ def pack(pairs, assigned, row_id, packed, there):
                         packed[b, i, row, k] = pairs[b, i, j, k]
                     if row_id >= 0:
                         packed[b, i, row, row_id] = row / pairs.shape[2]
-                    there[b, i, row] = 1
+                    mask[b, i, row] = 1
                     row += 1

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.rails import kept_within, put_on_rail
+from hitmac.envs.kernels.rails import put_on_rail
 from hitmac.envs.kernels.recordings import begin_recording
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import MOST_DRAWS, draw_between, draw_integer, draw_point, draw_uniform
@@ -25,7 +25,7 @@ def _deal(state, b, n, count):
 
 @allocating
 def _in_areas(state, p, poses, rails, streets, b):
-    """Anywhere in the areas of `sensor_areas`, of which every sensor gets another one of the first n."""
+    """Anywhere in `sensor_areas`; the first n areas are dealt out to the sensors at random."""
     dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
         area = state.areas[dealt[i]]
@@ -35,7 +35,7 @@ def _in_areas(state, p, poses, rails, streets, b):
 
 @allocating
 def _on_grid(state, p, poses, rails, streets, b):
-    """In the middle of different random cells of a square grid over the arena, of `grid` cells along a side."""
+    """In the centres of different random cells of a grid over the arena, with `grid` cells along each side."""
     dealt = _deal(state, b, state.sensor.shape[0], p.grid * p.grid)
     for i in range(state.sensor.shape[0]):
         x = ((dealt[i] % p.grid + 0.5) / p.grid * 2.0 - 1.0) * p.half_width
@@ -48,7 +48,7 @@ def _anywhere(state, p, poses, rails, streets, b):
     """Anywhere in the arena outside the discs, at least `spacing` from the other sensors."""
     for i in range(state.sensor.shape[0]):
         free, draws = False, 0
-        while not free and draws < MOST_DRAWS:  # the scenario's check leaves a quarter of the arena free
+        while not free and draws < MOST_DRAWS:  # a valid scenario has a quarter of the arena free
             draws += 1
             x = draw_between(state.stream, b, -p.half_width, p.half_width, False)
             y = draw_between(state.stream, b, -p.half_height, p.half_height, False)
@@ -67,7 +67,7 @@ def _anywhere(state, p, poses, rails, streets, b):
 
 @allocating
 def _on_rails(state, p, poses, rails, streets, b):
-    """On their rails, at `rail_starts`, which are dealt out at random on a shared rail; without any, anywhere."""
+    """On their rails, at `rail_starts`, dealt out at random on a shared rail; without starts, anywhere."""
     if rails is not None:
         n, given, shared = state.sensor.shape[0], rails.start.shape[0] > 0, rails.length.shape[0] == 1
         dealt = _deal(state, b, n, n) if given and shared else np.arange(n)
@@ -105,8 +105,7 @@ PLACEMENTS = {
 }  # fmt: skip
 """The placements of the sensors, by name: functions that place all sensors of a scene.
 
-Poses, rails and streets of the state, each None if the scenario has none, are arguments of their own, since numba
-leaves out code under ``is not None`` only for arguments.
+Poses, rails and streets are arguments of their own, since numba omits code under ``is not None`` only for arguments.
 """
 
 place_sensors = one_of(tuple(PLACEMENTS.values()))
@@ -147,15 +146,15 @@ def take_goal(state, p, b, j):
 
 
 @compiled
-def enter(state, p, b, j):
+def enter(state, p, streets, b, j):
     """Place target j of scene b at random in the targets' area."""
     state.present[j, b] = True
     area = p.target_area
     point = draw_point(state, p, b, area[0], area[1], area[2], area[3])
     state.target[j, X, b], state.target[j, Y, b] = point
     take_goal(state, p, b, j)
-    step_onto_street(state, state.streets, b, j)
-    # The direction of the goal is random, and needs no further draw.
+    step_onto_street(state, streets, b, j)
+    # The direction of the goal is random already.
     to_goal_x = state.target[j, at.GOAL_X, b] - state.target[j, X, b]
     to_goal_y = state.target[j, at.GOAL_Y, b] - state.target[j, Y, b]
     state.target[j, at.COURSE, b] = math.atan2(to_goal_y, to_goal_x)
@@ -169,7 +168,7 @@ def enter(state, p, b, j):
 def _place_discs(state, p, b):
     """Place the random discs of scene b inside the arena and over no sensor.
 
-    One for which there is no such place, or none is found, is left out: its radius is 0, so that it blocks no view.
+    A disc for which no such place is found gets the radius 0, so that it blocks no view.
     """
     for k in range(p.fixed_discs, state.disc.shape[0]):
         free, draws = False, 0
@@ -190,7 +189,7 @@ def _place_discs(state, p, b):
 
 @inlined
 def _start_heading(state, p, poses, b, i):
-    """Return the start heading of sensor i, degrees: its own, that of a target, or a random one within its limits."""
+    """Return the start heading of sensor i, degrees: its own, towards a target, or random within its limits."""
     low, high = -180.0, 180.0
     if poses is not None:
         if poses.heading.shape[0] > 0:
@@ -206,8 +205,11 @@ def _start_heading(state, p, poses, b, i):
 
 
 @inlined
-def begin(state, p, b):
-    """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds."""
+def begin(state, p, poses, rails, streets, recordings, b):
+    """Start an episode of scene b: sensors, targets and obstacles, headings, goals and speeds.
+
+    The state that depends on headings and fields of view is left to :func:`hitmac.envs.kernels.physics.look`.
+    """
     n = state.sensor.shape[0]
     m = state.target.shape[0]
     state.scene[at.TIME, b] = 0
@@ -215,20 +217,20 @@ def begin(state, p, b):
     state.scene[at.TURNED, b] = 0
     state.scene[at.NUM_SENSORS, b] = n if p.min_sensors == n else int(draw_integer(state.stream, b, p.min_sensors, n))
     state.scene[at.NUM_TARGETS, b] = m if p.min_targets == m else int(draw_integer(state.stream, b, p.min_targets, m))
-    place_sensors(p.placement, state, p, state.poses, state.rails, state.streets, b)
+    place_sensors(p.placement, state, p, poses, rails, streets, b)
     _place_discs(state, p, b)
     for j in range(m):
-        enter(state, p, b, j)
+        enter(state, p, streets, b, j)
         state.present[j, b] = j < state.scene[at.NUM_TARGETS, b]
-    begin_recording(state, p, state.recordings, b)
+    begin_recording(state, p, recordings, b)
     for i in range(n):
         state.working[i, b] = i < state.scene[at.NUM_SENSORS, b]
-        set_field_of_view(state, b, i, state.sensor[i, at.START_VIEW, b])
-        set_heading(state, b, i, kept_within(state.poses, i, _start_heading(state, p, state.poses, b, i)))
+        state.sensor[i, at.FIELD_OF_VIEW, b] = state.sensor[i, at.START_VIEW, b]
+        state.sensor[i, at.HEADING, b] = _start_heading(state, p, poses, b, i)
 
 
 @inlined
-def update_availability(state, p, first, last):
+def update_availability(state, p, streets, first, last):
     """Let sensors fail and recover, and targets leave and return, with their probabilities per sub-step."""
     if p.failure_rate > 0.0:
         for b in range(first, last):
@@ -242,4 +244,4 @@ def update_availability(state, p, first, last):
                 if state.present[j, b]:
                     state.present[j, b] = u >= p.leave_rate
                 elif u < p.return_rate:
-                    enter(state, p, b, j)
+                    enter(state, p, streets, b, j)

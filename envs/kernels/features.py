@@ -1,7 +1,7 @@
 """Observation features: numbers of a sensor and a target, each an equation. Compiled by numba.
 
-To add one, write a function ``name(pair, scales, b)``, which returns the number in scene b, with a line that says what
-it means, under :func:`feature` with its range, and its line in :data:`hitmac.envs.deployment.FEATURES`.
+To add one, write a function ``name(pair, scales, b)`` that returns the number in scene b, with a docstring of one line
+and the decorator :func:`feature`, and add it to :data:`hitmac.envs.deployment.FEATURES`.
 """
 
 import math
@@ -30,8 +30,8 @@ class Pair(NamedTuple):
     north: np.ndarray
     velocity_x: np.ndarray
     velocity_y: np.ndarray
-    noticed: np.ndarray  # (B,) bool: the sensor sees the target and does not miss it
-    seeing: np.ndarray  # (B,) number of sensors that do
+    noticed: np.ndarray  # (B,) bool: the sensor detects the target
+    seeing: np.ndarray  # (B,) number of sensors that detect it
     age: np.ndarray  # (B,) sub-steps since the position was measured
     number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
 
@@ -46,11 +46,11 @@ class Scales(NamedTuple):
     position_noise: float
     missed_detections: float
     noisy_velocity: bool  # a velocity is observed, and with errors
-    all_there: bool  # no pair is ever masked
+    all_there: bool  # no pair is masked
     half_width: float
     half_height: float
     diagonal: float
-    pace: float  # time that a target walks in a sub-step, on average
+    pace: float  # mean time that a target walks in a sub-step
     top_speed: float
 
 
@@ -89,11 +89,11 @@ class Feature(NamedTuple):
     high: float
     meaning: str
     highest: Callable[[Any], float] | None = None
-    """Upper bound in a scenario, where `high` does not say it; `low` is 0 or minus that."""
+    """Upper bound in a scenario, in place of `high`; `low` is then 0 or -1 times that bound."""
     moving: bool = False
     """The feature depends on the target's velocity."""
     of_sensor: bool = False
-    """The feature is the sensor's alone, and is shown wherever the sensor works, also for unknown targets."""
+    """The feature depends only on the sensor, and is also shown for unknown targets."""
 
     def bounds(self, scenario: Any) -> tuple[float, float]:
         """Return the lowest and the highest number in a scenario."""
@@ -107,11 +107,11 @@ FEATURES: dict[str, Feature] = {}
 """The observation features, by name."""
 
 WRITERS: list[Callable] = []
-"""Functions that write a feature of a pair in the scenes `first` to `last` - 1, in the order of the table."""
+"""Functions that write a feature of a pair in the scenes `first` to `last` - 1, in order of the table."""
 
 
 def feature(low: float, high: float, highest: Callable[[Any], float] | None = None, **kind: bool) -> Callable:
-    """Return a decorator that puts a function into the table, with its range (see :class:`Feature`)."""
+    """Return a decorator that adds a function to the table, with its range (see :class:`Feature`)."""
 
     def add(function: Callable) -> Callable:
         value = inlined(function)
@@ -130,7 +130,7 @@ def feature(low: float, high: float, highest: Callable[[Any], float] | None = No
 
 
 def largest_error(scenario: Any) -> float:
-    """Return a bound of the error of an observed position: Box and Muller's normal numbers stay under 9."""
+    """Return a bound of the error of an observed position: normal numbers of Box and Muller are below 9."""
     return 9 * scenario.position_noise
 
 
@@ -152,7 +152,7 @@ def diagonal(scenario: Any) -> float:
 
 
 def longest_range(scenario: Any) -> float:
-    """Return the longest range of a sensor, at its narrowest view, / distance_scale."""
+    """Return the longest range of a sensor, at its narrowest view / distance_scale."""
     reach = scenario.of_each_sensor("sensing_range")
     if scenario.zoom:
         reach = reach * np.sqrt(scenario.of_each_sensor("field_of_view") / scenario.zoom[0])
@@ -179,7 +179,7 @@ def _relative(speed, scales):
 
 @inlined
 def _turns(y, x):
-    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial, which the compiler can vectorise.
+    """Return ``atan2(y, x) / pi`` in [-1, 1), to 1e-8, by a polynomial that the compiler can vectorise.
 
     The polynomial for atan on [0, 1] is 4.4.49 of Abramowitz and Stegun, Handbook of Mathematical Functions (1964).
     """
@@ -318,7 +318,7 @@ def seen_now(pair, scales, b):
 
 @inlined
 def _expected(pair, scales, b):
-    """Return the offset of where the target is if it has kept its last known velocity, inside the arena."""
+    """Return the offset of the target if it has kept its last known velocity, inside the arena."""
     gone = pair.age[b] * scales.pace
     x, y = pair.sensor[X, b] + pair.dx[b], pair.sensor[Y, b] + pair.dy[b]
     ahead_x = min(max(x + gone * pair.velocity_x[b], -scales.half_width), scales.half_width) - pair.sensor[X, b]
@@ -328,7 +328,7 @@ def _expected(pair, scales, b):
 
 @feature(0, math.inf, farthest, moving=True)
 def expected_distance(pair, scales, b):
-    """Distance of the expected position / distance_scale: the last seen one, moved on by the last seen velocity."""
+    """Distance of the expected position / distance_scale: the last seen one, extrapolated by the last seen velocity."""
     dx, dy = _expected(pair, scales, b)
     return math.sqrt(dx * dx + dy * dy) * scales.per_distance
 
@@ -353,7 +353,7 @@ def expected_cos(pair, scales, b):
 
 @feature(0, math.inf, diagonal)
 def spread(pair, scales, b):
-    """Distance that the target can have gone since it was last seen, at top speed / distance_scale."""
+    """Distance that the target can have moved since it was last seen, at top speed / distance_scale."""
     return min(pair.age[b] * scales.pace * scales.top_speed, scales.diagonal) * scales.per_distance
 
 

@@ -1,12 +1,11 @@
-"""Knowledge of the targets: what sensors have seen, and what others have told them. Compiled by numba.
+"""Knowledge of the targets from own detections and from messages of other sensors. Compiled by numba.
 
-With full knowledge a state has no :class:`~hitmac.envs.kernels.state.Knowledge`, and all of this compiles to nothing.
+With full knowledge, a state has no :class:`~hitmac.envs.kernels.state.Knowledge`.
 """
 
 import numpy as np
 
 from hitmac.envs.kernels import state as at
-from hitmac.envs.kernels.recordings import may_leave
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import message_key, notice, pair_number, position_error, uniform, velocity_error
 from hitmac.envs.kernels.threads import allocating, compiled, inlined
@@ -31,19 +30,19 @@ def _first(members):
 
 @inlined
 def row_of(known, i):
-    """Return the row of what sensor i knows: its own, or the only one, which all share."""
+    """Return the row of the knowledge of sensor i: its own, or the shared one."""
     return i if known.shape[0] > 1 else 0
 
 
 @inlined
 def is_known(knowledge, row, j, b):
-    """Return True if target j was ever seen in scene b, and not seen leaving since, as far as a row knows."""
+    """Return True if a row knows target j of scene b: seen before, and not seen leaving since."""
     return (knowledge.known[row, j, at.AGE, b] < np.inf) & (not knowledge.left[row, j, b])
 
 
 @inlined
 def place_of(state, knowledge, i, j, b):
-    """Return whether sensor i of scene b knows of a place of target j, and its x and y; `knowledge` of the state."""
+    """Return whether sensor i of scene b knows a place of target j, and its x and y."""
     if knowledge is None:
         return state.present[j, b], state.target[j, X, b], state.target[j, Y, b]
     row = row_of(knowledge.known, i)
@@ -53,7 +52,7 @@ def place_of(state, knowledge, i, j, b):
 
 @allocating
 def forget(knowledge, first, last):
-    """Let no sensor know of any target."""
+    """Clear the knowledge of all sensors."""
     if knowledge is not None:
         knowledge.known[..., first:last] = 0.0
         knowledge.known[:, :, at.AGE, first:last] = np.inf
@@ -81,15 +80,15 @@ def _measure(state, p, i, j, first, last):
 
 @inlined
 def _look(state, p, knowledge, first, last):
-    """Let every sensor take note of the targets that it sees; of shared knowledge, the first that sees a target."""
+    """Update the knowledge from detections; shared knowledge takes those of the first sensor that sees a target."""
     known, new = knowledge.known, state.scratch_mask
     for j in range(state.target.shape[0]):
         for i in range(state.sensor.shape[0]):
             r = row_of(known, i)
             if i < known.shape[0]:
                 age = known[r, j, at.AGE]
-                if may_leave(state, p):
-                    for b in range(first, last):  # a target that leaves while it is seen is known to have left
+                if p.departures:
+                    for b in range(first, last):  # a target that leaves in view is known to have left
                         knowledge.left[r, j, b] |= (age[b] == 0.0) & (not state.present[j, b])
                 for b in range(first, last):
                     age[b] += 1.0
@@ -106,7 +105,7 @@ def _look(state, p, knowledge, first, last):
             if p.position_noise > 0.0:
                 _measure(state, p, i, j, first, last)
                 measured = state.scratch
-            # Both values are read before the choice between them, so that the compiler can vectorise it.
+            # Reading both values before choosing lets the compiler vectorise the loop.
             for k in range(4):
                 for b in range(first, last):
                     before, now = known[r, j, k, b], measured[k, b]
@@ -114,14 +113,14 @@ def _look(state, p, knowledge, first, last):
             for b in range(first, last):
                 before = known[r, j, at.AGE, b]
                 known[r, j, at.AGE, b] = 0.0 if new[b] else before
-            if may_leave(state, p):
+            if p.departures:
                 for b in range(first, last):
                     knowledge.left[r, j, b] &= not new[b]
 
 
 @inlined
 def _connect(state, p, knowledge, first, last):
-    """Write into bit i of `heard[k]` whether a message from sensor i gets to sensor k, with no other in between."""
+    """Set bit i of `heard[k]` if a message from sensor i reaches sensor k directly."""
     n = state.sensor.shape[0]
     farthest = p.communication_range * p.communication_range
     for k in range(n):
@@ -145,7 +144,7 @@ def _connect(state, p, knowledge, first, last):
 
 @allocating
 def _relay(knowledge, hops, first, last):
-    """Add to `heard[k]` the sensors whose messages get to sensor k over more than one link and at most `hops`."""
+    """Add to `heard[k]` the sensors whose messages reach sensor k over 2 to `hops` links."""
     n, words = knowledge.heard.shape[0], knowledge.heard.shape[1]
     link, heard = np.empty((n, words), np.uint64), np.empty((n, words), np.uint64)
     for b in range(first, last):
@@ -159,7 +158,7 @@ def _relay(knowledge, hops, first, last):
                         for w in range(words):
                             new = heard[through, w] & ~knowledge.heard[k, w, b]
                             if w == k // 64:
-                                new &= ~(_ONE << np.uint64(k % 64))  # its own, on their way back
+                                new &= ~(_ONE << np.uint64(k % 64))  # its own messages, returned
                             more |= new != _ZERO
                             knowledge.heard[k, w, b] |= new
             if not more:
@@ -168,7 +167,7 @@ def _relay(knowledge, hops, first, last):
 
 @inlined
 def _hear(state, knowledge, k, j, first, last):
-    """Let sensor k know of target j what has been reported to it, where that is news."""
+    """Update the knowledge of target j at sensor k from newer reports."""
     known, report, slots = knowledge.known, knowledge.report, knowledge.reported.shape[0]
     for w in range(knowledge.seers.shape[1]):
         seers, heard = knowledge.seers[j, w], knowledge.heard[k, w]
@@ -188,7 +187,7 @@ def _hear(state, knowledge, k, j, first, last):
 
 @compiled
 def _exchange(state, p, knowledge, first, last):
-    """Let the sensors report what they notice, and learn from the reports that arrive, S sub-steps later."""
+    """Send reports of the noticed targets, and update the knowledge from reports that arrive, S sub-steps later."""
     noticed, seers, reported, slots = (
         knowledge.noticed,
         knowledge.seers,
@@ -214,7 +213,7 @@ def _exchange(state, p, knowledge, first, last):
     for k in range(knowledge.known.shape[0]):
         for j in range(knowledge.known.shape[1]):
             _hear(state, knowledge, k, j, first, last)
-    if slots > 0:  # the reports of this sub-step take the place of those that have arrived
+    if slots > 0:  # the reports of this sub-step replace those that have arrived
         for b in range(first, last):
             slot = state.scene[at.TIME, b] % slots
             for i in range(noticed.shape[0]):
@@ -226,9 +225,9 @@ def _exchange(state, p, knowledge, first, last):
 
 @compiled
 def learn(state, p, knowledge, first, last):
-    """Let a sub-step pass, and the sensors learn what they see in it and what they are told.
+    """Update the knowledge of the sensors by one sub-step, from detections and messages.
 
-    Call it after the sensors have seen and the time has advanced. `knowledge` is that of the state.
+    Call it after visibility is computed and the time has advanced.
     """
     if knowledge is not None:
         _look(state, p, knowledge, first, last)

@@ -1,4 +1,4 @@
-"""Search for the nearest things, among those sorted into cells or among all. Compiled by numba."""
+"""Search for the nearest things, sorted into cells or not. Compiled by numba."""
 
 import math
 from typing import Any, NamedTuple
@@ -8,21 +8,21 @@ import numpy as np
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y
+from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y, core_of
 from hitmac.envs.kernels.streams import pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 PER_CELL = 2.0
-"""Things in a cell, on average."""
+"""Average number of things in a cell."""
 
 BINS = 64
 """Bins of the squared distances of candidates."""
 
 SEEN_LISTED = 32
-"""Most targets that a sensor of a large scene sees of which a list is kept; of more, all targets are looked through."""
+"""Maximum length of the list of targets that a sensor of a large scene sees; with more, all targets are searched."""
 
 PAD = 1e-9
-"""Share of the arena by which a search is wider than needed: far more than all rounding."""
+"""Margin of searches, as a share of the arena, far above rounding errors."""
 
 
 def make_cells(scenario: Any, things: int) -> Cells:
@@ -36,19 +36,19 @@ def make_cells(scenario: Any, things: int) -> Cells:
 
 @inlined
 def column_of(cells, x):
-    """Return the column of a coordinate; the outer ones reach beyond the arena."""
+    """Return the column of a coordinate; the outer columns extend beyond the arena."""
     return min(max(math.floor((x + cells.half_width) * cells.per_x), 0), cells.columns - 1)
 
 
 @inlined
 def row_of_cells(cells, y):
-    """Return the row of a coordinate; the outer ones reach beyond the arena."""
+    """Return the row of a coordinate; the outer rows extend beyond the arena."""
     return min(max(math.floor((y + cells.half_height) * cells.per_y), 0), cells.rows - 1)
 
 
 @compiled
 def box_of(cells, low_x, high_x, low_y, high_y):
-    """Return the first and last column and the first and last row of a box, a little wider than given."""
+    """Return the first and last column and the first and last row of a slightly enlarged box."""
     pad = PAD * (cells.half_width + cells.half_height)
     return (
         column_of(cells, low_x - pad), column_of(cells, high_x + pad),
@@ -57,21 +57,21 @@ def box_of(cells, low_x, high_x, low_y, high_y):
 
 
 @compiled
-def sort_into_cells(cells, things, there, b, start, order, x, y):
-    """Sort the things that are there in scene b by cell, those of a cell by number.
+def sort_into_cells(cells, things, present, b, start, order, x, y):
+    """Sort the present things of scene b by cell, and by number within a cell.
 
-    `things` (count, rows, B) begin with the rows x and y; `there` (count, B) is None for all. Start (C + 2,), numbers,
-    x and y are those of :class:`~hitmac.envs.kernels.state.Places`, written.
+    `things` (count, rows, B) begin with the rows x and y; `present` (count, B) is None for all. `start` (C + 2,),
+    `order`, `x` and `y` are the outputs, as in :class:`~hitmac.envs.kernels.state.Places`.
     """
     for c in range(start.shape[0]):
         start[c] = 0
     for j in range(things.shape[0]):
-        if _is_there(there, j, b):
+        if _is_present(present, j, b):
             start[_cell(cells, things, j, b) + 2] += 1
     for c in range(2, start.shape[0]):
         start[c] += start[c - 1]
     for j in range(things.shape[0]):
-        if _is_there(there, j, b):
+        if _is_present(present, j, b):
             c = _cell(cells, things, j, b) + 1
             place = start[c]  # moves from the beginning of the cell to its end
             start[c] = place + 1
@@ -81,13 +81,13 @@ def sort_into_cells(cells, things, there, b, start, order, x, y):
 
 
 @inlined
-def sort_places(cells, things, there, b, places):
-    """Sort the things that are there in scene b into its `places`."""
-    sort_into_cells(cells, things, there, b, places.start[b], places.number[b], places.x[b], places.y[b])
+def sort_places(cells, things, present, b, places):
+    """Sort the present things of scene b into its `places`."""
+    sort_into_cells(cells, things, present, b, places.start[b], places.number[b], places.x[b], places.y[b])
 
 
 def make_places(cells: Cells, scenes: int, count: int) -> Places:
-    """Return places of `count` things in each of some scenes, to be sorted."""
+    """Return empty places for `count` things in each of some scenes."""
     start, shape = np.zeros((scenes, cells.columns * cells.rows + 2), np.int32), (scenes, count)
     return Places(start, np.empty(shape, np.int32), np.empty(shape), np.empty(shape))
 
@@ -98,14 +98,14 @@ def _cell(cells, things, j, b):
 
 
 @inlined
-def _is_there(there, j, b):
-    if there is None:
+def _is_present(present, j, b):
+    if present is None:
         return True
-    return there[j, b]
+    return present[j, b]
 
 
 def sort_walls(cells: Cells, walls: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the walls (w, 4) by cell, each in every cell that its bounding box touches: start (C + 1,) and numbers."""
+    """Return the walls (w, 4) by cell, each in every cell touched by its bounding box: start (C + 1,) and numbers."""
     pad = PAD * (cells.half_width + cells.half_height)
     ends = walls.reshape(-1, 2, 2)
     low, high = ends.min(1) - pad, ends.max(1) + pad
@@ -123,7 +123,7 @@ def sort_walls(cells: Cells, walls: np.ndarray) -> tuple[np.ndarray, np.ndarray]
 
 
 def make_grid(scenario: Any, walls: np.ndarray, discs: int, b: int) -> Grid:
-    """Return the empty index of b large scenes with walls (w, 4), which it holds already, and a number of discs."""
+    """Return an index of b large scenes that contains only their walls (w, 4)."""
     n, m = scenario.num_sensors, scenario.num_targets
     cells = make_cells(scenario, max(n, m))
     wall_start, wall = sort_walls(cells, walls)
@@ -141,7 +141,7 @@ def make_grid(scenario: Any, walls: np.ndarray, discs: int, b: int) -> Grid:
 
 @inlined
 def _gap(cells, left, right, low, high, at_x, at_y):
-    """Return a distance that is less than that of anything outside the cells `left` to `right`, `low` to `high`."""
+    """Return a lower bound of the distance to anything outside the cells `left` to `right`, `low` to `high`."""
     gap = math.inf
     if left > 0:
         gap = min(gap, at_x + cells.half_width - left * cells.width)
@@ -156,13 +156,13 @@ def _gap(cells, left, right, low, high, at_x, at_y):
 
 @compiled
 def search(cells, start, number, x, y, reach, at_x, at_y, limit, own, skip, k, square, candidate, already):
-    """Collect candidates for the k nearest to (at_x, at_y), from a box of cells that grows until it holds them.
+    """Collect candidates for the k nearest to (at_x, at_y), from a box of cells that grows until it contains them.
 
     Candidates are things within the squared distance `limit`; if things have a reach (count,), within the sum of it and
-    `own`. Thing `skip` is left out. `already` candidates are collected; returns how many there are then.
+    `own`. Thing `skip` is excluded. Candidates follow the `already` collected ones; returns their total number.
     """
     column, row = column_of(cells, at_x), row_of_cells(cells, at_y)
-    # A circle of this many cells holds k things on average, or all within the limit.
+    # A circle of this many cells contains k things on average, or all within the limit.
     area = min(k * cells.columns * cells.rows / (math.pi * max(start[-1], 1)), limit * cells.per_x * cells.per_y)
     ring = int(math.sqrt(area) + 0.5)
     while True:
@@ -200,10 +200,10 @@ def _bin(squared, scale):
 
 @compiled
 def choose_nearest(k, square, candidate, count, bins, listed):
-    """List the k nearest of `count` candidates, of two at the same distance the one of the lower number.
+    """List the k nearest of `count` candidates, in no order; ties go to the lower number. Return their number.
 
-    Candidates are counted by bins of the squared distance. Those of the first bins are among the nearest, and only
-    those of the bin that holds the k-th are compared. Returns the number of things listed, in no order.
+    Candidates are counted in bins of the squared distance. Those of the first bins are among the nearest, and only
+    those in the bin of the k-th are compared.
     """
     if count <= k:
         for s in range(count):
@@ -243,7 +243,7 @@ def choose_nearest(k, square, candidate, count, bins, listed):
 
 @compiled
 def _write_sorted(chosen, count, slots):
-    """Write the first `count` numbers of `chosen`, all different, into the slots, ascending, and -1 into the others."""
+    """Write the first `count` numbers of `chosen`, all different, into the slots in ascending order, then -1."""
     for s in range(count):
         rank = 0
         for other in range(count):
@@ -263,23 +263,23 @@ class Index(NamedTuple):
 
     cells: Cells
     targets: Places
-    sensors: Places  # the working ones, or none
-    seeing: np.ndarray  # (B, m) int32: sensors that notice the target; or (B, 0)
+    sensors: Places  # working sensors, or none
+    seeing: np.ndarray  # (B, m) int32: number of sensors that detect the target; or (B, 0)
     seen: np.ndarray  # (B, n, S) int32: targets that each sensor sees; or (B, n, 0)
-    num_seen: np.ndarray  # (B, n) int32: their number; over S: they are not listed
+    num_seen: np.ndarray  # (B, n) int32: their number; over S, they are not listed
     reach: np.ndarray  # (B, n) their ranges
     longest: np.ndarray  # (B,) longest range
 
 
 class Buffers(NamedTuple):
-    """Arrays of one thread for a row of k slots, overwritten for every sensor."""
+    """Work arrays of one thread for k slots, overwritten for every sensor."""
 
     square: np.ndarray  # squared distances and numbers of candidates
     candidate: np.ndarray  # int32
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
     sensor: np.ndarray  # (17, k) rows of the sensor
-    row: np.ndarray  # (10, k) what it observes
+    row: np.ndarray  # (10, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 
 
@@ -294,7 +294,7 @@ class NearestObservation(NamedTuple):
 
 @compiled
 def _count_noticing(state, index, missed_detections, b):
-    """Write the number of sensors that see each target of scene b and do not miss it."""
+    """Write the number of sensors that detect each target of scene b."""
     seeing = index.seeing[b]
     for j in range(seeing.shape[0]):
         seeing[j] = 0
@@ -312,7 +312,7 @@ def _count_noticing(state, index, missed_detections, b):
 def index_scenes(state, missed_detections, index, share):
     """Sort targets and sensors by place, and count the sensors that see each target.
 
-    With partial knowledge the targets are left out, which each sensor then looks up itself.
+    With partial knowledge, targets are not sorted, since their places differ between sensors.
     """
     for low, high in blocks(index.longest.shape[0], share):
         for b in range(low, high):
@@ -330,7 +330,7 @@ def index_scenes(state, missed_detections, index, share):
 
 @compiled
 def _is_shown(state, knowledge, b, i, j, limit):
-    """Return whether sensor i of scene b is shown target j, and the squared distance of where it is known to be."""
+    """Return whether sensor i of scene b observes target j, and the squared distance to its known place."""
     known, x, y = place_of(state, knowledge, i, j, b)
     dx, dy = x - state.sensor[i, X, b], y - state.sensor[i, Y, b]
     squared = dx * dx + dy * dy
@@ -339,7 +339,7 @@ def _is_shown(state, knowledge, b, i, j, limit):
 
 @compiled
 def _choose(state, knowledge, index, b, i, limit, buffers, targets):
-    """Write the targets of the slots (k,) of sensor i, -1 for an empty one."""
+    """Write the targets of the slots (k,) of sensor i, -1 for empty slots."""
     k, m = targets.shape[0], state.target.shape[0]
     if k == m:
         for j in range(k):
@@ -367,7 +367,7 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
     """Write the neighbours of sensor i, ascending, -1 for none."""
     own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
     most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
-    buffers.square[0], buffers.candidate[0] = -1.0, i  # itself before all others
+    buffers.square[0], buffers.candidate[0] = -1.0, i  # the sensor itself before all others
     x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
     count = search(
         index.cells, index.sensors.start[b], index.sensors.number[b], index.sensors.x[b], index.sensors.y[b],
@@ -379,9 +379,9 @@ def _find_neighbours(state, index, b, i, buffers, neighbours):
 
 @compiled
 def _measure(state, knowledge, scales, index, b, i, targets, row, number):
-    """Write what sensor i observes of the target of every slot into `row` (10, k), and its number into `number`."""
+    """Write the observed quantities of the target of every slot into `row` (10, k), and its number into `number`."""
     if knowledge is None:
-        listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few that it sees are looked up
+        listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few listed targets are looked up
         for s in range(targets.shape[0]):
             j = max(np.int64(targets[s]), 0)
             row[_NOTICED, s] = 0.0 if listed else seen_and_noticed(state, scales.missed_detections, i, j, b)
@@ -420,7 +420,7 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
 
 @compiled
 def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pairs):
-    """Write the features of every slot (k, d) of sensor i; those of an empty one are 0, save those of the sensor."""
+    """Write the features of every slot (k, d) of sensor i; those of empty slots are 0, except those of the sensor."""
     n, m, k, sensor, row = (
         state.sensor.shape[0], state.target.shape[0], targets.shape[0], buffers.sensor, buffers.row,
     )  # fmt: skip
@@ -443,16 +443,16 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
 
 
 @compiled
-def _observe_sensors(state, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
+def _observe_sensors(state, knowledge, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
     """Write the rows of the sensors `low` to `high` - 1, counted scene by scene."""
     n = shown.pairs.shape[1]
     for item in range(low, high):
         b, i = item // n, item % n
         targets = shown.targets[b, i]
-        _choose(state, state.knowledge, index, b, i, limit, buffers, targets)
+        _choose(state, knowledge, index, b, i, limit, buffers, targets)
         for slot in range(targets.shape[0]):
             shown.mask[b, i, slot] = targets[slot] >= 0
-        _measure(state, state.knowledge, scales, index, b, i, targets, buffers.row, buffers.number)
+        _measure(state, knowledge, scales, index, b, i, targets, buffers.row, buffers.number)
         _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, shown.pairs[b, i])
         if shown.neighbours.shape[2] > 0:
             _find_neighbours(state, index, b, i, buffers, shown.neighbours[b, i])
@@ -462,9 +462,9 @@ def _observe_sensors(state, scales, codes, of_sensor, index, limit, shown, buffe
 def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
     """Write the features of the nearest targets of every sensor, their mask and numbers, and the sensor's neighbours.
 
-    The share of a thread are sensors, scene by scene.
+    Threads divide the sensors, counted scene by scene.
     """
-    own = scales_of(scales)
+    core, own = core_of(state), scales_of(scales)
     n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
     things = max(n, state.target.shape[0]) + 1
     buffers = Buffers(
@@ -472,4 +472,4 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
         np.empty((state.sensor.shape[1], k)), np.empty((10, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):
-        _observe_sensors(state, own, codes, of_sensor, index, limit, shown, buffers, low, high)
+        _observe_sensors(core, state.knowledge, own, codes, of_sensor, index, limit, shown, buffers, low, high)

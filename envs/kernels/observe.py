@@ -6,17 +6,17 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.physics import BLOCK
-from hitmac.envs.kernels.state import X
+from hitmac.envs.kernels.state import X, core_of
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 
 @inlined
 def _view_of(state, knowledge, scales, i, j, first, last):
-    """Write the offset of target j from sensor i into rows 0 and 1 of `scratch`, as the sensor observes it.
+    """Write the observed offset of target j from sensor i into rows 0 and 1 of `scratch`.
 
-    Returns arrays (B,): velocity x and y, whether the sensor notices the target, the number of sensors that do, and the
-    age of what is known.
+    Returns arrays (B,): velocity x and y, a mask of detections, the number of sensors that detect the target, and the
+    age of the knowledge.
     """
     if knowledge is None:
         notice(state, scales.missed_detections, i, j, first, last)
@@ -58,17 +58,17 @@ def _mark_valid(state, knowledge, i, j, mask, first, last):
 
 
 @inlined
-def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
-    """Write the features of every pair, and the mask of valid pairs, of the scenes `first` to `last` - 1."""
+def _observe_scenes(state, knowledge, scales, codes, of_sensor, pairs, mask, first, last):
+    """Write the features of every pair and the mask of valid pairs of the scenes `first` to `last` - 1."""
     sensor = state.sensor
     n, m = sensor.shape[0], state.target.shape[0]
     dx, dy, distance, east, north = (
         state.scratch[0], state.scratch[1], state.scratch[2], state.scratch[3], state.scratch[4],
     )  # fmt: skip
     for b in range(first, last):
-        state.scratch[8, b] = 0.0  # the age, if all is known
+        state.scratch[8, b] = 0.0  # age with full knowledge
     for j in range(m):
-        if state.knowledge is None:
+        if knowledge is None:
             for b in range(first, last):
                 state.scratch[5, b] = 0.0
             for i in range(n):
@@ -76,7 +76,7 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
                 for b in range(first, last):
                     state.scratch[5, b] += state.scratch_mask[b]
         for i in range(n):
-            velocity_x, velocity_y, noticed, seeing, age = _view_of(state, state.knowledge, scales, i, j, first, last)
+            velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
@@ -85,7 +85,7 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
             if not scales.all_there:
-                _mark_valid(state, state.knowledge, i, j, mask, first, last)
+                _mark_valid(state, knowledge, i, j, mask, first, last)
                 for b in range(first, last):
                     if mask[b, i, j] == 0:
                         for k in range(codes.shape[0]):
@@ -95,12 +95,14 @@ def _observe_scenes(state, scales, codes, of_sensor, pairs, mask, first, last):
 
 @kernel
 def observe(state, scales, codes, of_sensor, pairs, mask, share):
-    """Write the features of `codes` of every pair, and the mask of valid pairs.
+    """Write the features `codes` of every pair and the mask of valid pairs.
 
-    Features `of_sensor` (d,) are also shown where the target is not known.
+    Features `of_sensor` (d,) are also shown for unknown targets.
     """
-    own = scales_of(scales)
+    core, own = core_of(state), scales_of(scales)
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
-            _observe_scenes(state, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last))
+            _observe_scenes(
+                core, state.knowledge, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last)
+            )

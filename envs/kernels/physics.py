@@ -1,7 +1,7 @@
 """Sub-step: sensors turn and move, targets move, sensors see. Compiled by numba.
 
-Every function changes only the scenes ``first`` to ``last - 1`` of a batch, so that a scene is the same in any batch
-and on any thread. Angles are in degrees, counter-clockwise, 0 along +x.
+Every function changes only the scenes ``first`` to ``last - 1`` of a batch. So a scene is the same in any batch and on
+any thread. Angles are in degrees, counter-clockwise, 0 along +x.
 Source: Xu, Zhong, Wang, NeurIPS 2020.
 """
 
@@ -14,13 +14,15 @@ from hitmac.envs.kernels.knowledge import forget, learn
 from hitmac.envs.kernels.rails import kept_within, move_along, put_on_rail, stop_at_limits
 from hitmac.envs.kernels.recordings import leave_out_followers
 from hitmac.envs.kernels.sight import count_covered, look_from, see, sort_scene
+from hitmac.envs.kernels.state import core_of
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
 from hitmac.envs.kernels.walks import move_targets
 
 STAY, LEFT, RIGHT = 0, 1, 2  # actions of a sensor: stay, turn counter-clockwise, turn clockwise
 KEEP, NARROWER, WIDER = 0, 1, 2  # actions of a zooming lens
 
-BLOCK = 256  # scenes at a time: enough to amortise the start of every loop, few enough for the processor's caches
+_ONE = np.uint64(1)
+BLOCK = 256  # scenes at a time: enough to amortise the start of loops, few enough for the processor's caches
 
 
 @inlined
@@ -37,7 +39,7 @@ def _next_run(chosen, low, high):
 
 @allocating
 def runs(chosen, share):
-    """Yield runs of consecutive chosen scenes (first, last + 1) out of the blocks that fall to this thread."""
+    """Yield runs of consecutive chosen scenes (first, last + 1) from the blocks of this thread."""
     for low, high in blocks(chosen.shape[0], share):
         first, last = _next_run(chosen, low, high)
         while first < last:
@@ -49,8 +51,8 @@ def runs(chosen, share):
 def _turn(state, poses, action, first, last):
     """Turn every working sensor i by `action[b, i]` (stay, left, right), within its limits; count those that turned.
 
-    The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle. This is much
-    cheaper than a new cosine and sine of the heading. Over a thousand turns the rounding errors stay under 1e-13.
+    The direction (x, y) becomes (c x - s y, s x + c y), with c and s the cosine and sine of the angle, which is much
+    cheaper than cosine and sine of the heading. Rounding errors stay under 1e-13 over a thousand turns.
     """
     sensor, sign, turned_x = state.sensor, state.scratch[0], state.scratch[1]
     for b in range(first, last):
@@ -91,7 +93,7 @@ def _zoom(state, p, action, first, last):
 
 @inlined
 def about_to_move(state, first, last):
-    """Store the draws and the time before a move: a velocity observed after it also has the errors of before it.
+    """Store the draws and the time before a move, for the errors of velocities observed after it.
 
     Call it after the last observation and before any draw.
     """
@@ -102,115 +104,128 @@ def about_to_move(state, first, last):
 
 
 @inlined
-def extra_moves(state, p, first, last):
-    """Move the targets once in the scenes in which an extra move is due; recorded tracks have none."""
+def _move_targets(state, core, p, first, last):
+    """Move every target once."""
+    move_targets(core, p, state.tracks, state.recordings, state.streets, state.grid, first, last)
+
+
+@inlined
+def extra_moves(state, core, p, first, last):
+    """Move the targets once in the scenes in which an extra move is due, except along recorded tracks."""
     if p.extra_move_every > 0:
         for b in range(first, last):
-            state.scratch_mask[b] = state.scene[at.TIME, b] % p.extra_move_every == 0
-        leave_out_followers(state, state.tracks, first, last)
-        # The walk also writes into `scratch_mask`, only for scenes that this loop has already passed.
-        low, high = _next_run(state.scratch_mask, first, last)
+            core.scratch_mask[b] = core.scene[at.TIME, b] % p.extra_move_every == 0
+        leave_out_followers(core, state.tracks, first, last)
+        # The walk also writes to `scratch_mask`, but only for scenes that this loop has passed.
+        low, high = _next_run(core.scratch_mask, first, last)
         while low < high:
-            about_to_move(state, low, high)
-            move_targets(state, p, state.tracks, state.recordings, low, high)
-            low, high = _next_run(state.scratch_mask, high, last)
+            about_to_move(core, low, high)
+            _move_targets(state, core, p, low, high)
+            low, high = _next_run(core.scratch_mask, high, last)
 
 
 @inlined
-def _move_all(state, p, action, first, last):
-    """Let sensors and targets fail, leave and return, all sensors turn, zoom and move, and all targets move."""
-    update_availability(state, p, first, last)
-    _turn(state, state.poses, action, first, last)
-    _zoom(state, p, action, first, last)
-    move_along(state, p, state.rails, action, first, last)
-    move_targets(state, p, state.tracks, state.recordings, first, last)
+def _move_all(state, core, p, action, first, last):
+    """Update failures and departures, turn, zoom and move all sensors, and move all targets."""
+    update_availability(core, p, state.streets, first, last)
+    _turn(core, state.poses, action, first, last)
+    _zoom(core, p, action, first, last)
+    move_along(core, p, state.rails, action, first, last)
+    _move_targets(state, core, p, first, last)
 
 
 @inlined
-def advance(state, p, action, first, last):
-    """Advance by one sub-step: all sensors turn and move, all targets move, all sensors see and learn."""
-    _move_all(state, p, action, first, last)
-    see(state, state.grid, first, last)
+def advance(state, core, p, action, first, last):
+    """Advance by one sub-step: moves, visibility, time and knowledge.
+
+    `core` is that of the state.
+    """
+    _move_all(state, core, p, action, first, last)
+    see(core, state.grid, first, last)
     for b in range(first, last):
-        state.scene[at.TIME, b] += 1
-    learn(state, p, state.knowledge, first, last)
+        core.scene[at.TIME, b] += 1
+    learn(core, p, state.knowledge, first, last)
 
 
 @kernel
 def begin(state, chosen, share):
-    """Start an episode in the chosen scenes."""
-    p = state.parameters[0]
+    """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
+    core, p = core_of(state), state.parameters[0]
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            episode.begin(state, p, b)
-        see(state, state.grid, first, last)
-        forget(state.knowledge, first, last)
-        learn(state, p, state.knowledge, first, last)
+            episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
 
 
 @kernel
 def sub_step(state, action, chosen, share):
     """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
-    p = state.parameters[0]
+    core, p = core_of(state), state.parameters[0]
     for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        advance(state, p, action, first, last)
+        extra_moves(state, core, p, first, last)
+        about_to_move(core, first, last)
+        advance(state, core, p, action, first, last)
 
 
 @kernel
 def move(state, action, chosen, share):
     """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
-    p = state.parameters[0]
+    core, p = core_of(state), state.parameters[0]
     for first, last in runs(chosen, share):
-        extra_moves(state, p, first, last)
-        about_to_move(state, first, last)
-        _move_all(state, p, action, first, last)
+        extra_moves(state, core, p, first, last)
+        about_to_move(core, first, last)
+        _move_all(state, core, p, action, first, last)
         for b in range(first, last):
-            sort_scene(state, state.grid, b)
+            sort_scene(core, state.grid, b)
 
 
 @kernel
 def look_near(state, chosen, share):
-    """Let the sensors of the chosen large scenes see; a thread's share are sensors, scene by scene."""
+    """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
     for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        look_from(state, state.grid, chosen, low, high)
+        look_from(core_of(state), state.grid, chosen, low, high)
 
 
 @kernel
 def end(state, chosen, share):
-    """End a sub-step of the chosen large scenes: count what is covered, and let the sensors learn."""
+    """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
+    core = core_of(state)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            count_covered(state, state.grid, b)
-            state.scene[at.TIME, b] += 1
-        learn(state, state.parameters[0], state.knowledge, first, last)
+            count_covered(core, state.grid, b)
+            core.scene[at.TIME, b] += 1
+        learn(core, state.parameters[0], state.knowledge, first, last)
 
 
 @kernel
 def index(state, chosen, share):
-    """Index the chosen large scenes by place, after their state was set."""
+    """Index the chosen large scenes by place after their state is set."""
+    core = core_of(state)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            sort_scene(state, state.grid, b)
-            state.grid.num_seen[b, :] = state.grid.seen.shape[2] + 1  # what is seen is not listed
-            count_covered(state, state.grid, b)
+            sort_scene(core, state.grid, b)
+            state.grid.num_seen[b, :] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
+            count_covered(core, state.grid, b)
 
 
 @kernel
 def look(state, chosen, share):
-    """Let the sensors of the chosen scenes see again, after a change of positions, headings or fields of view.
+    """Update the derived state, visibility and knowledge of the chosen scenes, after a start or a change of places.
 
-    In an episode that has begun, what they know ages by a sub-step; before, what they knew is forgotten.
+    At time 0 the previous knowledge is cleared; later it ages by a sub-step.
     """
+    core = core_of(state)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            for i in range(state.sensor.shape[0]):
-                episode.set_heading(state, b, i, kept_within(state.poses, i, state.sensor[i, at.HEADING, b]))
-                episode.set_field_of_view(state, b, i, state.sensor[i, at.FIELD_OF_VIEW, b])
-                put_on_rail(state, state.rails, b, i, state.sensor[i, at.ALONG, b])
-        see(state, state.grid, first, last)
-        for b in range(first, last):
-            if state.scene[at.TIME, b] == 0:
-                forget(state.knowledge, b, b + np.uint64(1))
-        learn(state, state.parameters[0], state.knowledge, first, last)
+            for i in range(core.sensor.shape[0]):
+                episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
+                episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
+                put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
+        see(core, state.grid, first, last)
+        low = first
+        while low < last:  # the knowledge of runs of scenes at time 0
+            high = low
+            while high < last and core.scene[at.TIME, high] == 0:
+                high += _ONE
+            forget(state.knowledge, low, high)
+            low = high + _ONE
+        learn(core, state.parameters[0], state.knowledge, first, last)

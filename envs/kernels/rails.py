@@ -1,7 +1,6 @@
-"""Rails, the polylines on which sensors move, and pan limits, within which they turn. Compiled by numba.
+"""Rails, on which sensors move, and pan limits, within which they turn. Compiled by numba.
 
-A place on a rail is its distance along the rail from the first corner. Without rails or poses of the scenario, which
-are then None, all of this compiles to nothing.
+A rail is a polyline; a place on it is the distance along it from the first corner.
 """
 
 import math
@@ -18,9 +17,9 @@ STAND, FORWARD, BACK = 0, 1, 2  # actions of a sensor on a rail: stay, move away
 
 
 def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[float] = ()) -> Rails:
-    """Return the kernels' form of polylines, lists of one corner [x, y] or more; those that end where they begin close.
+    """Return polylines, lists of one or more corners [x, y], in the form of the kernels.
 
-    A rail of one corner has the length 0.
+    A rail that ends at its first corner is closed; one of a single corner has length 0.
     """
     most = max(map(len, polylines))
     corner = np.full((len(polylines), most, 5), np.inf)
@@ -29,7 +28,7 @@ def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[
         points = np.array(polyline, np.float64)
         closed[r] = len(points) > 1 and bool((points[0] == points[-1]).all())
         gone = np.cumsum(np.append(0.0, np.hypot(*np.diff(points, axis=0).T)))
-        apart = np.append(True, np.diff(gone) > 0)  # a corner on the one before has no way to it
+        apart = np.append(True, np.diff(gone) > 0)  # without corners on their predecessors
         points, gone = points[apart], gone[apart]
         ways = np.diff(points, axis=0) / np.diff(gone)[:, None]
         ways = np.concatenate((ways, ways[-1:] if len(ways) else np.zeros((1, 2))))
@@ -40,13 +39,13 @@ def make_rails(polylines: Sequence[Sequence[Sequence[float]]], starts: Sequence[
 
 @inlined
 def rail_of(rails, i):
-    """Return the number of the rail of sensor i: its own, or the only one, which all share."""
+    """Return the number of the rail of sensor i: its own, or the shared one."""
     return i if rails.length.shape[0] > 1 else 0
 
 
 @inlined
 def gone_along(rails, r, along, distance):
-    """Return the place at a distance from `along`: round and round a closed rail, to the end of another."""
+    """Return the place at a signed distance from `along`: round a closed rail, up to the ends of an open one."""
     along += distance
     if rails.closed[r]:
         return along - rails.length[r] * math.floor(along / rails.length[r])
@@ -55,7 +54,7 @@ def gone_along(rails, r, along, distance):
 
 @inlined
 def point_on(rails, r, along):
-    """Return x and y of a place on rail r, and the unit vector of the rail there."""
+    """Return x, y and the unit vector (x, y) of rail r at a place."""
     k = 0
     while k + 1 < rails.corner.shape[1] and rails.corner[r, k + 1, at.CORNER_ALONG] <= along:
         k += 1
@@ -66,7 +65,7 @@ def point_on(rails, r, along):
 
 @inlined
 def way_between(rails, r, along, other):
-    """Return the way east and north from one place on rail r to another."""
+    """Return the offset (x, y) from one place on rail r to another."""
     x, y, _, _ = point_on(rails, r, along)
     to_x, to_y, _, _ = point_on(rails, r, other)
     return to_x - x, to_y - y
@@ -74,7 +73,7 @@ def way_between(rails, r, along, other):
 
 @inlined
 def put_on_rail(state, rails, b, i, along):
-    """Put sensor i of scene b at a place on its rail; `rails` of the state."""
+    """Put sensor i of scene b at a place on its rail."""
     if rails is not None:
         x, y, way_x, way_y = point_on(rails, rail_of(rails, i), along)
         state.sensor[i, at.ALONG, b] = along
@@ -86,7 +85,7 @@ def put_on_rail(state, rails, b, i, along):
 
 @inlined
 def move_along(state, p, rails, action, first, last):
-    """Move every working sensor i along its rail by the last decision of `action[b]`, if the action has moves."""
+    """Move every working sensor i along its rail by its last decision in `action[b]`, if the action has moves."""
     if rails is not None:
         n = state.sensor.shape[0]
         moves = action.shape[1] - n
@@ -99,11 +98,11 @@ def move_along(state, p, rails, action, first, last):
                         put_on_rail(state, rails, b, i, gone_along(rails, rail_of(rails, i), along, way * p.rail_step))
 
 
-_ROUNDING = 1e-9  # degrees by which a heading may pass its limit
+_ROUNDING = 1e-9  # tolerance of the limits, degrees
 
 
 def make_poses(scenario: Any, num_envs: int) -> Poses | None:
-    """Return the kernels' form of `sensor_positions`, `sensor_headings` and `pan_limits`; None if there are none."""
+    """Return `sensor_positions`, `sensor_headings` and `pan_limits` in the form of the kernels; None without any."""
     n, fixed = scenario.num_sensors, scenario.placement == "fixed"
     if not (fixed or scenario.sensor_headings or scenario.pan_limits):
         return None
@@ -116,9 +115,9 @@ def make_poses(scenario: Any, num_envs: int) -> Poses | None:
 
 
 def limits_of(scenario: Any) -> np.ndarray:
-    """Return the lowest and the highest heading (n, 2) of every sensor, degrees; -inf and inf for one without limits.
+    """Return the lowest and highest heading (n, 2) of every sensor, degrees; -inf and inf without limits.
 
-    Limits of a whole turn or more are none.
+    A range of a whole turn or more does not limit.
     """
     limits = np.array(scenario.pan_limits or [(-np.inf, np.inf)], np.float64)
     limits[limits[:, 1] - limits[:, 0] >= 360.0] = -np.inf, np.inf
@@ -126,26 +125,26 @@ def limits_of(scenario: Any) -> np.ndarray:
 
 
 def within(heading: Any, limit: np.ndarray) -> Any:
-    """Return headings (..., n) by whole turns nearest to the middle of their limits (n, 2), degrees."""
+    """Return headings (..., n), shifted by whole turns to the middle of their limits (n, 2), degrees."""
     limited = np.isfinite(limit[:, 0])
     middle = np.where(limited[:, None], limit, 0.0).sum(-1) / 2.0
     return np.where(limited, heading - 360.0 * np.round((heading - middle) / 360.0), heading)
 
 
 def outside(heading: Any, limit: np.ndarray) -> Any:
-    """Return whether headings (..., n) are beyond their limits (n, 2)."""
+    """Return a mask of the headings (..., n) beyond their limits (n, 2)."""
     return (heading < limit[:, 0] - _ROUNDING) | (heading > limit[:, 1] + _ROUNDING)
 
 
 def turns_to_limits(heading: Any, limit: np.ndarray, turn: np.ndarray) -> np.ndarray:
-    """Return the most turns (..., n, 2) by `turn` (n,) right and left within the limits; inf for a sensor without."""
+    """Return the maximum numbers of turns (..., n, 2) right and left by `turn` (n,) within the limits, or inf."""
     ways = np.stack((within(heading, limit) - limit[:, 0], limit[:, 1] - within(heading, limit)), -1)
     return np.floor((ways + _ROUNDING) / turn[:, None])
 
 
 @inlined
 def kept_within(poses, i, heading):
-    """Return the heading within the limits of sensor i that is nearest to `heading`, degrees."""
+    """Return the heading within the limits of sensor i nearest to `heading`, degrees."""
     if poses is None:
         return heading
     low, high = poses.pan_limit[i, 0], poses.pan_limit[i, 1]
@@ -169,7 +168,7 @@ def stop_at_limits(state, poses, i, sign, first, last):
 
 @inlined
 def was_stopped(poses, i, b):
-    """Return whether a limit stopped the last turn of sensor i."""
+    """Return True if a limit stopped the last turn of sensor i."""
     if poses is None:
         return False
     return poses.at_limit[i, b]

@@ -1,7 +1,7 @@
-"""Sight: which sensor sees which target. Compiled by numba.
+"""Visibility of targets to sensors. Compiled by numba.
 
-In small scenes every sensor looks at every target, many scenes at a time. In large scenes, whose state has a grid, a
-sensor looks at the cells within its range.
+In small scenes every sensor looks at every target, in many scenes at a time. In large scenes, whose state has a grid, a
+sensor looks only at the cells within its range.
 """
 
 import math
@@ -14,7 +14,7 @@ from hitmac.envs.kernels.threads import compiled, inlined
 
 @inlined
 def disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
-    """Return True if the line of sight from (x, y) to (to_x, to_y) passes a disc's centre at less than its radius."""
+    """Return True if the line of sight from (x, y) to (to_x, to_y) crosses a disc."""
     dx = to_x - x
     dy = to_y - y
     squared = dx * dx + dy * dy
@@ -33,8 +33,8 @@ def wall_blocks(x, y, to_x, to_y, wall):
     wall_x = wall[2] - wall[0]
     wall_y = wall[3] - wall[1]
     cross = dx * wall_y - dy * wall_x
-    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position of the meeting on the line of sight
-    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position of the meeting on the wall
+    sight = (wall[0] - x) * wall_y - (wall[1] - y) * wall_x  # / cross: position on the line of sight
+    place = (wall[0] - x) * dy - (wall[1] - y) * dx  # / cross: position on the wall
     sight = sight if cross > 0.0 else -sight
     place = place if cross > 0.0 else -place
     length = abs(cross)
@@ -43,7 +43,7 @@ def wall_blocks(x, y, to_x, to_y, wall):
 
 @compiled
 def _see_all(state, first, last):
-    """Let every sensor look at every target; see :func:`see`."""
+    """Compute :func:`see` from all pairs of a sensor and a target."""
     sensor, target, disc, num_present = state.sensor, state.target, state.disc, state.scratch[0]
     for b in range(first, last):
         state.scene[at.NUM_COVERED, b] = 0
@@ -115,7 +115,7 @@ def _is_clear(state, grid, b, widest, x, y, to_x, to_y):
 
 @compiled
 def look_around(state, grid, b, i):
-    """Let sensor i of scene b see, after :func:`sort_scene`."""
+    """Compute the targets that sensor i of scene b sees, after :func:`sort_scene`."""
     if grid.num_seen[b, i] > grid.seen.shape[2]:
         for j in range(state.visible.shape[1]):
             state.visible[i, j, b] = False
@@ -153,7 +153,7 @@ def look_around(state, grid, b, i):
 
 @compiled
 def look_from(state, grid, chosen, low, high):
-    """Let the sensors `low` to `high` - 1, counted scene by scene, of the chosen scenes see."""
+    """Call :func:`look_around` for sensors `low` to `high` - 1, counted scene by scene, of the chosen scenes."""
     n = state.sensor.shape[0]
     for item in range(low, high):
         if chosen[item // n]:
@@ -162,7 +162,7 @@ def look_from(state, grid, chosen, low, high):
 
 @compiled
 def count_covered(state, grid, b):
-    """Compute the first sensor that sees each target of scene b, and coverage, after its sensors have looked around."""
+    """Compute the first sensor that sees each target of scene b, and coverage, after :func:`look_around`."""
     for j in range(grid.seer.shape[1]):
         grid.seer[b, j] = -1
     for i in range(grid.num_seen.shape[1]):
@@ -188,8 +188,8 @@ def see(state, grid, first, last):
     """Compute visibility, covered targets and coverage.
 
     A target is visible if ``distance <= range``, ``abs(bearing) < field_of_view / 2`` (computed as
-    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view. `grid` is that of
-    the state, as an argument, since numba leaves out code under ``is not None`` only for arguments.
+    ``dot(direction, offset) > cos(field_of_view / 2) * distance``), and no obstacle blocks the view. `grid` is an
+    argument of its own, since numba omits code under ``is not None`` only for arguments.
     """
     if grid is not None:
         for b in range(first, last):

@@ -1,17 +1,19 @@
 """State of a batch of scenes for the kernels, and the parameters of their scenario, as plain arrays.
 
-Kernels take :class:`KernelState`: few arrays, each with the scenes along the last axis. Their innermost loops run over
-scenes, so that the compiler can vectorise them, and the few arguments make calls cheap. :class:`State` is the same
-memory for users, each quantity by name and with the scenes along the first axis.
+Kernels take :class:`KernelState`: few arrays, which make calls cheap, with the scenes along the last axis, so that the
+compiler can vectorise the innermost loops. :class:`State` is the same memory for users: every quantity by name, scenes
+along the first axis.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.envs.kernels.threads import allocating
+
 
 class Streets(NamedTuple):
-    """Streets of a city: a lattice of lines, which cross everywhere."""
+    """Streets of a city: a lattice of lines."""
 
     x: np.ndarray  # (columns + 1,) middle lines of the streets that run along y
     y: np.ndarray  # (rows + 1,) middle lines of the streets that run along x
@@ -32,7 +34,7 @@ class Cells(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Things in the order of their cells: those of cell c from ``start[b, c]`` to ``start[b, c + 1] - 1``."""
+    """Things sorted by cell: those of cell c are ``start[b, c]`` to ``start[b, c + 1] - 1``."""
 
     start: np.ndarray  # (B, C + 2) int32
     number: np.ndarray  # (B, count) int32, ascending in a cell
@@ -41,14 +43,14 @@ class Places(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """Index of a large scene by place, so that a sensor looks only at what is near.
+    """Index of a large scene by place, so that sensors look only nearby.
 
-    What every sensor sees is listed, up to S targets; where there are more, only their number is.
+    The targets that each sensor sees are listed up to S; of more, only the number is stored.
     """
 
     cells: Cells
-    targets: Places  # the present ones
-    discs: Places  # by their middle
+    targets: Places  # present targets
+    discs: Places  # by centre
     wall_start: np.ndarray  # (C + 1,) int32; walls lie in every cell that their bounding box touches
     wall: np.ndarray  # (w',) int32
     seen: np.ndarray  # (B, n, S) int32
@@ -56,10 +58,10 @@ class Grid(NamedTuple):
     seer: np.ndarray  # (B, m) int32: first sensor that sees the target; -1: none
 
 
-KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the last move of the targets
+KEY, DRAWS, DRAWS_BEFORE = range(3)  # rows of a random stream; BEFORE: before the targets' last move
 TIME, NUM_SENSORS, NUM_TARGETS, NUM_COVERED, TURNED, TIME_BEFORE = range(6)  # rows of a scene
 X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
-# Rows of a sensor: first those that change, then those that the scenario fixes.
+# Rows of a sensor: first the variable ones, then those fixed by the scenario.
 (
     _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y,
     START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH,
@@ -79,34 +81,33 @@ KNOWN_X, KNOWN_Y, KNOWN_VELOCITY_X, KNOWN_VELOCITY_Y, AGE = range(5)
 class Tracks(NamedTuple):
     """Recorded positions that the targets of a batch follow instead of walking.
 
-    The kernels are compiled separately for a state with and without tracks: scenes without them, the usual case, run at
-    full speed. The scenes are along the first axis.
+    The scenes are along the first axis.
     """
 
-    track_position: np.ndarray  # (B, K, m, 2) positions after each sub-step or move; NaN: not there
+    track_position: np.ndarray  # (B, K, m, 2) positions after each sub-step or move; NaN: absent
     track_length: np.ndarray  # (B,) int64: number of positions that the scene follows; 0: its targets walk
     track_moves: np.ndarray  # (B,) int64: number of positions followed so far
-    track_extra: np.ndarray  # (B,) bool: the positions are those after each move, extra moves included
+    track_extra: np.ndarray  # (B,) bool: the positions follow each move, extra moves included
 
 
 class Recordings(NamedTuple):
-    """Recorded tracks of the scenario, resampled to sub-steps: an episode follows one of F files from one of its rows.
+    """Recorded tracks of the scenario, resampled to sub-steps; an episode follows one of F files from one of its rows.
 
-    The rows of all files are one after the other.
+    The rows of all files are concatenated.
     """
 
-    place: np.ndarray  # (R, m, 2); NaN: the target is not there
+    place: np.ndarray  # (R, m, 2); NaN: the target is absent
     first: np.ndarray  # (F,) int64 first row of each file
     last: np.ndarray  # (F,) int64 last row of each file
-    row: np.ndarray  # (B,) int64 row at which the scene is
+    row: np.ndarray  # (B,) int64 current row of the scene
     end: np.ndarray  # (B,) int64 last row of the scene's file
 
 
 class Knowledge(NamedTuple):
-    """Knowledge that the sensors of a batch have of the targets, in the layout of the kernels.
+    """Knowledge of the targets, in the layout of the kernels.
 
-    There are r rows: one for each sensor, or a single one of all. Sets of sensors are bits of W words: sensor i is bit
-    i % 64 of word i // 64. S is the delay of messages in sub-steps.
+    It has r rows: one for each sensor, or a single one shared by all. Sets of sensors are bits of W words: sensor i is
+    bit i % 64 of word i // 64. S is the delay of messages in sub-steps.
     """
 
     known: np.ndarray  # (r, m, 5, B)
@@ -116,17 +117,17 @@ class Knowledge(NamedTuple):
     reported: np.ndarray  # (S, m, W, B) uint64
     report: np.ndarray  # (S, n, m, 4, B)
     # Undefined between two calls:
-    seers: np.ndarray  # (m, W, B) uint64: sensors whose reports with the target arrive
-    heard: np.ndarray  # (n, W, B) uint64: sensors whose messages get to the sensor
+    seers: np.ndarray  # (m, W, B) uint64: sensors whose reports of the target arrive
+    heard: np.ndarray  # (n, W, B) uint64: sensors whose messages reach the sensor
 
 
 class Rails(NamedTuple):
-    """Rails on which the sensors of all scenes move: one of all sensors, or R = n, one for each."""
+    """Rails of the sensors, the same in all scenes: R = 1, shared by all sensors, or R = n."""
 
-    corner: np.ndarray  # (R, V, 5); corners that a rail does not have are at distance inf
+    corner: np.ndarray  # (R, V, 5); missing corners are at distance inf
     length: np.ndarray  # (R,)
     closed: np.ndarray  # (R,) bool
-    start: np.ndarray  # (S,) starting places, as distances along the rails; none: anywhere
+    start: np.ndarray  # (S,) start distances along the rails; empty: anywhere
 
 
 class Poses(NamedTuple):
@@ -168,6 +169,20 @@ class KernelState(NamedTuple):
     grid: Grid | None = None  # None: every sensor looks at every target
 
 
+@allocating
+def core_of(state):
+    """Return the state without its optional parts.
+
+    Kernels are compiled separately for every combination of optional parts. Functions that take the core, and only
+    the parts that they need, are compiled once for many of them.
+    """
+    return KernelState(
+        state.stream, state.scene, state.coverage, state.sensor, state.working, state.target, state.present, state.disc,
+        state.visible, state.covered, state.scratch_mask, state.scratch, state.areas, state.walls, state.parameters,
+        None, None, None, None, None, None, None,
+    )  # fmt: skip
+
+
 class State(NamedTuple):
     """State of a batch of B scenes with up to n sensors, m targets and k discs."""
 
@@ -192,11 +207,11 @@ class State(NamedTuple):
     moves: np.ndarray  # (B, m) moves since the last new goal
     present: np.ndarray  # (B, m) bool: the target is part of the episode and has not left
     disc: np.ndarray  # (B, k, 3) obstacles: x, y, radius
-    # Derived from the rest, and kept because it is read often:
+    # Derived from the rest, and stored because they are read often:
     direction: np.ndarray  # (B, n, 2) unit vector of the heading
     range_squared: np.ndarray  # (B, n)
     cos_half_view: np.ndarray  # (B, n)
-    rail_direction: np.ndarray  # (B, n, 2) unit vector of the rail at the sensor, the way of growing distance; or 0
+    rail_direction: np.ndarray  # (B, n, 2) unit vector of the rail at the sensor, towards growing distance; or 0
     visible: np.ndarray  # (B, n, m) bool: sensor i sees target j
     covered: np.ndarray  # (B, m) bool: at least one sensor sees target j
     num_covered: np.ndarray  # (B,) int64: number of covered targets
@@ -205,18 +220,17 @@ class State(NamedTuple):
 
 
 class Known(NamedTuple):
-    """Knowledge that the sensors of a batch of B scenes have of the targets.
+    """Knowledge of the targets in a batch of B scenes.
 
-    There are r rows: n, one for each sensor, or 1 if all share what they see. Reports are on their way for S sub-steps,
-    the delay of messages.
+    It has r rows: one for each sensor, or 1 if all share their detections. Reports take S sub-steps to arrive.
     """
 
     known_position: np.ndarray  # (B, r, m, 2) last known position
     known_velocity: np.ndarray  # (B, r, m, 2) velocity there, units per second
     known_age: np.ndarray  # (B, r, m) sub-steps since then; inf: never seen
-    known_seeing: np.ndarray  # (B, r, m) int16: sensors that report to see the target, the sensor itself included
-    known_left: np.ndarray  # (B, r, m) bool: the target was seen leaving, and not since
-    noticed: np.ndarray  # (B, n, m) bool: sensor i sees target j and does not miss it
+    known_seeing: np.ndarray  # (B, r, m) int16: sensors that report the target, the sensor itself included
+    known_left: np.ndarray  # (B, r, m) bool: the target was seen leaving and has not been seen since
+    noticed: np.ndarray  # (B, n, m) bool: sensor i detects target j
     reported: np.ndarray  # (B, S, m, W) uint64: sensors that have reported each target, as bits
     report: np.ndarray  # (B, S, n, m, 4) position and velocity in the reports
 
@@ -228,17 +242,17 @@ _KINDS = {
         "missed_detections communication_range message_loss_rate"
     ),
     int: ("min_sensors min_targets placement grid walk goal_patience extra_move_every episode_steps fixed_discs hops"),
-    bool: "whole_numbers start_facing_target",
+    bool: "whole_numbers start_facing_target departures",
 }
 PARAMETERS = np.dtype(
     [(name, kind) for kind, names in _KINDS.items() for name in names.split()]
     + [("target_area", float, 4), ("disc_radius", float, 2)],
     align=True,
 )
-"""Record of the scenario's parameters that the kernels need and :class:`KernelState` does not hold.
+"""Record of the remaining parameters of the scenario that the kernels need.
 
-Placement and walk are the indices in their tables, `wander` is in radians; a `zoom_step` of 0: no lens zooms; 0 `hops`:
-no messages.
+`placement` and `walk` are indices of their tables, and `wander` is in radians. A `zoom_step` of 0 means no zoom lenses,
+0 `hops` no messages; with `departures`, targets may leave.
 """
 
 

@@ -21,7 +21,7 @@ _ONE = np.uint64(1)
 _TO_UNIT = 1.0 / (1 << 53)
 
 MOST_DRAWS = 1000
-"""Most times that a number, a place or a move that does not fit is drawn again."""
+"""Maximum number of draws of a number, place or move until one fits."""
 
 
 @inlined
@@ -76,7 +76,7 @@ def draw_between(stream, b, low, high, whole):
 
 @inlined
 def draw_point(state, p, b, left, right, low, high):
-    """Draw x in [left, right] and y in [low, high], which rounded ones can leave, within the arena."""
+    """Draw x in [left, right] and y in [low, high], clipped to the arena, which rounding can leave."""
     x = draw_between(state.stream, b, left, right, p.whole_numbers)
     y = draw_between(state.stream, b, low, high, p.whole_numbers)
     return min(max(x, -p.half_width), p.half_width), min(max(y, -p.half_height), p.half_height)
@@ -103,7 +103,7 @@ def stream_integers(keys: np.ndarray, first: np.ndarray, columns: int, high: int
     return ((words >> _S11) * _TO_UNIT * high).astype(np.int64)
 
 
-_NOISE = np.uint64(0x6E6F697365)  # separates the stream of the observation errors from the scene's own stream
+_NOISE = np.uint64(0x6E6F697365)  # separates the stream of observation errors from that of the scene
 _MESSAGES = np.uint64(0x6D657373616765)
 _FIRST, _SECOND, _FOURTH = np.uint64(1), np.uint64(2), np.uint64(4)
 
@@ -116,13 +116,13 @@ def _key_at(state, b, purpose, draws, time):
 
 @inlined
 def noise_key(state, b):
-    """Return the key of the current observation errors of scene b, whether it was observed before or not."""
+    """Return the key of the current observation errors of scene b, the same at every observation."""
     return _key_at(state, b, _NOISE, state.stream[DRAWS, b], state.scene[TIME, b])
 
 
 @inlined
 def message_key(state, b):
-    """Return the key of the messages lost in the current sub-step of scene b."""
+    """Return the key of the lost messages in the current sub-step of scene b."""
     return _key_at(state, b, _MESSAGES, state.stream[DRAWS, b], state.scene[TIME, b])
 
 
@@ -160,7 +160,7 @@ def pair_number(state, i, j):
 
 @inlined
 def seen_and_noticed(state, missed_detections, i, j, b):
-    """Return whether sensor i of scene b sees target j and does not miss it."""
+    """Return True if sensor i of scene b sees target j and does not miss it."""
     if missed_detections > 0.0:
         missed = uniform(noise_key(state, b), _FOURTH * pair_number(state, i, j) + _SECOND) < missed_detections
         return state.visible[i, j, b] and not missed
@@ -169,7 +169,7 @@ def seen_and_noticed(state, missed_detections, i, j, b):
 
 @compiled
 def notice(state, missed_detections, i, j, first, last):
-    """Write into `scratch_mask` whether sensor i sees target j and does not miss it."""
+    """Set `scratch_mask` where sensor i sees target j and does not miss it."""
     for b in range(first, last):
         state.scratch_mask[b] = state.visible[i, j, b]
     if missed_detections > 0.0:

@@ -1,7 +1,4 @@
-"""Streets of a city: sensors at crossings, targets that walk along. Compiled by numba.
-
-Without streets all of this compiles to nothing.
-"""
+"""Streets of a city, with sensors at their crossings and targets that walk along them. Compiled by numba."""
 
 import math
 from typing import Any
@@ -14,7 +11,7 @@ from hitmac.envs.kernels.threads import compiled, inlined
 
 
 def make_streets(scenario: Any) -> Streets | None:
-    """Return the kernels' form of the streets between `blocks`; None where nothing keeps to them."""
+    """Return the streets between `blocks` in the form of the kernels; None if no sensor or target needs them."""
     if scenario.walk != "streets" and scenario.placement != "crossings":
         return None
     rows, columns = scenario.blocks
@@ -27,7 +24,7 @@ def make_streets(scenario: Any) -> Streets | None:
 
 @inlined
 def _nearest_line(lines, place):
-    """Return the number of the line that is nearest to a coordinate."""
+    """Return the number of the line nearest to a coordinate."""
     k = math.floor((place - lines[0]) / (lines[1] - lines[0]) + 0.5)
     return min(max(k, 0), lines.shape[0] - 1)
 
@@ -41,7 +38,7 @@ def _line_ahead(lines, place, up):
 
 @inlined
 def step_onto_street(state, streets, b, j):
-    """Move target j of scene b onto the nearest street; its goal is the next crossing on the way to its former goal."""
+    """Move target j of scene b onto the nearest street; its goal becomes the next crossing towards its former goal."""
     if streets is not None and streets.kept:
         x, y = state.target[j, X, b], state.target[j, Y, b]
         at_x, at_y = streets.x[_nearest_line(streets.x, x)], streets.y[_nearest_line(streets.y, y)]
@@ -57,7 +54,7 @@ def step_onto_street(state, streets, b, j):
 
 @inlined
 def _leads_on(streets, column, row, way, back):
-    """Return True if a street leads from a crossing to `way` (0 east, 1 north, 2 west, 3 south), and not back."""
+    """Return True if a street leads from a crossing in direction `way` (0 east, 1 north, 2 west, 3 south), not back."""
     across, up = (way == 0) - (way == 2), (way == 1) - (way == 3)
     inside = 0 <= column + across < streets.x.shape[0] and 0 <= row + up < streets.y.shape[0]
     return inside and way != back
@@ -65,7 +62,7 @@ def _leads_on(streets, column, row, way, back):
 
 @inlined
 def _take_street(state, streets, b, j, back):
-    """Give target j of scene b, at a crossing, the next one along any street but `back` as its goal."""
+    """Give target j of scene b, at a crossing, the next crossing along a random street except `back` as its goal."""
     column, row = _nearest_line(streets.x, state.target[j, X, b]), _nearest_line(streets.y, state.target[j, Y, b])
     ways = 0
     for way in range(4):
@@ -81,7 +78,7 @@ def _take_street(state, streets, b, j, back):
 
 @inlined
 def _go(state, b, j, length):
-    """Move target j of scene b towards its goal; return the rest of the length, under 0 if the goal is not reached."""
+    """Move target j of scene b towards its goal; return the remaining length, negative if the goal is not reached."""
     to_x, to_y = state.target[j, GOAL_X, b] - state.target[j, X, b], state.target[j, GOAL_Y, b] - state.target[j, Y, b]
     away = math.sqrt(to_x * to_x + to_y * to_y)
     if away <= length:
@@ -94,7 +91,7 @@ def _go(state, b, j, length):
 
 @inlined
 def _back(to_x, to_y):
-    """Return the direction opposite to that of a way along a street; -1 for none."""
+    """Return the direction opposite to an offset along a street, or -1."""
     if to_x != 0.0 and to_y != 0.0:
         return -1
     if to_x != 0.0:
@@ -106,10 +103,10 @@ def _back(to_x, to_y):
 
 @compiled
 def walk_streets(state, p, streets, grid, first, last):
-    """Along the streets of a city, straight on from crossing to crossing; there into any street, save back.
+    """Along the streets of a city; at crossings into any street except back.
 
-    A move ends at the second crossing at the latest. A target that was placed off the street goes to the nearest
-    crossing first.
+    A move ends at the second crossing at the latest. A target placed off the streets goes to the nearest crossing
+    first.
     """
     if streets is not None:
         for b in range(first, last):

@@ -4,9 +4,9 @@ A *kernel* is called from Python, without the interpreter's lock; machine code i
 :func:`compiled`, :func:`allocating` and :func:`inlined` are parts of kernels.
 
 The scenes of a call are divided into one segment for each thread, and every segment into blocks. A thread that has
-computed its segment takes blocks of the others. So it computes nearly the same scenes in every call, which the
-processor's cache still holds. The caller waits for no helper that has not begun: on a busy machine it also computes the
-blocks of the helpers that the system does not run.
+computed its segment takes blocks of the others. So a thread computes nearly the same scenes in every call, and finds
+them in the processor's cache. The caller does not wait for helpers that have not begun; on a busy machine it computes
+their blocks as well.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ except ImportError:  # Windows: processes that start together all compile
 
 
 class _Part(JITCodeLibrary):
-    """Code in the intermediate language, without machine code of its own, that is linked into kernels.
+    """Intermediate code of a function without machine code of its own, which is linked into kernels.
 
-    Inlined code is optimised where it is inlined, and would gain nothing from being optimised before.
+    Inlined code is optimised only after it is inlined.
     """
 
     inlined = False
@@ -59,7 +59,7 @@ class _PartLowering(NativeLowering):
     _name = "part_lowering"
 
     def run_pass(self, state: Any) -> bool:
-        """Lower a function; its callers find it by a key, in place of a function for the interpreter."""
+        """Lower a function, and register it under a key instead of a function for the interpreter."""
         state.library = _Part(state.targetctx.codegen(), state.func_id.func_qualname)
         state.flags.no_compile = True
         state.library.inlined = bool(state.flags.forceinline)
@@ -71,7 +71,7 @@ class _PartLowering(NativeLowering):
 
 
 class _PartCompiler(CompilerBase):
-    """numba's compiler without machine code for parts of kernels: the first call takes 10 s in place of 17 s."""
+    """Compiler of parts of kernels, without machine code: the first call takes 10 s instead of 17 s."""
 
     def define_pipelines(self) -> list[PassManager]:
         manager = DefaultPassBuilder.define_nopython_pipeline(self.state)
@@ -81,12 +81,12 @@ class _PartCompiler(CompilerBase):
 
 
 # A division by zero follows IEEE 754 instead of raising: a check would prevent the vectorisation of loops.
-# No function needs an entry for C, which takes longer to compile than a small function.
+# No function needs an entry point for C, which takes longer to compile than a small function.
 _OPTIONS: dict[str, Any] = {"error_model": "numpy", "no_cfunc_wrapper": True}
 
 
 def _part(**options: Any) -> Callable[[Callable], Any]:
-    """Return a decorator that compiles a function for calls by kernels alone; called from Python, it refuses."""
+    """Return a decorator that compiles a function for kernels only; a call from Python is a TypeError."""
     options["no_cpython_wrapper"] = True
 
     def decorate(function: Callable) -> Any:
@@ -94,7 +94,7 @@ def _part(**options: Any) -> Callable[[Callable], Any]:
 
         def refuse(*arguments: Any, **keywords: Any) -> None:
             name = function.__name__
-            raise TypeError(f"{name} is compiled for kernels alone; in Python, call {name}.py_func")
+            raise TypeError(f"{name} is compiled only for kernels; in Python, call {name}.py_func")
 
         def keep(compiled: Any) -> None:
             dispatcher.overloads[tuple(compiled.signature.args)] = compiled
@@ -105,16 +105,16 @@ def _part(**options: Any) -> Callable[[Callable], Any]:
     return decorate
 
 
-# Only kernels, and functions that allocate, count references to arrays: elsewhere that would take longer than the
-# arithmetic in between. A called function inherits the option unless it has its own.
+# Only kernels, and functions that allocate, count references to arrays: elsewhere the counting would take longer than
+# the arithmetic. A called function inherits the option unless it has its own.
 compiled = _part(_nrt=False)
-"""Decorator of a function that kernels call, and that allocates no array."""
+"""Decorator of a function for kernels that allocates no array."""
 
 allocating = _part(_nrt=True)
-"""Decorator of a function that kernels call, and that allocates arrays or assigns to slices of them."""
+"""Decorator of a function for kernels that allocates arrays, assigns to slices of them or returns tuples of them."""
 
 inlined = _part(_nrt=False, forceinline=True)
-"""Decorator of a function that is inlined wherever a kernel calls it."""
+"""Decorator of a function that is inlined into kernels."""
 
 
 @cache
@@ -127,8 +127,8 @@ def kernel(function: Callable) -> Callable:
     """Compile `function` to run without the interpreter's lock, with numba's cache on disk.
 
     The cached files are named after a digest of the sources in this folder, in the function's, and in those of the
-    compiled functions that its module imports: numba itself checks only the file of the function, and would use an old
-    kernel after an edit to a function that the kernel calls.
+    compiled functions that its module imports. Numba itself checks only the file of the function, and would use an
+    outdated kernel after an edit to a called function.
     """
     dispatcher = njit(nogil=True, **_OPTIONS)(function)
     called = [value.py_func for value in function.__globals__.values() if hasattr(value, "py_func")]
@@ -150,7 +150,7 @@ def kernel(function: Callable) -> Callable:
 
 @contextmanager
 def _turn(path: str) -> Iterator[None]:
-    """Hold a file's lock: of processes that start together on an empty cache, one compiles and the others load."""
+    """Lock a file, so that of several processes that need a kernel at once, one compiles it and the others load it."""
     if fcntl is None:
         yield
         return
@@ -163,10 +163,9 @@ def _turn(path: str) -> Iterator[None]:
 
 
 def one_of(variants: Sequence[Callable]) -> Callable:
-    """Return a compiled function ``call(code, *arguments)`` that calls ``variants[code]``, and none for another code.
+    """Return a compiled function ``call(code, *arguments)`` that calls ``variants[code]``, or nothing for other codes.
 
-    Compiled code cannot look up a function in a table, but it can compare: the function is a chain of ``if``, written
-    from the table.
+    Compiled code cannot look up functions in a table, so the function is a chain of ``if`` generated from the table.
     """
     names = [f"variant_{code}" for code in range(len(variants))]
     branches = [f"    if code == {code}:\n        {name}(*arguments)\n" for code, name in enumerate(names)]
@@ -196,7 +195,7 @@ def _add(typing_context, array, index, number):
 
 @intrinsic
 def _load(typing_context, array, index):
-    """Return element `index` of an array as other threads have left it."""
+    """Return element `index` of an array, including writes of other threads."""
 
     def generate(context, builder, signature, arguments):
         return builder.load_atomic(_element(context, builder, signature, arguments), "seq_cst", 8)
@@ -207,43 +206,43 @@ def _load(typing_context, array, index):
 atomic_add: Callable[..., Any] = _add
 atomic_load: Callable[..., Any] = _load
 
-_LINE = 8  # words of a cache line, in which only one thread should write
+_LINE = 8  # words of a cache line, to which only one thread should write
 _SCENES, _SIZE, _THREADS = range(3)  # scenes of the call, scenes of a block, threads
 _BEGUN, _ENDED, _TAKEN = _LINE, 2 * _LINE, 3 * _LINE  # threads that have begun, and ended; blocks taken of segment 0
 _CLOSED = 1 << 32  # added to _BEGUN: no further thread may begin
 
 SCENES_PER_THREAD = 128
-"""Fewest scenes for each thread of a batch; with fewer, a second thread costs more than it saves."""
+"""Minimum number of scenes per thread; with fewer, a second thread costs more than it saves."""
 
 SENSORS_PER_THREAD = 256
-"""Fewest sensors for each thread of large scenes."""
+"""Minimum number of sensors per thread in large scenes."""
 
 SCENES_PER_BLOCK = (128, 512)
-"""Fewest and most scenes that a thread takes at a time: the loops of the kernels run over the scenes of a block."""
+"""Minimum and maximum number of scenes in a block, over which the loops of the kernels run."""
 
 PAIRS_PER_BLOCK = 5120
-"""Fewest pairs of a sensor and a target that a thread takes at a time: fewer are computed before another begins."""
+"""Minimum number of pairs of a sensor and a target in a block; fewer are computed before another thread begins."""
 
 SENSORS_PER_BLOCK = 64
-"""Sensors that a thread takes at a time where the sensors of a scene are divided between threads."""
+"""Sensors in a block where the sensors of a scene are divided between threads."""
 
-_LOOKS = 300_000  # at a counter before a thread sleeps, some 100 us: a few times as long as it takes to wake one
+_LOOKS = 300_000  # looks at a counter before a thread sleeps: about 100 us, a few times as long as waking it takes
 
 
 class Share(NamedTuple):
-    """Part of one thread in a call of a kernel, the kernel's last argument.
+    """Share of one thread in a call, the last argument of a kernel.
 
-    A call on the caller's thread alone has None instead, for which kernels are compiled separately.
+    Calls on a single thread pass None instead, for which kernels are compiled separately.
     """
 
     counters: np.ndarray  # int64, of the call
-    calls: np.ndarray  # (1,) int64: calls so far that called for helpers
+    calls: np.ndarray  # (1,) int64: calls with helpers so far
     thread: int  # 0: the caller
 
 
 @compiled
 def _take(share):
-    """Return the next block (low, high), first of the thread's own segment; (0, 0) if none is left."""
+    """Return the next block (low, high), from the thread's own segment first; (0, 0) if none is left."""
     counters = share.counters
     size, threads = counters[_SIZE], counters[_THREADS]
     count = -(-counters[_SCENES] // size)
@@ -257,7 +256,7 @@ def _take(share):
 
 @allocating
 def blocks(num_scenes, share):
-    """Yield the blocks of scenes (low, high) that fall to this thread; without a share, one block of all."""
+    """Yield the blocks of scenes (low, high) of this thread; without a share, one block of all scenes."""
     if share is None:
         yield 0, num_scenes
         return
@@ -271,7 +270,7 @@ def blocks(num_scenes, share):
             low, high = _take(share)
         atomic_add(share.counters, _ENDED, 1)
     if share.thread > 0:
-        # A helper needs the interpreter's lock, which the caller releases when it begins the next call.
+        # Returning needs the interpreter's lock, which the caller releases only when it begins the next call.
         looks = 0
         while looks < _LOOKS and atomic_load(share.calls, 0) == calls:
             looks += 1
@@ -279,7 +278,7 @@ def blocks(num_scenes, share):
 
 @kernel
 def _leave(counters):
-    """Count a thread whose kernel has failed as ended, and leave no blocks to the others."""
+    """Count a thread whose kernel has failed as ended, and discard the remaining blocks."""
     for k in range(counters[_THREADS]):
         atomic_add(counters, _TAKEN + k * _LINE, counters[_SCENES])
     atomic_add(counters, _ENDED, 1)
@@ -287,13 +286,13 @@ def _leave(counters):
 
 @kernel
 def _close(counters):
-    """Let no further thread begin; return the number of those that have."""
+    """Allow no further thread to begin; return the number of threads that have."""
     return atomic_add(counters, _BEGUN, _CLOSED)
 
 
 @kernel
 def _all_ended(counters, begun):
-    """Return True once all threads that have begun have ended, False if that takes long."""
+    """Return True when all threads that have begun have ended, False after many looks."""
     looks = 0
     while looks < _LOOKS and atomic_load(counters, _ENDED) < begun:
         looks += 1
@@ -301,21 +300,21 @@ def _all_ended(counters, begun):
 
 
 class _Call(NamedTuple):
-    """Call of a kernel, for the helpers."""
+    """Call of a kernel in which helpers take part."""
 
     kernel: Callable
     arguments: tuple[Any, ...]
     counters: np.ndarray
     ended: queue.SimpleQueue[None]  # an item for each helper that took part
-    errors: list[BaseException]  # of helpers: a full disk or memory while a kernel is compiled
+    errors: list[BaseException]  # of helpers, such as a full disk while a kernel is compiled
 
 
 _calls = np.zeros(1, np.int64)
-_helpers: list[queue.SimpleQueue[_Call]] = []  # the calls for each helper, at most one that it has not begun
+_helpers: list[queue.SimpleQueue[_Call]] = []  # queue of calls of each helper, at most one of them not begun
 
 
 def _help(call: _Call, thread: int) -> None:
-    """Compute blocks of a call on the calling thread, unless the call is over."""
+    """Compute blocks of a call on the current thread, unless the call is over."""
     try:
         call.kernel(*call.arguments, Share(call.counters, _calls, thread))
     except BaseException as error:
@@ -337,18 +336,18 @@ def _start_helpers(number: int) -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_helpers.clear)  # a fork copies only the calling thread
+    os.register_at_fork(after_in_child=_helpers.clear)  # a fork copies only the current thread
 
 
 def cores() -> int:
-    """Return the number of cores for kernels, which the environment variable NUMBA_NUM_THREADS can lower."""
+    """Return the number of cores for kernels; the environment variable NUMBA_NUM_THREADS lowers it."""
     return numba.config.NUMBA_NUM_THREADS  # type: ignore[attr-defined]
 
 
 class Threads:
-    """Division of a batch between threads, never more than cores or blocks.
+    """Division of a batch between threads, at most one per core and block.
 
-    A `block` of a multiple of 8 scenes keeps every cache line to one thread.
+    With a `block` of a multiple of 8 scenes, only one thread writes to a cache line.
     """
 
     def __init__(self, num_scenes: int, num_threads: int, block: int) -> None:
@@ -357,7 +356,7 @@ class Threads:
         self._counters[: _THREADS + 1] = num_scenes, block, self._threads
 
     def run(self, kernel: Callable, *arguments: Any) -> None:
-        """Call ``kernel(*arguments, share)`` on this thread, and on those of the helpers that are free."""
+        """Call ``kernel(*arguments, share)`` on this thread and on idle helpers."""
         if self._threads == 1:
             kernel(*arguments, None)
             return
@@ -380,9 +379,9 @@ class Threads:
 
 
 def divide(scenes: int, n: int, m: int, num_threads: int | None, large: bool) -> tuple[int, Threads, Threads]:
-    """Return the number of threads for scenes of n sensors and m targets, and how scenes and their sensors are divided.
+    """Return the number of threads for scenes of n sensors and m targets, and the divisions of scenes and of sensors.
 
-    `num_threads` None: as many as cores, and fewer for small batches; `large`: threads share the sensors of a scene.
+    With `num_threads` None, one per core, or fewer for small batches; if `large`, threads share the sensors of a scene.
     """
     sensors = scenes * n
     useful = max(scenes // SCENES_PER_THREAD, sensors // SENSORS_PER_THREAD if large else 0)

@@ -1,10 +1,9 @@
 """Walks of the targets, for many scenes at a time. Compiled by numba.
 
-A new walk is a function whose docstring describes it in its first line, and a line of the table.
+To add a walk, write a function whose first docstring line describes it, and add it to the table.
 
-Functions take the scenes ``first`` to ``last - 1`` (uint64: the compiler then assumes no negative index). A loop over
-scenes writes only one array: only then can the compiler prove that it does not write what it reads next, and vectorise
-it.
+Functions take the scenes ``first`` to ``last - 1`` (uint64, so that the compiler assumes no negative index). A loop
+over scenes writes only one array; otherwise the compiler cannot exclude overlaps, and does not vectorise it.
 """
 
 import math
@@ -34,7 +33,7 @@ def _near(x, y, other_x, other_y, distance):
 def _pursue(state, p, j, first, last):
     """Move target j of the scenes towards its goal, as HiT-MAC's targets do.
 
-    The target takes a new goal and speed if its goal is near, if it is near one of its two previous positions, or if it
+    The target draws a new goal and speed if its goal is near, if it is near one of its two previous positions, or if it
     has pursued its goal for too long. Then it moves towards the goal by ``speed * (1 + noise * u) * time_step``.
     Source: Xu, Zhong, Wang, NeurIPS 2020, section 4.
     """
@@ -86,9 +85,9 @@ def _outside(state, p, b, j):
 def _to_goals(state, p, streets, grid, first, last):
     """Walk of HiT-MAC's targets, from goal to goal.
 
-    A move out of the arena is drawn again as a separate move, so that the current position of the target also becomes
-    its previous one. After MOST_DRAWS of :mod:`hitmac.envs.kernels.streams`, where all moves are too long for the
-    arena, the target stops at its border.
+    A move out of the arena is repeated as a separate move, so that the current position also becomes the previous one.
+    After MOST_DRAWS of :mod:`hitmac.envs.kernels.streams` moves, all too long for the arena, the target stops at its
+    border.
     """
     for j in range(state.target.shape[0]):
         _pursue(state, p, j, first, last)
@@ -108,9 +107,9 @@ def _to_goals(state, p, streets, grid, first, last):
 
 @inlined
 def _way_out(state, grid, b, j):
-    """Return the direction, radians, in which target j of scene b leaves the first view that it is in; NaN without one.
+    """Return the direction, radians, in which target j of scene b leaves the first view that it is in, or NaN.
 
-    The direction is perpendicular to the line of sight, to the side of the view's axis on which the target is.
+    The direction is perpendicular to the line of sight, on the target's side of the view's axis.
     """
     i, n = 0, state.sensor.shape[0]
     if grid is not None:
@@ -153,7 +152,7 @@ def _advance(target, stream, p, b, j, course):
 
 @inlined
 def _swerved(target, stream, p, b, j):
-    """Return the direction of target j of scene b, radians, changed by up to `wander` to either side."""
+    """Return the direction of target j of scene b, radians, changed at random by up to `wander` to either side."""
     course = target[j, at.COURSE, b]
     if p.wander > 0.0:
         course += p.wander * (2.0 * draw_uniform(stream, b) - 1.0)
@@ -200,22 +199,21 @@ WALKS = {
 }  # fmt: skip
 """The walks of the targets, by name: functions that move every target of some scenes once.
 
-Streets and grid of the state are arguments of their own, since numba leaves out code under ``is not None`` only for
-arguments.
+Streets and grid are arguments of their own, since numba omits code under ``is not None`` only for arguments.
 """
 
 _walk = one_of(tuple(WALKS.values()))
 
 
 @compiled
-def move_targets(state, p, tracks, recordings, first, last):
-    """Move every target of the scenes once: to its next recorded position if it has any, else by its walk."""
+def move_targets(state, p, tracks, recordings, streets, grid, first, last):
+    """Move every target of the scenes once: to its next recorded position if it has one, else by its walk."""
     if tracks is None and recordings is None:
-        _walk(p.walk, state, p, state.streets, state.grid, first, last)
+        _walk(p.walk, state, p, streets, grid, first, last)
     else:
         for b in range(first, last):
             if not follow_tracks(state, p, tracks, b):
                 if recordings is None:
-                    _walk(p.walk, state, p, state.streets, state.grid, b, b + _ONE)
+                    _walk(p.walk, state, p, streets, grid, b, b + _ONE)
                 else:
                     follow_recording(state, p, recordings, b)

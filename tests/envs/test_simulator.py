@@ -82,16 +82,6 @@ def test_a_mask_leaves_the_others_alone():
     assert after["time"].tolist() == [1, 0, 1]
 
 
-def test_long_walks_stay_finite_and_inside():
-    simulator, rng = Simulator("hit-mac-6x9", 64, 0), np.random.default_rng(3)
-    for _ in range(500):
-        simulator.step(rng.integers(0, 3, (64, 6)))
-        assert np.abs(simulator.state.target_position).max() <= 1250
-        assert ((simulator.coverage >= 0) & (simulator.coverage <= 1)).all()
-        assert np.linalg.norm(simulator.state.velocity, axis=-1).max() <= simulator.scenario.top_speed
-    assert all(np.isfinite(array).all() for array in simulator.state if array.dtype == np.float64)
-
-
 @pytest.mark.parametrize(
     ("options", "says"),
     [

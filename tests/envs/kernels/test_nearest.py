@@ -264,14 +264,3 @@ def test_walls_are_found_in_every_cell_that_they_touch():
     start, number = sort_walls(cells, np.array([[-95, -95, -25, -95], [-50, -50, -50, 30], [90, 90, 100, 100]]))
     found = {c: number[start[c] : start[c + 1]].tolist() for c in range(100) if start[c + 1] > start[c]}
     assert found == {0: [0], 1: [0], 2: [0], 3: [0], 22: [1], 32: [1], 42: [1], 52: [1], 62: [1], 99: [2]}
-
-
-def test_a_scene_of_many_thousands_is_made_and_advances():
-    scenario = spread_out(2500, 2500)
-    simulator = Simulator(scenario, 1, 0)
-    observer = Observer(scenario, nearest=8, neighbours=8)
-    simulator.step(np.zeros((1, 2500), int))
-    shown = {key: array[0] for key, array in observer.observe(simulator).items()}
-    assert observer.space.contains(shown)
-    assert shown["mask"].all()
-    assert 0 < simulator.coverage[0] < 1

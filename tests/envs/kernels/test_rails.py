@@ -266,12 +266,6 @@ def test_limits_that_are_never_met_change_nothing():
             np.testing.assert_array_equal(value, two.get_state()[name], err_msg=name)
 
 
-def test_yaml_there_and_back(tmp_path):
-    SITE.save(tmp_path / "site.yaml")
-    assert load_scenario(tmp_path / "site.yaml") == SITE
-    assert hash(load_scenario(tmp_path / "site.yaml")) == hash(SITE)
-
-
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -99,7 +99,7 @@ def test_a_code_calls_its_own_variant_and_an_unknown_one_none():
 def test_functions_compiled_for_kernels_refuse_the_interpreter():
     one_more = compiled(lambda number: number + 1)
     for _ in range(2):  # before it is compiled, and after
-        with pytest.raises(TypeError, match="compiled for kernels alone"):
+        with pytest.raises(TypeError, match="compiled only for kernels"):
             one_more(1)
         assert njit(lambda number: one_more(number))(1) == 2 == one_more.py_func(1)
 
