@@ -46,14 +46,14 @@ def agent_of(scenario="hit-mac", **options):
     return as_agent(made, config, config.scenario, name="tested")
 
 
-def hierarchy(scenario="hit-mac", padding="attended", row_id=True, trained_on=None, coordinator=None, executor=None):
+def hierarchy(scenario="hit-mac", padding="attended", row_id=True, trained_on=None, coordinator=None):
     """A hierarchy of two untrained levels, the executor with the decisions of `trained_on`."""
     scenario = load_scenario(scenario)
     sizes = {"num_sensors": scenario.num_sensors, "num_targets": scenario.num_targets}
     first, of_first = fresh(scenario, "Coordinator", features=PAPER_FEATURES, **(coordinator or {}))
     features, options = ("bearing", "target_id", "distance"), {"padding": padding, "row_id": row_id}
     own = (trained_on or scenario).replace(**sizes)
-    second, of_second = fresh(own, "Executor", options, features, **(executor or {}))
+    second, of_second = fresh(own, "Executor", options, features)
     with torch.no_grad():
         first.action_net[0][2].bias.fill_(3.0)  # half of the pairs are assigned
         second.action_net[0][2].bias.copy_(torch.tensor(BIASES[padding]).repeat(second.decisions))

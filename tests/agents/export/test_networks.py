@@ -105,11 +105,11 @@ def test_both_levels_of_a_hierarchy_are_those_of_the_original(both_levels):
 
 
 def test_the_unfiltered_targets_of_an_executor_are_exported(tmp_path):
-    levels = {"coordinator": {"attend_over": "targets", "pooling": "max"}, "executor": {"encoder": "recurrent"}}
-    files = exported(hierarchy(padding="unfiltered", row_id=False, **levels), tmp_path / "policy.pt2", "hit-mac")
+    coordinator = {"attend_over": "targets", "pooling": "max"}
+    agent = hierarchy(padding="unfiltered", row_id=False, coordinator=coordinator)
+    files = exported(agent, tmp_path / "policy.pt2", "hit-mac")
     assert [file.name for file in files] == ["policy-coordinator.pt2", "policy-executor.pt2"]
-    sizes = [size for size in SIZES if size[1] > 1]  # of the recurrent encoder
-    check_same(files, lambda scene: hierarchy(scene, "unfiltered", False, **levels), sizes)
+    check_same(files, lambda scene: hierarchy(scene, "unfiltered", False, coordinator=coordinator))
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_policies_of_every_kind_are_exported(options, scenario, sizes, decisions
 def test_a_recurrent_policy_takes_its_state_and_returns_it(tmp_path):
     shared = load_scenario("hit-mac").replace(knowledge="shared")
     agent = agent_of(shared, features=RECURRENT_FEATURES, memory="recurrent")
-    networks = Files(exported(agent, tmp_path / "p.onnx", shared))
+    networks = Files(exported(agent, tmp_path / "p.pt2", shared))
     simulator, observer = Simulator(shared, 40, 0), Observer(shared, agent.features)
     state, own, ties = None, np.zeros((40, 4, 5, 8), np.float32), 0
     for step in range(12):
