@@ -77,17 +77,6 @@ def test_the_background_is_fitted_to_the_arena(floor):
     np.testing.assert_array_equal(drawn[:, 240:], plain[:, 240:])
 
 
-def test_a_background_is_relative_to_the_yaml(floor, monkeypatch):
-    (floor.parent / "site.yaml").write_text("arena: 9\nbackground: floor.png\n")
-    assert load_scenario(floor.parent / "site.yaml").background == str(floor)
-    monkeypatch.chdir(floor.parent)
-    made = Scenario(background="floor.png")
-    assert made.background == str(floor)
-    made.save(floor.parent / "saved.yaml")
-    assert load_scenario("saved.yaml") == made
-    assert Scenario(background=floor) == made
-
-
 def test_a_background_that_cannot_be_drawn_is_named(tmp_path):
     (tmp_path / "text.png").write_text("no picture")
     for name, kind, message in (

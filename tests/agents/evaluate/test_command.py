@@ -5,7 +5,6 @@ from pathlib import Path
 
 import matplotlib.image
 import pytest
-import torch
 
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main, varied
@@ -26,28 +25,6 @@ def runs(tmp_path_factory):
     saved(folder / "c", task="Coordinator")
     copy_executor(folder / "e", folder / "c")
     return folder
-
-
-def test_agents_are_scripted_trained_and_of_ones_own(runs, tmp_path, monkeypatch):
-    monkeypatch.chdir(runs)
-    monkeypatch.syspath_prepend(tmp_path)
-    (tmp_path / "agents_of_my_own.py").write_text(
-        "import numpy as np\n"
-        "class Left:\n"
-        "    features = ('distance',)\n"
-        "    def __init__(self, scenario):\n"
-        "        self.sensors = scenario.num_sensors\n"
-        "    def predict(self, observation, state=None, episode_start=None, deterministic=False):\n"
-        "        return np.ones((len(observation['pairs']), self.sensors), int), None\n"
-    )
-    agents, path = "agents_of_my_own:Left,assign-all:still,./b,left=agents_of_my_own:Left", tmp_path / "all.json"
-    main(["--agents", agents, "--bounds", "--json", str(path), "--scenario", "a", *FEW])
-    result = json.loads(path.read_text())
-    assert list(result["agents"]) == [
-        "agents_of_my_own:Left", "assign-all:still", "./b", "left", "free turning", "clairvoyant"
-    ]  # fmt: skip
-    assert result["agents"]["left"]["rotation"]["mean"] == 1
-    assert result["provenance"]["versions"]["torch"] == torch.__version__
 
 
 @pytest.mark.parametrize(
@@ -83,7 +60,7 @@ def test_a_parameter_takes_each_of_its_values_in_order():
 @pytest.mark.parametrize(
     ("arguments", "changes"),
     [
-        (["--set", "knowledge=own", "--set", "turn_angle=[5, 6, 7, 8]"],
+        (["--set", "knowledge=own", "--set", "turn_angle=[5, 6, 7, 8]", "--bounds"],
          [{"knowledge": "own", "turn_angle": (5, 6, 7, 8)}]),
         (["--vary", "missed_detections=0/0.9", "--vary", "num_targets=2/3", "--curves", "curves.png"],
          [{"missed_detections": 0.0}, {"missed_detections": 0.9}, {"num_targets": 2}, {"num_targets": 3}]),
@@ -96,6 +73,7 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, m
     main(["--agents", "still,greedy", *arguments, "--json", "all.json", *FEW])
     shown = json.loads(Path("all.json").read_text())
     for one, change in zip(shown if len(changes) > 1 else [shown], changes, strict=True):
+        assert len(one["agents"]) == 2 + 2 * ("--bounds" in arguments)
         alone = evaluate("greedy", HIT_MAC.replace(**change), episodes=2, max_episode_steps=10, progress=False)
         assert one["agents"]["greedy"]["per_episode"] == alone["agents"]["greedy"]["per_episode"]
     figures = sorted(path.name for path in tmp_path.rglob("*.png"))

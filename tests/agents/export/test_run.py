@@ -28,6 +28,7 @@ runpy.run_path(sys.argv[1] + "/run.py", run_name="__main__")
 
 
 def test_the_runner_needs_neither_torch_nor_this_package(flat):
+    assert {path.name for path in flat.iterdir()} == {"observe.py", "policy.json", "policy.onnx", "run.py"}
     command = [sys.executable, "-P", "-c", ALONE, str(flat)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=flat, check=False)
     assert done.returncode == 0, done.stderr
