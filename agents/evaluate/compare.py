@@ -39,9 +39,9 @@ class Episodes:
     `observation` is the last input of the policy, `state` its state, and `seconds` the time of all decisions.
     """
 
-    def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int], num_threads: int | None = None) -> None:
-        options: dict[str, Any] = {"features": agent.features, "num_threads": num_threads, **agent.nearness}
-        self.agent, self.task = agent, CoverageTask(scenario, len(seeds), list(seeds), **options)
+    def __init__(self, agent: Agent, scenario: Scenario, seeds: Sequence[int]) -> None:
+        self.agent = agent
+        self.task = CoverageTask(scenario, len(seeds), list(seeds), features=agent.features, **agent.nearness)
         self.observation: dict[str, np.ndarray] = {}
         self.state = started(agent.policy, seeds)
         self.sub_step, self.seconds = 0, 0.0
@@ -73,7 +73,6 @@ def evaluate(
     seed: int = 0,
     max_episode_steps: int = SUB_STEPS,
     bounds: bool = False,
-    num_threads: int | None = None,
     progress: bool = True,
 ) -> dict[str, Any]:
     """Evaluate every agent on the same whole episodes, with its best actions.
@@ -96,7 +95,6 @@ def evaluate(
         seed: first seed; the seeds must not overlap with the training seeds of an agent.
         max_episode_steps: T, sub-steps of an episode, 1 or more, limited by the scenario and its recorded tracks.
         bounds: also compute the bounds of the coverage; see :func:`hitmac.agents.evaluate.bounds.bounds_of`.
-        num_threads: threads of the simulator.
         progress: show a progress bar.
 
     Returns:
@@ -127,7 +125,7 @@ def evaluate(
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
     _check("agents", groups, seeds)
-    play_batch = partial(play, scenario=scenario, sub_steps=sub_steps, num_threads=num_threads)
+    play_batch = partial(play, scenario=scenario, sub_steps=sub_steps)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
     for name, values in _played(groups, seeds, sub_steps, progress, play_batch):
@@ -216,12 +214,10 @@ def _played(
 
 
 @one_thread_each()
-def play(
-    agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: int, num_threads: int | None
-) -> dict[str, np.ndarray]:
+def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: int) -> dict[str, np.ndarray]:
     """Play E episodes; return the metrics (E,), NaN for no value, the coverage over time (E, parts) and the seconds."""
     scenes = len(seeds)
-    episodes = Episodes(agent, scenario, seeds, num_threads)
+    episodes = Episodes(agent, scenario, seeds)
     simulator = episodes.task.simulator
     live = simulator.state
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)

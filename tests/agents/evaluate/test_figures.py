@@ -72,31 +72,22 @@ def test_a_figure_is_one_whole_png_or_none(tmp_path, monkeypatch):
     assert matplotlib.image.imread(path).shape[:2] == (height, width)
 
 
-def unusual():
-    """Evaluations that are allowed but rare."""
-    zero = evaluation({"still": (0.0, 0.0)})
-    for result in zero["agents"].values():
-        result.update({key: entry(0.0, 0.0) for key in ("coverage", "decision_reward", "rotation", "least_covered")})
-        result["over_time"] = [0.0]
-    places = {"runs/" + 9 * "very-" + "long": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "_x": (0.65, 0.1), "": (0.5, 0)}
-    several = evaluation(FEW | places | {"bad": (-0.1, 0.5)}, ("hit-mac", "free turning"))  # a bound that turns
-    agents = several["agents"]
+@pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
+def test_unusual_evaluations_are_drawn_with_all_agents(draw, drawn):
+    names = {"runs/" + 9 * "very-" + "long": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "": (0.5, 0), "bad": (-0.1, 0.5)}
+    shown = evaluation(FEW | names, ("hit-mac", "free turning"))  # a bound that turns
+    agents = shown["agents"]
     agents["free turning"]["rotation"] = agents["still"]["least_covered"] = agents["hit-mac"]["over_time"] = None
     agents["still"]["over_time"] = [0.3, None, 0.4, None]
     agents["still"]["coverage"]["ci95"] = [0.6, 0.7]  # the mean is outside
     agents["hit-mac"]["coverage"].pop("ci95")
-    return {"zero": zero, "only a bound": evaluation({"free": (0.9, None)}, ("free",)), "several": several}
-
-
-@pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
-@pytest.mark.parametrize("kind", unusual())
-def test_unusual_evaluations_are_drawn_with_all_agents(kind, draw, drawn):
-    shown = unusual()[kind]
-    figure = drawn(lambda path: draw(path, shown))
-    texts = {text.get_text() for text in figure.findobj(matplotlib.text.Text)}
-    for name, result in shown["agents"].items():
-        if draw is not save_over_time or result["over_time"]:
-            assert figures.label_of(name, result) in texts or name == "_x"  # matplotlib hides labels with _
+    texts = {text.get_text() for text in drawn(lambda path: draw(path, shown)).findobj(matplotlib.text.Text)}
+    for name, result in agents.items():
+        assert figures.label_of(name, result) in texts or (draw is save_over_time and not result["over_time"])
+    still = evaluation({"still": (0.0, 0.0)})  # coverage and rotation are 0
+    still["agents"]["still"] |= dict.fromkeys(("coverage", "decision_reward", "least_covered"), entry(0.0, 0.0))
+    for one in (still, evaluation({"free": (0.9, None)}, ("free",))):
+        drawn(lambda path, one=one: draw(path, one))
 
 
 def test_an_agent_has_one_colour(drawn):

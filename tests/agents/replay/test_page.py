@@ -99,7 +99,6 @@ def test_a_page_plays_the_evaluated_episodes(tab, tmp_path):
     tab.wait_for("document.getElementById('time').valueAsNumber > 2")
     press(tab, " ")
     paused = frame(tab)
-    assert tab.run("document.getElementById('play').ariaLabel") == "Play"
     press(tab, "ArrowRight")
     assert frame(tab) == paused + 1
     press(tab, "Home")
