@@ -141,8 +141,8 @@ def _moves_on_course(walk, shortest, away, last, made, draw):
 def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, futures):
     """Add the position of a particle that walks to goals at each look, forecast course by course, as one sample.
 
-    All moves of a course have the mean length. It ends at the goal, at the end of the target's patience, or at a random
-    time after a move that is too short.
+    All moves of a course have the mean length. It ends at the goal, at the end of the target's patience, or after a
+    move that is too short, whose time is random.
     """
     looks, counter = moves.shape[0] - 1, np.uint64(0)
     x, y, aim_x, aim_y = particle[X], particle[Y], particle[AIM_X], particle[AIM_Y]

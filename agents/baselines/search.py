@@ -51,7 +51,7 @@ class Room(NamedTuple):
     ways: np.ndarray  # (n,) int64: their motions
     planned: np.ndarray  # (n,) bool: the sensor has a plan
     covers: np.ndarray  # (n, L + 1, W) uint64: samples that each plan covers
-    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 motions (2 n, 3), followed by those
+    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 motions (2 n, 3), theirs last
     best_plans: np.ndarray  # of all ascents
     best_ways: np.ndarray
     covered: np.ndarray  # (L + 1, W) uint64: samples covered by other sensors

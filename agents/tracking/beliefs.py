@@ -259,12 +259,12 @@ class Beliefs:
             chance *= _OBSTRUCTED
         detects = chance * working[:, None, :]  # (B, 1, n)
         if self.per_sensor:
-            told = np.broadcast_to(np.eye(self.rows), (len(working), self.rows, self.rows))
+            reported = np.broadcast_to(np.eye(self.rows), (len(working), self.rows, self.rows))
             if scenario.knowledge == "neighbours" and scenario.message_delay == 0:
                 squared = (x[:, :, None] - x[:, None]) ** 2 + (y[:, :, None] - y[:, None]) ** 2
                 near = squared <= scenario.communication_range**2  # further links only add reports
-                told = np.maximum(told, near * (1.0 - scenario.message_loss_rate))
-            detects = detects * told
+                reported = np.maximum(reported, near * (1.0 - scenario.message_loss_rate))
+            detects = detects * reported
         views = np.repeat(views, self.rows, 0)
         views[..., VIEW_CHANCE] = detects.reshape(-1, x.shape[1])
         return views

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -40,18 +40,10 @@ def _add_to_sectors(view, x, y, mass, sectors):
         sectors[(int(first) + 1) % SECTORS] += mass * part
 
 
-class Scales(NamedTuple):
-    """Units of the features."""
-
-    pace: float  # seconds of motion in a sub-step
-    distance: float
-    speed: float
-
-
 @allocating
 def _describe(rules, scales, body, weight, known, views, pairs):
-    """Add the features (n, d) of a target to zeros."""
-    n, particles, model = views.shape[0], weight.shape[0], rules.walk.model
+    """Add the features (n, d) of a target to zeros, for `scales` of time, distance and speed."""
+    (n, particles, model), (pace, scale, top_speed) = (views.shape[0], weight.shape[0], rules.walk.model), scales
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
         x, y, mass = body[X, p], body[Y, p], weight[p]
@@ -67,7 +59,7 @@ def _describe(rules, scales, body, weight, known, views, pairs):
             if views[i, VIEW_RANGE] > 0.0:
                 pairs[i, 4] += mass * in_view(views[i], x, y)
                 for k in range(len(AHEAD)):
-                    gone = speed * scales.pace * AHEAD[k]
+                    gone = speed * pace * AHEAD[k]
                     gone = min(gone, away) if model == GOALS else gone
                     first = SUMMARY + k * SECTORS
                     sectors = pairs[i, first : first + SECTORS]
@@ -81,12 +73,12 @@ def _describe(rules, scales, body, weight, known, views, pairs):
         east, north = (dx / away, dy / away) if away > 0.0 else (1.0, 0.0)
         pairs[i, 0] = views[i, VIEW_COS] * north - views[i, VIEW_SIN] * east
         pairs[i, 1] = views[i, VIEW_COS] * east + views[i, VIEW_SIN] * north
-        pairs[i, 2] = away / scales.distance
+        pairs[i, 2] = away / scale
         pairs[i, 3] = pairs[i, SUMMARY : SUMMARY + SECTORS].sum()
         pairs[i, 5] = together - pairs[i, 4]
-        pairs[i, 6] = (velocity_x * east + velocity_y * north) / scales.speed
-        pairs[i, 7] = (velocity_y * east - velocity_x * north) / scales.speed
-        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scales.distance
+        pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
+        pairs[i, 7] = (velocity_y * east - velocity_x * north) / top_speed
+        pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
         pairs[i, 9] = min(known[AGE] * 0.01, 10.0)
         pairs[i, 10] = known[AGE] == 0.0
 
@@ -127,8 +119,8 @@ class BeliefFeatures:
         pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
-        pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))
-        self._scales = Scales(pace, scenario.distance_scale, scenario.top_speed)
+        pace = scenario.time_step * (1.0 + (1.0 / every if every else 0.0))  # seconds of motion in a sub-step
+        self._scales = pace, scenario.distance_scale, scenario.top_speed
 
     def describe(self, scene: Scene) -> dict[str, np.ndarray]:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""

@@ -1,9 +1,7 @@
 """Coordinators and executors that decide by rule: by hand, and as the simulator's own."""
 
 import numpy as np
-import pytest
 
-from hitmac.agents import load_agent
 from hitmac.agents.baselines.levels import AssignAll, AssignInRange, AssignPlanned, AssignRandomly, ScriptedExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.envs import Scenario
@@ -32,13 +30,6 @@ def test_planned_assignments_are_what_a_sensor_alone_covers():
     assert AssignPlanned(scenario).predict(shown)[0].tolist() == [[1, 0, 0, 0, 1, 0]]
     shown["mask"][0, 0] = 0
     assert not AssignPlanned(scenario).predict(shown)[0][0, :3].any()
-
-
-@pytest.mark.parametrize("coordinator", ["assign-in-range", "assign-randomly", "assign-planned"])
-def test_levels_by_name_play(coordinator):
-    agent = load_agent(coordinator, "obstacles")
-    shown = CoverageTask("obstacles", 3, 0, features=agent.features).observe()
-    assert agent.policy.predict(shown)[0].shape == (3, 2 * shown["mask"].shape[1])  # turns and zooms
 
 
 def test_the_scripted_executor_turns_as_the_coordinators_task_does():

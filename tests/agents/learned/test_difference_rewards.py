@@ -9,7 +9,7 @@ from stable_baselines3.common.buffers import DictRolloutBuffer
 
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorBernoulli, SensorRolloutBuffer
-from hitmac.envs import Scenario, load_scenario
+from hitmac.envs import load_scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
 
@@ -150,19 +150,6 @@ def test_no_mean_is_empty_where_all_sensors_have_failed(kind):
     model = learner(kind, scenario=SCENE.replace(failure_rate=1.0, recovery_rate=0.0))
     model.learn(2 * 8 * model.env.num_envs)
     assert all(parameter.isfinite().all() for parameter in model.policy.parameters())
-
-
-def test_the_difference_reward_by_hand():
-    scenario = Scenario(num_sensors=2, num_targets=4, walk="still", extra_move_every=0)
-    task = CoordinatorTask(scenario, 1, 0, idle="hold", decision=2)
-    # Both see the first two; the first alone sees the third; nobody sees the last.
-    targets = [(400, 0), (500, 0), (-600, 50), (0, 1200)]
-    task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[0, 0], target_position=targets)
-    task.step(np.zeros((1, 8), np.int8))
-    assert task.difference_rewards().tolist() == [[0, 0]]
-    task.simulator.place(sensor_position=[(0, 0), (-10, 0)], heading=[180, 0], target_position=targets)
-    task.step(np.zeros((1, 8), np.int8))
-    assert task.difference_rewards().tolist() == [[0.25, 0.5]]
 
 
 def test_difference_rewards_are_the_coverage_less_that_without_the_sensor():
