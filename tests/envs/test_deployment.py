@@ -151,20 +151,6 @@ def test_the_memory_of_full_knowledge_forgets_targets_without_a_position():
     assert shared.see([(1, 2), (3, 4)])["age"].tolist() == [0, 0]  # after the errors
 
 
-def test_velocities_need_two_measurements():
-    simulator = Simulator("hit-mac", 3, 0)
-    names = ("radial_velocity", "tangential_velocity")
-    before = simulator.state.target_position.copy()
-    places = (simulator.state.sensor_position, simulator.state.heading)
-    assert not observe(simulator.scenario, names, *places, before)["pairs"].any()
-    simulator.step(np.zeros((3, 4), int))
-    simulator.place(target_position=before)
-    simulator.step(np.zeros((3, 4), int))  # without an extra move
-    shown = observe(simulator.scenario, names, *places, simulator.state.target_position, before)["pairs"]
-    np.testing.assert_allclose(shown, Observer(simulator.scenario, names).observe(simulator)["pairs"], atol=1e-6)
-    assert shown.any()
-
-
 def test_leading_axes_broadcast():
     rng = np.random.default_rng(0)
     sensors, headings, targets = (rng.uniform(-9, 9, shape) for shape in ((3, 2), (4, 1, 3), (2, 5, 2)))
@@ -188,6 +174,12 @@ def test_absent_sensors_and_targets_and_obstacles_by_hand():
     assert not shown["pairs"][0].any()
     np.testing.assert_allclose(shown["pairs"][1, :, 1], 0.1)
     assert shown["pairs"][1, 0, 0] == 0
+    first = observe(ONE, ("radial_velocity", "tangential_velocity"), [(5, 5)], [0], [(2, 3)])
+    assert not first["pairs"].any()
+    aged = observe(
+        ONE | {"arena": (10, 5)}, ("expected_distance",), [(0, 0)], [0], [(0, 3), (3, 0)], [(0, 2), (2, 0)], age=[9, 9]
+    )
+    np.testing.assert_allclose(aged["pairs"].ravel(), [5 / 20, 10 / 20])  # the border of the arena
     site = ONE | {"walls": [(1, -1, 1, 1)], "discs": [(0, 2, 0.5)], "field_of_view": 360}
     shown = observe(site, ("visible",), [(0, 0)], [0], [(3, 0), (-3, 0), (0, 4), (0, 1)])
     np.testing.assert_array_equal(shown["pairs"][0, :, 0], [0, 1, 0, 1])

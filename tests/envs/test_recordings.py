@@ -3,13 +3,12 @@
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.train import make_environments
-from hitmac.envs import TASKS, Scenario, Simulator, load_scenario
+from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.recordings import read_recording, shortest_recording
 from hitmac.envs.tasks import CoverageTask
 
@@ -119,62 +118,52 @@ def test_a_file_that_does_not_fit_is_one_line(tmp_path, text, says):
 # --- episodes ---
 
 
-def test_an_episode_lasts_as_long_as_its_file(walk):
-    simulator = Simulator(scene(walk), 1, 0)
-    assert simulator.rows.recordings.place.shape == (61, 2, 2)
-    for t in range(61):
-        np.testing.assert_allclose(simulator.state.target_position[0, 0], (-6 + 0.2 * t, 1), atol=1e-9)
-        assert simulator.state.present[0].tolist() == [True, 10 <= t <= 20 or 40 <= t <= 50], t
-        assert simulator.track_ended[0] == (t == 60)
-        if simulator.state.present[0, 1]:
-            np.testing.assert_allclose(simulator.state.target_position[0, 1], (0, t / 20), atol=1e-9)
-            came = t in (10, 40)
-            np.testing.assert_allclose(simulator.state.velocity[0, 1], (0, 0 if came else 1 / 20), atol=1e-9)
-        simulator.step(STILL)
-    assert (simulator.state.velocity[0] == 0).all()
-
-
-def test_an_absent_target_neither_counts_nor_shows(walk):
+def test_targets_follow_their_file_and_are_absent_in_gaps(walk):
     task = CoverageTask(scene(walk, sensor_headings=(180, 180)), 1, 0)  # sensor 0 looks out of the field
     shared = CoverageTask(scene(walk, knowledge="shared"), 1, 0)
-    for t in range(25):
+    state = task.simulator.state
+    for t in range(61):
+        there = 10 <= t <= 20 or 40 <= t <= 50
+        np.testing.assert_allclose(state.target_position[0, 0], (-6 + 0.2 * t, 1), atol=1e-9)
+        assert (state.present[0].tolist(), task.simulator.track_ended[0]) == ([True, there], t == 60)
+        if there:
+            np.testing.assert_allclose(state.target_position[0, 1], (0, t / 20), atol=1e-9)
+            velocity = 0 if t in (10, 40) else 1 / 20  # 0 when it appears
+            np.testing.assert_allclose(state.velocity[0, 1], (0, velocity), atol=1e-9)
         shown = task.observe()
-        assert shown["mask"][0].sum(0).tolist() == [2, 2 * (10 <= t <= 20)], t
-        assert (shown["pairs"][0, :, 1] != 0).any() == (10 <= t <= 20)
-        assert shared.observe()["mask"][0, 0].tolist() == [1, 10 <= t <= 20], t  # it is seen leaving
-        for one in (task, shared):
-            one.step(STILL)
+        assert shown["mask"][0].sum(0).tolist() == [2, 2 * there]
+        assert (shown["pairs"][0, :, 1] != 0).any() == there
+        assert shared.observe()["mask"][0, 0].tolist() == [1, there], t  # it is seen leaving
+        task.step(STILL)
+        shared.step(STILL)
         assert task.simulator.coverage[0] == 1.0
-    away = CoverageTask(scene(walk, sensor_headings=(180, 0)), 1, 0)
-    away.step(STILL)
-    assert away.simulator.coverage[0] == 0.0
+    assert (state.velocity[0] == 0).all()
 
 
 def test_the_seed_of_a_scene_chooses_file_and_start(tmp_path):
-    files = [
-        write(tmp_path / f"{k}.csv", *(f"{t},a,{t / 100},{k}" for t in range(length)))
-        for k, length in enumerate((101, 301))
-    ]
-    whole = scene(*files)
-    batch = Simulator(whole, 400, 5, num_threads=2)
-    file, start = batch.state.target_position[:, 0, 1], batch.state.target_position[:, 0, 0] * 100
+    lengths = {"0": 101, "1": 301}  # rows of each file, whose targets have y = 0 and y = 1
+    files = [write(tmp_path / y, *(f"{t},a,{t / 100},{y}" for t in range(rows))) for y, rows in lengths.items()]
+
+    def starts(scenario):
+        simulator = Simulator(scenario, 400, 5, num_threads=2)
+        return simulator, simulator.state.target_position[:, 0, 1], simulator.state.target_position[:, 0, 0] * 100
+
+    _, file, start = starts(scene(*files))
     assert 120 < file.sum() < 280
     assert (start == 0).all()
-    some = Simulator(whole.replace(episode_steps=100), 400, 5, num_threads=2)
-    file, start = some.state.target_position[:, 0, 1], some.state.target_position[:, 0, 0] * 100
+    batch, file, start = starts(scene(*files, episode_steps=100))
     assert (start[file == 0] == 0).all()
     assert start[file == 1].min() < 10
     assert 190 < start[file == 1].max() <= 200
-    for k in (0, 7, 399):
-        single = Simulator(whole.replace(episode_steps=100), 1, 5 + k)
-        for _ in range(3):
-            np.testing.assert_array_equal(single.state.target_position[0], some.state.target_position[k])
+    singles = {k: Simulator(batch.scenario, 1, 5 + k) for k in (0, 7, 399)}
+    for _ in range(3):
+        for k, single in singles.items():
+            np.testing.assert_array_equal(single.state.target_position[0], batch.state.target_position[k])
             single.step(STILL)
-            some.step(np.zeros((400, 2), np.int64))
-        some.reset(seed=5)
-    before = some.state.target_position.copy()
-    some.reset()
-    assert (some.state.target_position != before).any()
+        batch.step(np.zeros((400, 2), np.int64))
+    before = batch.state.target_position.copy()
+    batch.reset()
+    assert (batch.state.target_position != before).any()
 
 
 def test_a_copy_has_the_same_future(walk):
@@ -224,9 +213,8 @@ def test_placed_tracks_have_gaps_and_only_placed_moves_have_extra_moves():
     np.testing.assert_array_equal(simulator.state.target_position[0], 29)
 
 
-def test_a_target_can_be_absent_at_first():
+def test_targets_without_a_position_are_absent():
     task = CoverageTask("hit-mac", 2, 0)
-    assert task.observe()["mask"].all()
     places = np.zeros((5, 2))
     places[2] = np.nan
     task.reset(options={"target_position": places, "target_tracks": np.full((9, 5, 2), 50.0)})
@@ -234,21 +222,19 @@ def test_a_target_can_be_absent_at_first():
     task.step(np.zeros((2, 4), np.int64))
     assert task.observe()["mask"].all()
     assert (task.simulator.state.velocity[:, 2] == 0).all()
-    half = np.stack((np.zeros(5), np.full(5, np.nan)), -1)
-    for name, wrong in (("target_position", half), ("target_tracks", half[None]), ("heading", np.full(4, np.nan))):
-        with pytest.raises(ValueError, match=rf"{name} holds nan; every number must be finite"):
-            task.simulator.place(**{name: wrong})
     leaving = Simulator(load_scenario("hit-mac").replace(leave_rate=0.1), 1, 0)
-    with pytest.raises(ValueError, match=r"target_tracks holds nan; with a leave_rate \(0.1\) every number must be"):
-        leaving.place(target_tracks=np.full((3, 5, 2), np.nan))
+    half = np.stack((np.zeros(5), np.full(5, np.nan)), -1)
+    for simulator, name, wrong, says in (
+        (task.simulator, "target_position", half, "every number must be finite"),
+        (task.simulator, "target_tracks", half[None], "every number must be finite"),
+        (task.simulator, "heading", np.full(4, np.nan), "every number must be finite"),
+        (leaving, "target_tracks", np.full((3, 5, 2), np.nan), r"with a leave_rate \(0.1\) every number must be"),
+    ):
+        with pytest.raises(ValueError, match=f"{name} holds nan; {says}"):
+            simulator.place(**{name: wrong})
 
 
-# --- tasks, evaluation, training ---
-
-
-@pytest.mark.parametrize(("task", "knowledge"), [("Coverage", "own"), ("Executor", "shared"), ("Coordinator", "full")])
-def test_environments_keep_their_contract_on_tracks(task, knowledge, walk):
-    check_env(gymnasium.make(TASKS[task].spec.id, scenario=scene(walk, knowledge=knowledge)).unwrapped)
+# --- evaluation and training ---
 
 
 def test_evaluations_play_whole_files(walk, tmp_path, capsys):

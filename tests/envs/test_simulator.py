@@ -145,3 +145,40 @@ def test_arrays_of_any_form_use_the_same_kernels(form):
     assert compiled[0] == compiled[1]
     np.testing.assert_array_equal(*decided)
     np.testing.assert_array_equal(scenes[0].state.target_position, scenes[1].state.target_position)
+
+
+@pytest.mark.parametrize(
+    ("call", "says"),
+    [
+        (lambda s: s.reset(seed=[1, -2]), "seed is -2"),
+        (lambda s: s.reset(seed=1, options={"heading": [1, 2, 3, 4, 5]}), r"heading has shape \(5,\); it must be"),
+        *(
+            (lambda s, given=given: s.reset(options=given), "they must be a dictionary")
+            for given in ([1], 7, np.ones(2))
+        ),
+        *((lambda s, one=one: s.place(heading=[one] * 4), "it must be numbers") for one in ("1", 1j, True, None)),
+        (lambda s: s.place(target_tracks=np.zeros((3, 4, 2))), "target_tracks has shape"),
+        (lambda s: s.place(target_tracks=np.zeros((0, 5, 2))), "target_tracks has shape"),
+        (lambda s: s.place(target_tracks=np.full((3, 5, 2), np.inf)), "target_tracks holds inf; .* must be finite"),
+        (lambda s: s.reset(mask=np.ones(3, bool)), r"it must be a bool array of shape \(2,\)"),
+        (lambda s: s.reset(mask=[True, False]), "mask is .True, False.; it must be a bool array"),
+        (lambda s: s.step(np.zeros((2, 5), int)), r"of shape \(2, 5\); it must be whole numbers of shape \(2, 4\)"),
+        (lambda s: s.step(np.zeros((2, 4))), "action is float64"),
+        (lambda s: s.step(np.zeros((2, 4), int), np.ones(2, int)), "it must be a bool array"),
+    ],
+)
+def test_a_refused_call_changes_nothing(call, says):
+    simulator = Simulator("hit-mac", 2, 0)
+    before = simulator.get_state()
+    with pytest.raises(ValueError, match=says):
+        call(simulator)
+    assert states_equal(before, simulator.get_state())
+
+
+@pytest.mark.parametrize("seed", [True, np.True_, 1.5, "7", -1, 2**63, [True, 1], [1.0, 2.0], 1j])
+def test_seeds_are_whole_numbers(seed):
+    simulator = Simulator("hit-mac", 2, np.uint8(255))
+    assert simulator.state.key[1] == Simulator("hit-mac", 1, 256).state.key[0]
+    for call in (lambda: simulator.reset(seed=seed), lambda: Simulator("hit-mac", 2, seed)):
+        with pytest.raises(ValueError, match="it must be a whole number from 0"):
+            call()

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.envs import Scenario, parallel_env
@@ -62,6 +62,7 @@ def test_docstrings_of_fields_are_their_help():
     assert help_texts(Derived)["share"] == "Share of the whole, in one line. Allowed: 0 to 1."
 
 
+@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.floats(-1e9, 1e9), st.floats(0, 1e9), st.booleans())
 def test_a_value_is_accepted_if_and_only_if_its_range_holds_it(value, low, width, open_low):
     interval = Range(low, low + width, open_low=open_low)

@@ -22,7 +22,7 @@ from hitmac.agents.training.config import (
 from hitmac.agents.training.sweep import check_group
 from hitmac.envs import DEFAULT_FEATURES, load_scenario, presets
 from hitmac.envs.observation import FEATURE_SETS
-from hitmac.envs.validation import field_types
+from hitmac.envs.validation import allowed, field_types, help_texts
 
 KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}
 FLAT = ["--start", "pretrained:flat"]
@@ -167,3 +167,36 @@ def test_options_that_are_refused(arguments, says, refused):
 def test_all_that_is_wrong_is_in_one_error():
     with pytest.raises((ValueError, TypeError), match=r"(?s)--num-envs is 0.*--gamma is 2"):
         check(ExecutorOptions(num_envs=0, gamma=2))
+
+
+ALLOWED = {
+    "over 0": "minutes executor_minutes coordinator_minutes temperature learning_rate max_grad_norm radius",
+    "0 or more": "planner_turn_cost turn_cost entropy final_entropy save_every curve_points num_env_runners "
+    "num_learners",
+    "1 or more": "seeds processes total_steps executor_steps coordinator_steps episode_steps epochs episodes nearest "
+    "neighbours goals_every weight_dim",
+    "2 or more": "rollout_steps batch_size",
+    "0 to 1": "gamma gae_lambda centring goal_share",
+    "0 to 1000000": "seed",
+    "1 to 65536": "num_envs",
+    "1 to 10000": "decision",
+    "one of full, shared, neighbours, own": "knowledge",
+    "one of amc, no_prefix, value_head": "critic",
+    "one of attended, masked, unfiltered": "padding",
+    "one of hit-mac, frame, motion, last-known": "features",
+    "random or hold": "idle",
+    "none or recurrent": "memory",
+    "sb3 or rllib": "engine",
+}
+
+
+def test_every_option_has_its_range_which_the_help_shows(capsys):
+    expected = {name: words for words, names in ALLOWED.items() for name in names.split()}
+    for job in KINDS.values():
+        ranges = {name: allowed(hint) for name, hint in field_types(job).items() if allowed(hint)}
+        assert {name: expected.get(name, words) for name, words in ranges.items()} == ranges
+        assert set(ranges) - set(expected) <= {"algorithm", "teacher"}
+    with pytest.raises(SystemExit):
+        train.run_command(["executor", "--help"])
+    shown = " ".join(capsys.readouterr().out.replace("│", " ").split())
+    assert all(text in shown for text in help_texts(ExecutorOptions).values())

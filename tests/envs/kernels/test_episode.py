@@ -5,6 +5,7 @@ import pytest
 
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.kernels.episode import PLACEMENTS
+from hitmac.envs.tasks import CoverageTask
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
@@ -65,3 +66,46 @@ def test_a_disc_without_room_is_left_out():
     assert (simulator.state.disc[..., 2] == 0).all()
     free = Simulator(Scenario(random_discs=3), 8, 0).state.disc[..., 2]
     assert ((free >= 25) & (free <= 100)).all()
+
+
+def test_numbers_are_drawn_for_every_episode():
+    task = CoverageTask("random", 3000, 0)
+    state = task.simulator.state
+    assert np.bincount(state.num_sensors, minlength=7)[2:].tolist() == pytest.approx([600] * 5, abs=80)
+    assert np.bincount(state.num_targets, minlength=10)[2:].tolist() == pytest.approx([375] * 8, abs=80)
+    sensors, targets = np.arange(6) < state.num_sensors[:, None], np.arange(9) < state.num_targets[:, None]
+    np.testing.assert_array_equal(task.observe()["mask"], sensors[:, :, None] & targets[:, None])
+    np.testing.assert_allclose(task.simulator.coverage, state.covered.sum(1) / state.num_targets)
+    reward = task.step(np.ones((3000, 6), int))
+    np.testing.assert_array_equal(state.turned, state.num_sensors)
+    np.testing.assert_allclose(reward, task.simulator.coverage - 0.04)
+    before = state.num_sensors.copy()
+    task.reset()
+    assert (state.num_sensors != before).mean() > 0.5
+
+
+def test_sensors_keep_apart():
+    simulator = Simulator("random", 300, 0)
+    position = simulator.state.sensor_position
+    apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1) + 1e9 * np.eye(6)
+    assert 400 <= apart.min() < 420
+    assert 0.9 * 1250 < np.abs(position).max() <= 1250
+
+
+def test_sensors_stand_in_cells_of_the_grid():
+    position = Simulator("large", 100, 0).state.sensor_position
+    cell = (position + 100) / 20 - 0.5
+    np.testing.assert_allclose(cell, np.round(cell), atol=1e-9)
+    number = (np.round(cell[..., 0]) * 10 + np.round(cell[..., 1])).astype(int)
+    assert all(len(set(row)) == 50 for row in number)
+    assert np.bincount(number.ravel(), minlength=100).tolist() == pytest.approx([50] * 100, abs=25)
+
+
+def test_random_discs_lie_inside_and_over_no_sensor():
+    state = Simulator("obstacles", 300, 0).state
+    assert state.disc.shape == (300, 9, 3)
+    radius = state.disc[..., 2]
+    assert ((radius >= 25) & (radius <= 100)).all()
+    assert (np.abs(state.disc[..., :2]) + radius[..., None] <= 1000).all()
+    away = np.linalg.norm(state.disc[:, :, None, :2] - state.sensor_position[:, None], axis=-1)
+    assert (away > radius[..., None]).all()

@@ -226,3 +226,37 @@ def test_observations_lie_in_their_space_on_tracks_of_any_speed(scenario, knowle
             shown = task.observe()
             assert all(task.observation_space.contains({k: v[b] for k, v in shown.items()}) for b in range(3))
             task.step(rng.integers(0, 2, (3, *task.action_space.shape)))
+
+
+def test_positions_are_observed_with_noise():
+    noisy = Scenario(position_noise=30, walk="still")
+    features = ("distance", "bearing_sin", "bearing_cos")
+    clear = Observer(noisy.replace(position_noise=0), features)
+    observer = Observer(noisy, features)
+    simulator = Simulator(noisy, 3000, 0)
+    one = observer.observe(simulator)["pairs"]
+    np.testing.assert_array_equal(one, observer.observe(simulator)["pairs"])  # looking twice shows the same
+
+    def offsets(pairs):
+        return pairs[..., :1].astype(np.float64) * 2000 * pairs[..., 1:]
+
+    errors = offsets(one) - offsets(clear.observe(simulator)["pairs"])
+    assert np.abs(errors.mean((0, 1, 2))).max() < 0.5
+    np.testing.assert_allclose(errors.std((0, 1, 2)), 30, rtol=0.02)
+    assert abs(np.corrcoef(errors[..., 0].ravel(), errors[..., 1].ravel())[0, 1]) < 0.02
+    np.testing.assert_equal(simulator.get_state(), Simulator(noisy.replace(position_noise=0), 3000, 0).get_state())
+    simulator.step(stay(simulator))
+    later = offsets(observer.observe(simulator)["pairs"]) - offsets(clear.observe(simulator)["pairs"])
+    # In directions that have turned by no more than rounding errors the new errors are independent of the old.
+    assert abs(np.corrcoef(errors[..., 0].ravel(), later[..., 0].ravel())[0, 1]) < 0.02
+
+
+def test_missed_detections():
+    scenario = Scenario(missed_detections=0.3)
+    simulator = Simulator(scenario, 3000, 0)
+    observer = Observer(scenario, ("visible", "others_seeing"))
+    shown = observer.observe(simulator)["pairs"]
+    seen, noticed = simulator.state.visible, shown[..., 0]
+    assert not noticed[~seen].any()
+    assert noticed[seen].mean() == pytest.approx(0.7, abs=0.01)
+    np.testing.assert_array_equal(shown[..., 1], noticed.sum(1, keepdims=True) - noticed)

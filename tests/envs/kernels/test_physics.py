@@ -1,9 +1,10 @@
-"""Turns of the sensors and moves of the targets in a sub-step, by hand."""
+"""Turns, zooms and failures of the sensors, moves, comings and goings of the targets in a sub-step, by hand."""
 
 import numpy as np
 import pytest
 
 from hitmac.envs import Scenario, Simulator
+from hitmac.envs.tasks import CoverageTask
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0)
 STAY = np.zeros((1, 1), np.int64)
@@ -95,3 +96,71 @@ def test_the_extra_move_comes_before_every_tenth_sub_step():
         simulator.step(STAY)
         moves.append(int(simulator.state.moves[0, 0]) - before)
     assert moves == [2] + [1] * 9 + [2] + [1] * 9 + [2]
+
+
+def test_zoom_trades_view_for_range():
+    scenario = ONE.replace(walk="still", zoom=(30, 120), zoom_step=20)
+    simulator = Simulator(scenario, 1, 0)
+    simulator.place(heading=[0], sensor_position=[(0, 0)], target_position=[(1000, 0)])
+    assert not simulator.state.visible.item()
+    area = 800**2 * 90
+    for view in (70, 50, 30, 30):
+        simulator.step(np.array([[0, 1]]))
+        assert simulator.state.field_of_view.item() == view
+        assert simulator.state.range_squared.item() == pytest.approx(area / view)
+    assert simulator.state.visible.item()
+    assert simulator.state.turned.item() == 0
+    for view in (50, 70, 90, 110, 120, 120):
+        simulator.step(np.array([[1, 2]]))
+        assert simulator.state.field_of_view.item() == view
+    assert simulator.state.heading.item() == 30
+    simulator.reset()
+    assert simulator.state.field_of_view.item() == 90
+
+
+def test_failed_sensors_neither_see_nor_turn():
+    simulator = Simulator(ONE.replace(walk="still", failure_rate=1, recovery_rate=1), 1, 0)
+    simulator.place(heading=[0], sensor_position=[(0, 0)], target_position=[(500, 0)])
+    assert simulator.state.visible.item()
+    for working in (False, True, False, True):
+        simulator.step(np.ones((1, 1), np.int64))
+        state = simulator.state
+        assert state.working.item() is state.visible.item() is bool(state.turned.item()) is working
+    assert simulator.state.heading.item() == 10
+
+
+def test_comings_and_goings_have_their_rates():
+    rates = {"failure_rate": 0.2, "recovery_rate": 0.1, "leave_rate": 0.2, "return_rate": 0.1}
+    simulator = Simulator(Scenario(walk="still", **rates), 4000, 0)
+    for steps, share in ((1, 0.8), (40, 0.1 / (0.1 + 0.2))):
+        for _ in range(steps):
+            simulator.step(np.zeros((simulator.num_envs, 4), np.int64))
+        assert simulator.state.working.mean() == pytest.approx(share, abs=0.01)
+        assert simulator.state.present.mean() == pytest.approx(share, abs=0.01)
+
+
+def test_a_target_that_has_left_does_not_count():
+    task = CoverageTask(ONE.replace(num_targets=2, leave_rate=1, walk="still"), 1, 0)
+    task.simulator.place(heading=[0], sensor_position=[(0, 0)], target_position=[(500, 0), (-500, 0)])
+    assert task.simulator.coverage == 0.5
+    task.simulator.state.present[0, 1] = False
+    task.simulator.place(heading=[0])
+    assert task.simulator.coverage == 1  # the only one present is seen
+    assert task.observe()["mask"].tolist() == [[[1, 0]]]
+    assert not task.observe()["pairs"][0, 0, 1].any()
+    task.step(np.zeros((1, 1), int))
+    assert not task.simulator.state.present.any()
+    assert task.simulator.coverage == 1
+    assert not task.observe()["pairs"].any()
+
+
+def test_targets_return_elsewhere_in_their_area():
+    area = (-100, 100, 200, 300)
+    simulator = Simulator(Scenario(leave_rate=1, return_rate=1, walk="still", target_area=area), 50, 0)
+    before = simulator.state.target_position.copy()
+    simulator.step(np.zeros((simulator.num_envs, 4), np.int64))
+    simulator.step(np.zeros((simulator.num_envs, 4), np.int64))
+    after = simulator.state.target_position
+    assert simulator.state.present.all()
+    assert (after != before).any(-1).all()
+    assert ((after >= (-100, 200)) & (after <= (100, 300))).all()

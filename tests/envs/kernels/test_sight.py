@@ -1,9 +1,10 @@
-"""Sight, by hand: range, view and coverage."""
+"""Sight, by hand: range, view, obstacles and coverage."""
 
 import numpy as np
 import pytest
 
 from hitmac.envs import Scenario, Simulator
+from hitmac.envs.observation import Observer
 
 ONE = Scenario(num_sensors=1, num_targets=1, extra_move_every=0, walk="still")
 
@@ -64,3 +65,46 @@ def test_coverage_counts_each_target_once():
     assert simulator.state.visible[0].tolist() == [[True, False], [True, False]]
     assert simulator.state.covered[0].tolist() == [True, False]
     assert simulator.coverage.tolist() == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("obstacle", "visible"),
+    [
+        ({"discs": [(250, 0, 50)]}, False),  # in between
+        ({"discs": [(250, 50, 50)]}, True),  # touches the line of sight
+        ({"discs": [(250, 49.999, 50)]}, False),
+        ({"discs": [(250, -50.001, 50)]}, True),
+        ({"discs": [(600, 0, 50)]}, True),  # behind the target
+        ({"discs": [(-100, 0, 50)]}, True),  # behind the sensor
+        ({"discs": [(530, 0, 40)]}, False),  # over the target
+        ({"discs": [(10, 0, 40)]}, False),  # over the sensor
+        ({"walls": [(250, -10, 250, 10)]}, False),  # across
+        ({"walls": [(250, 10, 250, -10)]}, False),
+        ({"walls": [(200, 10, 300, -20)]}, False),  # aslant
+        ({"walls": [(250, 1, 250, 10)]}, True),  # beside
+        ({"walls": [(250, 0, 250, 10)]}, False),  # its end touches the line of sight
+        ({"walls": [(600, -10, 600, 10)]}, True),  # behind the target
+        ({"walls": [(-10, -10, -10, 10)]}, True),  # behind the sensor
+        ({"walls": [(100, 5, 400, 5)]}, True),  # parallel
+    ],
+)
+def test_obstacles_block_the_sight(obstacle, visible):
+    assert sees(ONE.replace(**obstacle), 0, (500, 0)) is visible
+
+
+def test_every_sensor_has_its_own_view_range_and_turn():
+    scenario = ONE.replace(
+        num_sensors=3, field_of_view=(90, 20, 90), sensing_range=(800, 800, 300), turn_angle=(5, 1, 30)
+    )
+    simulator = Simulator(scenario, 1, 0)
+    simulator.place(sensor_position=[(0, 0)] * 3, heading=[-30] * 3, target_position=[(500, 0)])
+    assert simulator.state.visible[0, :, 0].tolist() == [True, False, False]
+    simulator.step(np.array([[1, 1, 2]]))
+    np.testing.assert_allclose(simulator.state.heading[0], [-25, -29, -60])
+    for _ in range(20):
+        simulator.step(np.array([[0, 1, 0]]))
+    assert simulator.state.visible[0, :, 0].tolist() == [True, True, False]
+    shown = Observer(scenario, ("field_of_view", "sensing_range", "turn")).observe(simulator)["pairs"][0, :, 0]
+    np.testing.assert_allclose(
+        shown.T, [[0.25, 20 / 360, 0.25], [0.4, 0.4, 0.15], [5 / 180, 1 / 180, 1 / 6]], rtol=1e-6
+    )

@@ -73,3 +73,57 @@ def test_moves_and_draws_that_never_fit_end_within_the_arena(scenario):
         assert (np.abs(simulator.state.target_position) <= scenario.extent).all()
         simulator.step(np.ones((20, scenario.num_sensors), np.int64))
     assert np.isfinite(simulator.state.target_position).all()
+
+
+ONE = Scenario(
+    num_sensors=1, num_targets=1, extra_move_every=0, speed_noise=0, time_step=1, min_speed=50, max_speed=51
+)  # fmt: skip
+
+
+def walk(name, steps=1, **changes):
+    """Positions (steps + 1, B, 2) of 500 targets that begin in the middle with the speed 50."""
+    simulator = Simulator(ONE.replace(walk=name, **changes), 500, 0)
+    simulator.place(target_position=[(0, 0)])
+    track = [simulator.state.target_position[:, 0].copy()]
+    for _ in range(steps):
+        simulator.step(np.zeros((500, 1), np.int64))
+        track.append(simulator.state.target_position[:, 0].copy())
+    np.testing.assert_allclose(simulator.state.velocity[:, 0], track[-1] - track[-2])
+    return np.array(track)
+
+
+def test_walks_by_their_steps():
+    assert not walk("still", 5).any()
+    steps = np.diff(walk("random", 10), axis=0)
+    np.testing.assert_allclose(np.linalg.norm(steps, axis=-1), 50)
+    assert np.abs(steps.mean((0, 1))).max() < 2
+    assert abs((steps[1:] * steps[:-1]).sum(-1).mean()) / 2500 < 0.03  # no memory of the last direction
+    track = walk("bounce", 10)
+    np.testing.assert_allclose(np.diff(track, axis=0), np.broadcast_to(track[1], (10, 500, 2)), atol=1e-9)
+    steps = np.diff(walk("bounce", 10, wander=20), axis=0)
+    angles = np.degrees(np.arctan2(steps[..., 1], steps[..., 0]))
+    swerve = (np.diff(angles, axis=0) + 180) % 360 - 180
+    assert 19 < np.abs(swerve).max() <= 20 + 1e-6
+    assert abs(swerve.mean()) < 1
+
+
+def test_the_border_reflects_targets():
+    simulator = Simulator(ONE.replace(walk="bounce"), 1, 0)
+    simulator.place(target_position=[(1230, 0)])
+    simulator.state.course[:] = np.radians(30)
+    for step in (1, 2):
+        simulator.step(np.zeros((1, 1), np.int64))
+        x, y = simulator.state.target_position[0, 0]
+        assert (x, y) == (pytest.approx(1270 - step * 50 * np.cos(np.radians(30))), pytest.approx(25 * step))
+
+
+@pytest.mark.parametrize(("y", "direction"), [(10, 1), (-10, -1)])
+def test_evading_targets_leave_the_view_sideways(y, direction):
+    for heading in (0, 180):
+        simulator = Simulator(ONE.replace(walk="evade"), 1, 0)
+        simulator.place(heading=[heading], sensor_position=[(0, 0)], target_position=[(500, y)])
+        simulator.state.course[:] = 0
+        simulator.step(np.zeros((1, 1), np.int64))
+        aside = np.array([-y, 500]) / np.hypot(500, y) * direction * 50
+        moved = (50, 0) if heading == 180 else aside  # straight on where no sensor sees it
+        np.testing.assert_allclose(simulator.state.target_position[0, 0] - (500, y), moved)

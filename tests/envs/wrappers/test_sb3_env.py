@@ -72,12 +72,12 @@ def test_staggered_scenes_end_one_after_another():
     venv = DirectionalSensorVecEnv("Coverage", 4, max_episode_steps=8, stagger=True)
     venv.reset()
     ends, lengths = [], []
-    for _ in range(8):
+    for _ in range(16):
         _, _, dones, infos = venv.step(np.zeros((4, 4), int))
         ends.append(np.flatnonzero(dones).tolist())
         lengths += [info["episode"]["l"] for info in infos if "episode" in info]
-    assert ends == [[], [3], [], [2], [], [1], [], [0]]
-    assert lengths == [2, 4, 6, 8]
+    assert ends == [[], [3], [], [2], [], [1], [], [0]] * 2
+    assert lengths == [2, 4, 6, 8, 8, 8, 8, 8]
 
 
 def test_the_other_calls_of_a_vec_env():
