@@ -13,7 +13,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.knowledge import place_of
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import was_stopped
-from hitmac.envs.kernels.state import X, Y, core_of
+from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.streams import draw_integer, draw_uniform
 from hitmac.envs.kernels.threads import inlined, kernel
 
@@ -133,22 +133,22 @@ class Decision(NamedTuple):
 @kernel
 def executor_step(state, rules, action, assigned, rewards, chosen, share):
     """Advance the executor's task by one step in the chosen scenes: sub-step, rewards, new goals when due."""
-    core, p = core_of(state), state.parameters[0]
+    p = state.parameters[0]
     for first, last in physics.runs(chosen, share):
-        physics.extra_moves(state, core, p, first, last)
-        physics.about_to_move(core, first, last)
-        physics.advance(state, core, p, action, first, last)
+        physics.extra_moves(state, p, first, last)
+        physics.about_to_move(state, first, last)
+        physics.advance(state, p, action, first, last)
         for b in range(first, last):
-            executor_rewards(core, state.poses, b, rules, action, assigned, rewards)
-            if core.scene[at.TIME, b] % rules.every == 0:
-                assign_in_range(core, state.knowledge, b, rules.share, assigned)
+            executor_rewards(state, state.poses, b, rules, action, assigned, rewards)
+            if state.scene[at.TIME, b] % rules.every == 0:
+                assign_in_range(state, state.knowledge, b, rules.share, assigned)
 
 
 @kernel
 def extra_moves(state, chosen, share):
     """Make the extra move of the targets before a sub-step, in the chosen scenes in which it is due."""
     for first, last in physics.runs(chosen, share):
-        physics.extra_moves(state, core_of(state), state.parameters[0], first, last)
+        physics.extra_moves(state, state.parameters[0], first, last)
 
 
 @kernel
@@ -158,31 +158,31 @@ def decision_sub_steps(state, begin, end, decision, chosen, share):
     With the scripted executor, an extra move that is due comes first; a given action was decided after that move.
     A sensor without a known assigned target stays or turns at random.
     """
-    core, p, assigned, action = core_of(state), state.parameters[0], decision.assigned, decision.action
+    p, assigned, action = state.parameters[0], decision.assigned, decision.action
     _, n, m = assigned.shape
     for first, last in physics.runs(chosen, share):
         for k in range(begin, end):
             if decision.scripted:
-                physics.extra_moves(state, core, p, first, last)
-            physics.about_to_move(core, first, last)
+                physics.extra_moves(state, p, first, last)
+            physics.about_to_move(state, first, last)
             for b in range(first, last):
                 if decision.scripted:
-                    turn_to_mean(core, state.knowledge, b, assigned, action)
+                    turn_to_mean(state, state.knowledge, b, assigned, action)
                 for i in range(n):
                     idle = True
                     for j in range(m):
-                        idle = idle and not (assigned[b, i, j] and place_of(core, state.knowledge, i, j, b)[0])
+                        idle = idle and not (assigned[b, i, j] and place_of(state, state.knowledge, i, j, b)[0])
                     if idle:
-                        action[b, i] = int(draw_integer(core.stream, b, 0, 2)) if decision.turn_at_random else STAY
-            physics.advance(state, core, p, action, first, last)
+                        action[b, i] = int(draw_integer(state.stream, b, 0, 2)) if decision.turn_at_random else STAY
+            physics.advance(state, p, action, first, last)
             for b in range(first, last):
                 seen = False
                 for i in range(n):
                     for j in range(m):
-                        seen = seen or (assigned[b, i, j] and core.visible[i, j, b])
-                decision.sub_rewards[b, k] = core.coverage[b] if seen else decision.penalty
-                _add_marginal_coverage(core, b, decision.marginal)
-                decision.turned[b] += core.scene[at.TURNED, b]
+                        seen = seen or (assigned[b, i, j] and state.visible[i, j, b])
+                decision.sub_rewards[b, k] = state.coverage[b] if seen else decision.penalty
+                _add_marginal_coverage(state, b, decision.marginal)
+                decision.turned[b] += state.scene[at.TURNED, b]
 
 
 @kernel

@@ -8,7 +8,7 @@ import numpy as np
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
-from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y, core_of
+from hitmac.envs.kernels.state import Cells, Grid, Places, X, Y
 from hitmac.envs.kernels.streams import pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
@@ -464,7 +464,7 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
 
     Threads divide the sensors, counted scene by scene.
     """
-    core, own = core_of(state), scales_of(scales)
+    own = scales_of(scales)
     n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
     things = max(n, state.target.shape[0]) + 1
     buffers = Buffers(
@@ -472,4 +472,4 @@ def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
         np.empty((state.sensor.shape[1], k)), np.empty((10, k)), np.empty(k, np.int64),
     )  # fmt: skip
     for low, high in blocks(shown.pairs.shape[0] * n, share):
-        _observe_sensors(core, state.knowledge, own, codes, of_sensor, index, limit, shown, buffers, low, high)
+        _observe_sensors(state, state.knowledge, own, codes, of_sensor, index, limit, shown, buffers, low, high)

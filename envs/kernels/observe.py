@@ -6,7 +6,7 @@ from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
 from hitmac.envs.kernels.physics import BLOCK
-from hitmac.envs.kernels.state import X, core_of
+from hitmac.envs.kernels.state import X
 from hitmac.envs.kernels.streams import notice, pair_number, position_error, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
@@ -99,10 +99,10 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
 
     Features `of_sensor` (d,) are also shown for unknown targets.
     """
-    core, own = core_of(state), scales_of(scales)
+    own = scales_of(scales)
     for low, high in blocks(pairs.shape[0], share):
         for first in range(low, high, BLOCK):
             last = min(first + BLOCK, high)
             _observe_scenes(
-                core, state.knowledge, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last)
+                state, state.knowledge, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last)
             )

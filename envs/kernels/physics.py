@@ -110,8 +110,9 @@ def _move_targets(state, core, p, first, last):
 
 
 @inlined
-def extra_moves(state, core, p, first, last):
+def extra_moves(state, p, first, last):
     """Move the targets once in the scenes in which an extra move is due, except along recorded tracks."""
+    core = core_of(state)
     if p.extra_move_every > 0:
         for b in range(first, last):
             core.scratch_mask[b] = core.scene[at.TIME, b] % p.extra_move_every == 0
@@ -135,11 +136,9 @@ def _move_all(state, core, p, action, first, last):
 
 
 @inlined
-def advance(state, core, p, action, first, last):
-    """Advance by one sub-step: moves, visibility, time and knowledge.
-
-    `core` is that of the state.
-    """
+def advance(state, p, action, first, last):
+    """Advance by one sub-step: moves, visibility, time and knowledge."""
+    core = core_of(state)
     _move_all(state, core, p, action, first, last)
     see(core, state.grid, first, last)
     for b in range(first, last):
@@ -147,64 +146,111 @@ def advance(state, core, p, action, first, last):
     learn(core, p, state.knowledge, first, last)
 
 
+@inlined
+def _begin(state, p, first, last):
+    """Place sensors and targets for a new episode."""
+    core = core_of(state)
+    for b in range(first, last):
+        episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
+
+
+@inlined
+def _move(state, p, action, first, last):
+    """Move sensors and targets of large scenes, and index them by place."""
+    core = core_of(state)
+    _move_all(state, core, p, action, first, last)
+    for b in range(first, last):
+        sort_scene(core, state.grid, b)
+
+
+@inlined
+def _end(state, p, first, last):
+    """End a sub-step of large scenes."""
+    core = core_of(state)
+    for b in range(first, last):
+        count_covered(core, state.grid, b)
+        core.scene[at.TIME, b] += 1
+    learn(core, p, state.knowledge, first, last)
+
+
+@inlined
+def _index(state, b):
+    """Index a large scene by place."""
+    core = core_of(state)
+    sort_scene(core, state.grid, b)
+    for i in range(core.sensor.shape[0]):
+        state.grid.num_seen[b, i] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
+    count_covered(core, state.grid, b)
+
+
+@inlined
+def _look(state, p, first, last):
+    """Update the derived state, visibility and knowledge."""
+    core = core_of(state)
+    for b in range(first, last):
+        for i in range(core.sensor.shape[0]):
+            episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
+            episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
+            put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
+    see(core, state.grid, first, last)
+    low = first
+    while low < last:  # the knowledge of runs of scenes at time 0
+        high = low
+        while high < last and core.scene[at.TIME, high] == 0:
+            high += _ONE
+        forget(state.knowledge, low, high)
+        low = high + _ONE
+    learn(core, p, state.knowledge, first, last)
+
+
 @kernel
 def begin(state, chosen, share):
     """Place sensors and targets for a new episode of the chosen scenes; :func:`look` then completes their state."""
-    core, p = core_of(state), state.parameters[0]
+    p = state.parameters[0]
     for first, last in runs(chosen, share):
-        for b in range(first, last):
-            episode.begin(core, p, state.poses, state.rails, state.streets, state.recordings, b)
+        _begin(state, p, first, last)
 
 
 @kernel
 def sub_step(state, action, chosen, share):
     """Advance the chosen scenes by one sub-step, after an extra move of the targets if one is due."""
-    core, p = core_of(state), state.parameters[0]
+    p = state.parameters[0]
     for first, last in runs(chosen, share):
-        extra_moves(state, core, p, first, last)
-        about_to_move(core, first, last)
-        advance(state, core, p, action, first, last)
+        extra_moves(state, p, first, last)
+        about_to_move(state, first, last)
+        advance(state, p, action, first, last)
 
 
 @kernel
 def move(state, action, chosen, share):
     """Begin a sub-step of the chosen large scenes: move their sensors and targets, and index them by place."""
-    core, p = core_of(state), state.parameters[0]
+    p = state.parameters[0]
     for first, last in runs(chosen, share):
-        extra_moves(state, core, p, first, last)
-        about_to_move(core, first, last)
-        _move_all(state, core, p, action, first, last)
-        for b in range(first, last):
-            sort_scene(core, state.grid, b)
+        extra_moves(state, p, first, last)
+        about_to_move(state, first, last)
+        _move(state, p, action, first, last)
 
 
 @kernel
 def look_near(state, chosen, share):
     """Compute visibility in the chosen large scenes; threads divide the sensors, counted scene by scene."""
     for low, high in blocks(chosen.shape[0] * state.sensor.shape[0], share):
-        look_from(core_of(state), state.grid, chosen, low, high)
+        look_from(state, state.grid, chosen, low, high)
 
 
 @kernel
 def end(state, chosen, share):
     """End a sub-step of the chosen large scenes: coverage, time and knowledge."""
-    core = core_of(state)
     for first, last in runs(chosen, share):
-        for b in range(first, last):
-            count_covered(core, state.grid, b)
-            core.scene[at.TIME, b] += 1
-        learn(core, state.parameters[0], state.knowledge, first, last)
+        _end(state, state.parameters[0], first, last)
 
 
 @kernel
 def index(state, chosen, share):
     """Index the chosen large scenes by place after their state is set."""
-    core = core_of(state)
     for first, last in runs(chosen, share):
         for b in range(first, last):
-            sort_scene(core, state.grid, b)
-            state.grid.num_seen[b, :] = state.grid.seen.shape[2] + 1  # the seen targets are not listed
-            count_covered(core, state.grid, b)
+            _index(state, b)
 
 
 @kernel
@@ -213,19 +259,5 @@ def look(state, chosen, share):
 
     At time 0 the previous knowledge is cleared; later it ages by a sub-step.
     """
-    core = core_of(state)
     for first, last in runs(chosen, share):
-        for b in range(first, last):
-            for i in range(core.sensor.shape[0]):
-                episode.set_heading(core, b, i, kept_within(state.poses, i, core.sensor[i, at.HEADING, b]))
-                episode.set_field_of_view(core, b, i, core.sensor[i, at.FIELD_OF_VIEW, b])
-                put_on_rail(core, state.rails, b, i, core.sensor[i, at.ALONG, b])
-        see(core, state.grid, first, last)
-        low = first
-        while low < last:  # the knowledge of runs of scenes at time 0
-            high = low
-            while high < last and core.scene[at.TIME, high] == 0:
-                high += _ONE
-            forget(state.knowledge, low, high)
-            low = high + _ONE
-        learn(core, state.parameters[0], state.knowledge, first, last)
+        _look(state, state.parameters[0], first, last)

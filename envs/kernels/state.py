@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.envs.kernels.threads import allocating
+from hitmac.envs.kernels.threads import inlined
 
 
 class Streets(NamedTuple):
@@ -169,12 +169,13 @@ class KernelState(NamedTuple):
     grid: Grid | None = None  # None: every sensor looks at every target
 
 
-@allocating
+@inlined
 def core_of(state):
     """Return the state without its optional parts.
 
     Kernels are compiled separately for every combination of optional parts. Functions that take the core, and only
-    the parts that they need, are compiled once for many of them.
+    the parts that they need, are compiled once for many of them. Kernels do not call this themselves: they would count
+    the references to every array.
     """
     return KernelState(
         state.stream, state.scene, state.coverage, state.sensor, state.working, state.target, state.present, state.disc,
