@@ -98,7 +98,7 @@ def make_environments(options: Options, scenario: Scenario) -> DirectionalSensor
         with checked_device(options.device):
             executor = load_executor(options.executor, scenario)
         of_task |= {
-            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # else compiled
+            "executor": "scripted" if options.executor == "scripted" else executor.policy,  # by name it has a kernel
             "executor_features": executor.features,
             "padding": executor.padding,
             "credit": options.credit,
