@@ -176,7 +176,8 @@ def train_side_by_side(runs: Sequence[Job], processes: int) -> bool:
                     for process in running.values():
                         process.wait()
                 for folder in [folder for folder, process in running.items() if process.poll() is not None]:
-                    status = running.pop(folder).returncode
+                    with running.pop(folder) as ended:  # closes its standard input
+                        status = ended.returncode
                     bar.update()
                     if failed := status and not (stop.is_set() and status in _STOPPED):
                         reasons[str(folder)] = last_line(folder / LOG)

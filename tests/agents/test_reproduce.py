@@ -60,13 +60,16 @@ def test_the_probability_is_that_of_one_evaluation(tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
-def test_trained_rows_are_made_and_shared(tmp_path):
+def test_trained_rows_are_made_and_shared(tmp_path, monkeypatch):
+    small = "--num-envs 4 --weight-dim 4 --episode-steps 20 --curve-points 0 --processes 1"
+    rows = {"trained": Row(f"coverage-ppo {small}"), "same": Row(agent="{trained}")}
+    monkeypatch.setattr(reproduction, "ROWS", rows)
     place = ["--run-dir", str(tmp_path), "--quick", "--seeds", "2"]
-    main(["--row", "assign-all, the executors of hit-mac", *place])
-    state = tmp_path / "hit-mac" / "seed-1" / "coordinator" / "checkpoint" / "training.safetensors"
+    main(["--row", "same", *place])
+    state = tmp_path / "trained" / "seed-1" / "checkpoint" / "training.safetensors"
     first = state.stat().st_mtime_ns
-    main(["--row", "hit-mac", *place])
+    main(["--row", "trained", *place])
     assert state.stat().st_mtime_ns == first
-    found = json.loads((tmp_path / "hit-mac.json").read_text())["agents"]
-    assert found["hit-mac"]["trainings"] == 2
-    assert "assign-all, the executors of hit-mac (2 seeds)" in (tmp_path / "results.md").read_text()
+    found = json.loads((tmp_path / "trained.json").read_text())["agents"]
+    assert found["trained"]["trainings"] == 2
+    assert "same (2 seeds)" in (tmp_path / "results.md").read_text()

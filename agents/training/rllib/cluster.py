@@ -73,5 +73,7 @@ def _trial(config: dict[str, Any]) -> None:
     folder = Path(config["run_dir"])
     if not (folder / "config.yaml").is_file():
         raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; machines must share its file system")
-    if start_training(config["jobs"][str(folder)], folder, 1).wait():
+    with start_training(config["jobs"][str(folder)], folder, 1) as training:
+        status = training.wait()
+    if status:
         raise RuntimeError(last_line(folder / LOG))

@@ -183,6 +183,7 @@ def started(tmp_path):
     yield start
     for group in groups:
         group.kill()
+        group.communicate()
 
 
 @pytest.mark.slow

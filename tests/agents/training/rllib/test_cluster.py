@@ -33,7 +33,7 @@ def cluster(monkeypatch):
 
 @pytest.mark.slow
 def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, tmp_path):
-    asked = ["coverage-ppo", "--total-steps", 16 * 60, *SMALL]
+    asked = ["coverage-ppo", "--total-steps", 16 * 40, *SMALL]
     several = [*asked, "--run-dir", "all", "--seeds", "0..1", "--ray", cluster.address]
     with open(tmp_path / "log", "wb") as log:
         started = [sys.executable, "-m", "hitmac.train", *map(str, several)]
