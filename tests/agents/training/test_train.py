@@ -186,11 +186,10 @@ def test_weights_losses_and_outputs_are_checked_after_an_update():
         weight.copy_(before)
     check_update(policy, {})
     for value in (torch.inf, -torch.inf, torch.nan):
-        policy.action_net.register_forward_hook(
-            lambda head, given, found, value=value: found.fill_(value), prepend=True
-        )
+        broken = policy.action_net.register_forward_hook(lambda *found, v=value: found[-1].fill_(v), prepend=True)
         with pytest.raises(TrainingError, match=rf"the policy's TurnHead gives {value} at \[0, 0"):
             check_update(policy, {})
+        broken.remove()
 
 
 # --- learners and environments ---
