@@ -1,4 +1,4 @@
-"""Attention of a policy's networks to the targets, in the decisions that it takes."""
+"""Attention of a policy's networks to the targets in its decisions."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,8 +26,8 @@ from hitmac.perception import AgentTargetEncoder, Weights, plots
 class AttentionWatch:
     """Context that records the attention of a policy's networks in its decisions.
 
-    Every policy can be watched whose ``predict`` calls an :class:`~hitmac.perception.AgentTargetEncoder` that attends:
-    the learned ones, the levels of a hierarchy, your own. Decisions stay the same, bit for bit::
+    It supports every policy whose ``predict`` calls an :class:`~hitmac.perception.AgentTargetEncoder` with attention:
+    learned ones, the levels of a hierarchy, custom ones. Decisions stay the same, bit for bit::
 
         with AttentionWatch(policy) as watch:
             actions, state = policy.predict(observation, state, starts, deterministic=True)
@@ -37,8 +37,8 @@ class AttentionWatch:
         policy: the policy.
 
     Attributes:
-        levels: the names of what attends: ``"policy"``; of a hierarchy ``"coordinator"``, ``"executor"``; () if nothing
-            does.
+        levels: names of the levels with attention: ``"policy"``; of a hierarchy ``"coordinator"``, ``"executor"``; ()
+            without any.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -72,12 +72,12 @@ class AttentionWatch:
         self._calls[level] = arguments, options
 
     def shares(self, observation: dict[str, np.ndarray], state: tuple[Any, ...] | None = None) -> dict[str, np.ndarray]:
-        """Return the attention in the last decision, by level, of the shape of the observation's mask.
+        """Return the attention in the last decision, by level, in the shape of the observation's mask.
 
-        An entry (i, j) is the share of sensor i's attention that goes to target j, of an observation of the nearest
-        targets to the j-th of them: the mean over heads, and over the pairs of the sensor that attend, in the last
-        block. A row sums to 1, or is 0 for a sensor without targets. NaN marks scenes in which a level has not decided.
-        The observation is that which the policy has acted on; of a hierarchy, also give the state that it returned.
+        Entry (i, j) is the share of sensor i's attention that target j receives (the j-th listed target, in an
+        observation of the nearest): the mean over heads and over the sensor's pairs, in the last block. A row sums to
+        1, or is 0 for a sensor without targets. NaN marks scenes in which a level has not decided. `observation` is
+        the one of the last decision; for a hierarchy, also pass the state that the decision returned.
         """
         scenes, n, m = observation["mask"].shape
         calls, self._calls = self._calls, {}
@@ -95,7 +95,7 @@ class AttentionWatch:
             if state and level == "executor":
                 assigned = HierarchyState(*state).assigned & (observation["mask"] != 0)
                 found[level] = _of_goals(found[level], assigned, packed=self._padding != "unfiltered")
-        self._calls.clear()  # the same encoders have been called again
+        self._calls.clear()  # the calls above were recorded too
         return found
 
 
@@ -105,7 +105,7 @@ def attention_of(
     state: tuple[Any, ...] | None = None,
     episode_start: np.ndarray | None = None,
 ) -> dict[str, np.ndarray]:
-    """Return the attention of a policy in one decision, by level; {} for a policy that attends to nothing.
+    """Return the attention of a policy in one decision, by level; {} for a policy without attention.
 
     The arguments are those of :meth:`hitmac.agents.Policy.predict`, the arrays those of :meth:`AttentionWatch.shares`.
     """
@@ -119,9 +119,9 @@ def attention_of(
 def to_targets(weights: Weights, num_agents: int) -> Tensor:
     """Return the shares (..., n, m) of every agent's attention that its targets receive.
 
-    They are the mean over heads and over the agent's valid pairs as queries. Where pairs of all agents are attended to
-    as one sequence, a target receives what all pairs with it receive. Raises ValueError for weights of neither targets
-    nor pairs.
+    They are the mean over heads and over the agent's valid pairs as queries. Where attention is over the pairs of all
+    agents as one sequence, a target's share is that of all pairs with it. Raises ValueError for weights of neither
+    targets nor pairs.
     """
     if weights.targets is not None:  # (..., n, h, m, m)
         received = weights.targets.sum((-3, -2))
@@ -134,14 +134,14 @@ def to_targets(weights: Weights, num_agents: int) -> Tensor:
 
 
 def of_lists(shares: np.ndarray, targets: np.ndarray, num_targets: int) -> np.ndarray:
-    """Return the shares (B, n, m) of all targets, out of those of the `targets` (B, n, k) that are listed."""
-    every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last stands for none
+    """Return the shares (B, n, m) of all targets, from those of the listed `targets` (B, n, k)."""
+    every = np.zeros((*shares.shape[:2], num_targets + 1), shares.dtype)  # the last column is for empty places
     np.put_along_axis(every, np.where(targets < 0, num_targets, targets), shares, -1)
     return every[..., :num_targets]
 
 
 def _of_goals(shares: np.ndarray, assigned: np.ndarray, packed: bool) -> np.ndarray:
-    """Return an executor's shares (B, n, m) of the assigned targets, whose rows may be packed to the front."""
+    """Return an executor's shares (B, n, m) of the assigned targets, whose rows may be packed at the front."""
     if packed:
         order = np.argsort(~assigned, -1, kind="stable")  # the target of each row
         rows, shares = shares, np.zeros_like(shares)
@@ -163,31 +163,31 @@ class Options:
     """
 
     agent: str = "pretrained:flat"
-    """Agent, as hitmac evaluate takes it. It may stand first, without the name of the option."""
+    """Agent, as for hitmac evaluate. It may stand first, without the name of the option."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
     """Seed of the episode."""
     at: Count = 60
-    """Sub-step of the decision; a film shows all up to it."""
+    """Sub-step of the decision; a film shows all sub-steps up to it."""
     level: str = ""
-    """Level of a hierarchy, coordinator or executor; empty: the first that attends."""
+    """Level of a hierarchy, coordinator or executor; empty: the first with attention."""
     to: Path = Path("attention.png")
-    """File of the picture; a name that ends in .gif: a film."""
+    """File of the picture (.png) or film (.gif)."""
 
 
 def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: str, size: int) -> Iterator[Moment]:
     """Play an episode; yield weights (n, m), sensors (n, 2), targets (m, 2) and picture of every decision.
 
-    The level is one of :attr:`AttentionWatch.levels`, "" the first. Until it decides again it attends to what it
-    attended to in its last decision. The longer side of the pictures has `size` pixels.
+    The level is one of :attr:`AttentionWatch.levels`, "" the first. Between its decisions the weights are those of the
+    last. The longer side of the pictures has `size` pixels.
     """
     episode, picture = Episodes(agent, scenario, [seed]), Picture(scenario, size)
     simulator, steps = episode.task.simulator, episode.steps(sub_steps)
     weights = np.zeros((scenario.num_sensors, scenario.num_targets), np.float32)
     with AttentionWatch(agent.policy) as watch:
         if not watch.levels:
-            raise ValueError(f"agent is {agent.name!r}, which attends to nothing; expected a policy with an encoder")
+            raise ValueError(f"agent is {agent.name!r}, which has no attention; expected a policy with an encoder")
         if level not in ("", *watch.levels):
             raise ValueError(f"level is {level!r}; it must be one of {', '.join(watch.levels)}")
         for step in range(1, sub_steps + 1):

@@ -33,8 +33,8 @@ def parse(
 ) -> Options:
     """Parse the options of the command line, a dataclass; an invalid one ends the program with a one-line message.
 
-    None stands for the arguments of the process, the defaults of the dataclass, and its docstring as the help's text.
-    The value of the option `first` may stand first, without its name.
+    By default `arguments` are those of the process, `default` is the dataclass, and `description` its docstring. The
+    value of the option `first` may stand first, without its name.
     """
     given = list(sys.argv[1:] if arguments is None else arguments)
     if first and given and not given[0].startswith("-"):
@@ -43,7 +43,7 @@ def parse(
     texts, types = help_texts(kind), field_types(kind)
     values = {name: getattr(options if default is None else default, name) for name in types}
     names = {f"--{name.replace('_', '-')}": value for name, value in values.items()}
-    for option, value in pairwise((*given, "--")):  # as where *.csv stands for no file
+    for option, value in pairwise((*given, "--")):  # such as *.csv where no file matches
         if isinstance(names.get(option), tuple) and value.startswith("--"):
             _refuse(program, f"{option} is given without a value (see --help)")
     fields = [  # with the allowed values in the help
@@ -60,8 +60,8 @@ def parse(
     except SystemExit as end:
         if not end.code:
             raise
-        # The parser draws a box of many lines; the message is between its title and the next rule. A terminal without
-        # box characters gets dashes.
+        # The parser draws a box of many lines, with dashes in plain terminals; the message is between its title and the
+        # next rule.
         text = [re.sub("[│╭╮╰╯─]|^ *--+ *$", "", line).strip() for line in errors.getvalue().splitlines()]
         reason = " ".join(takewhile(bool, dropwhile(lambda line: not line, text[1:])))
         if reason.startswith("Unrecognized") and (wrong := re.search(r"--[\w-]+", reason)):
@@ -71,14 +71,14 @@ def parse(
 
 
 def _refuse(program: str, reason: object) -> NoReturn:
-    """End the program with the reason in one line and exit status 2."""
+    """End the program with a one-line reason and exit status 2."""
     print(f"{program}: error: {reason}", file=sys.stderr)
     sys.exit(2)
 
 
 @contextlib.contextmanager
 def stop_on_bad_input(program: str) -> Iterator[None]:
-    """Turn errors of bad input into a message of one line, or one for each error, and exit status 2."""
+    """Context in which errors of bad input end the program with a one-line message and exit status 2."""
     try:
         yield
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
@@ -92,8 +92,8 @@ def provenance() -> dict[str, Any]:
         ``versions`` of Python and of the packages, None for a package that is not installed; ``commit``, the hash of
         the checkout of this code, and ``modified``, True if a tracked file differs from that commit, both None without
         a checkout or git; ``threads`` of PyTorch and of the simulator, and the cores of the machine; ``platform``,
-        ``processor``; ``command``, in which a path outside the current directory is reduced to its last name. Nothing
-        in it names the host, the user or a directory outside the current one.
+        ``processor``; ``command``, in which a path outside the current directory is reduced to its last part. It
+        contains no name of the host, the user or a directory outside the current one.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in ("hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium"):
@@ -116,7 +116,7 @@ def provenance() -> dict[str, Any]:
 
 def _commit(root: Path) -> tuple[str | None, bool | None]:
     """Return the commit of the checkout with the top directory `root`, and whether tracked files differ from it."""
-    # A repository that the environment names, or one around an installed package, is not that of this code.
+    # A repository named by the environment, or one around an installed package, is not that of this code.
     git: dict[str, Any] = {
         "env": {name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
         "cwd": root, "stderr": subprocess.DEVNULL, "text": True,

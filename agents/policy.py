@@ -1,4 +1,4 @@
-"""Protocol of all agents, learned or scripted: Stable-Baselines3's ``predict``, batched; their observations."""
+"""Protocol of all agents, Stable-Baselines3's ``predict`` in batches, and checks of observations."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,21 +22,20 @@ Starts = np.ndarray | None
 
 
 class Policy(Protocol):
-    """Protocol of a policy, an object that decides on actions.
+    """Protocol of a policy, an object that chooses actions.
 
-    A policy that draws random numbers, or has an initial state, may have a method ``start(seeds)``. It returns the
-    state for the first call, for scenes with these seeds (B,). The decisions are then a function of the scene, see
-    :func:`started`.
+    A policy that draws random numbers or has an initial state may have a method ``start(seeds)``, which returns the
+    state for the first call, for scenes with these seeds (B,). Its decisions are then a function of the scene.
     """
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, State]:
-        """Decide for a batch of scenes.
+        """Choose the actions in a batch of scenes.
 
         Args:
             observation: observation of the environment, every array with the scene axis first.
-            state: state returned by the last call; None at first.
+            state: state returned by the last call; None in the first call.
             episode_start: (B,) bool, the scenes in which an episode begins.
             deterministic: take the best action instead of sampling.
 
@@ -48,10 +47,10 @@ class Policy(Protocol):
 
 @contextmanager
 def one_thread_each() -> Iterator[None]:
-    """Let each thread that calls PyTorch compute alone.
+    """Context in which PyTorch computes in the calling thread only.
 
-    The networks are small: PyTorch's own threads would spend their time waiting for each other, and sums would depend
-    on the number of cores.
+    The networks are small: PyTorch's threads would mostly wait for each other, and sums would depend on the number of
+    cores.
     """
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -68,10 +67,10 @@ def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
 
 
 class PerSensor:
-    """Policy of scenes that shares a policy of one sensor among all sensors.
+    """Policy for scenes that applies a policy of a single sensor to every sensor.
 
-    That policy observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns (B * n,), or (B * n, k) with a
-    number for each of the k decisions of a sensor.
+    That policy observes ``pairs`` (B * n, m, d) and ``mask`` (B * n, m), and returns actions (B * n,), or (B * n, k)
+    with k decisions of a sensor.
     """
 
     def __init__(self, policy: Policy) -> None:
@@ -87,9 +86,10 @@ class PerSensor:
 
 
 def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[str]) -> np.ndarray:
-    """Return actions (..., k n), the k decisions `own`, as (..., d n) with the d decisions of a scenario.
+    """Return actions (..., k n) of the k decisions `own` as (..., d n) of the d decisions of a scenario.
 
-    Those that are not taken are 0, to keep the field of view or the place; those that the scenario lacks are dropped.
+    Missing decisions are 0, which keeps the field of view or the position; decisions that the scenario lacks are
+    dropped.
     """
     if tuple(own) == tuple(decisions):
         return actions
@@ -98,7 +98,7 @@ def padded_actions(actions: np.ndarray, own: Sequence[str], decisions: Sequence[
 
 
 class PaddedActions:
-    """Policy for a scenario with other decisions, see :func:`padded_actions`, by one that takes the decisions `own`."""
+    """Policy with the decisions `own`, for a scenario with other decisions, see :func:`padded_actions`."""
 
     def __init__(self, policy: Policy, own: Sequence[str], decisions: Sequence[str]) -> None:
         self.policy, self.own, self.decisions = policy, tuple(own), tuple(decisions)
@@ -112,9 +112,9 @@ class PaddedActions:
 
 
 class Memoryless:
-    """Baseline for partial knowledge: a policy for which all targets that no sensor sees now are masked.
+    """Baseline for partial knowledge: a policy for which all targets out of sight are masked.
 
-    Its observation `features` are those of the policy, and at the end ``seen_now``.
+    Its observation `features` are those of the policy, followed by ``seen_now``.
     """
 
     def __init__(self, policy: Policy, features: Sequence[str]) -> None:
@@ -135,7 +135,7 @@ class Memoryless:
 
 
 class ReleasedPolicy:
-    """Best actions of a network of the published HiT-MAC program: assignments (B, n * m) of 0 and 1, or turns (B,)."""
+    """Greedy policy of a network of the released HiT-MAC: assignments (B, n * m) of 0 and 1, or turns (B,)."""
 
     def __init__(self, net: ReleasedCoordinator | ReleasedExecutor) -> None:
         self.net = net.eval().to(torch.get_default_device())
@@ -150,7 +150,7 @@ class ReleasedPolicy:
 
 
 Size = tuple[int | None, ...]
-"""Sizes of an observation's axes after that of the scenes, or of the rows: n and m, or m alone; None: any from 1 up."""
+"""Sizes of an observation's axes after the first: n and m, or for rows m alone; None: any size from 1."""
 
 
 def check_parts(observation: Any) -> None:
@@ -160,7 +160,7 @@ def check_parts(observation: Any) -> None:
 
 
 def check_size(mask: np.ndarray, size: Size) -> None:
-    """Raise ValueError unless the mask of an observation is of a size."""
+    """Raise ValueError unless the mask of an observation has the given size."""
     own = mask.shape[1:]
     if len(own) != len(size) or not all(n >= 1 and most in (None, n) for n, most in zip(own, size, strict=True)):
         first, *others = ("scenes", "sensors", "targets") if len(size) == 2 else ("rows", "targets")
@@ -170,7 +170,7 @@ def check_size(mask: np.ndarray, size: Size) -> None:
 
 
 def checked_observation(pairs: Any, mask: Any, features: Sequence[str], size: Size) -> tuple[np.ndarray, np.ndarray]:
-    """Return the features (B, n, m, d), or (R, m, d), and the mask of an observation, contiguous, the mask bool.
+    """Return the features (B, n, m, d), or (R, m, d), and the bool mask of an observation, contiguous.
 
     Raises ``ValueError`` for an array of another shape or type, or a number that is not finite.
     """
@@ -188,7 +188,7 @@ def checked_observation(pairs: Any, mask: Any, features: Sequence[str], size: Si
 
 
 def checked_lists(targets: Any, mask: Any, num_targets: int) -> np.ndarray:
-    """Return the targets (B, n, k) that an observation lists, contiguous int32; raise ValueError for any others."""
+    """Return the listed targets (B, n, k) of an observation, contiguous int32; raise ValueError if they are invalid."""
     targets, mask = np.require(as_array("targets", targets), requirements=["C", "W"]), np.asarray(mask)
     if targets.shape != mask.shape or targets.dtype.kind not in "iu":
         raise ValueError(
@@ -207,7 +207,7 @@ def check_finite(name: str, numbers: np.ndarray) -> None:
 
 
 def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
-    """Return the scenes in which an episode begins, (B,) bool; None for None; else raise ValueError."""
+    """Return the first steps of episodes, (B,) bool; None for None; raise ValueError for any other array."""
     if episode_start is None:
         return None
     starts = np.asarray(episode_start)
@@ -219,10 +219,10 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
 
 
 NEARNESS = ("nearest", "radius", "neighbours")
-"""Options of :class:`hitmac.envs.observation.Observer` that show the nearest targets only."""
+"""Options of :class:`hitmac.envs.observation.Observer` for the nearest targets."""
 
 LARGE = 2**14
-"""Pairs of a scene from which on agents that can be shown the nearest targets only, are."""
+"""Number of pairs from which on a scene is large: agents that support it observe only the nearest targets."""
 
 
 def is_large(scenario: Scenario) -> bool:
@@ -236,7 +236,7 @@ def farthest_reach(scenario: Scenario) -> float:
 
 
 def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options out of :data:`NEARNESS` that are not None; raise ValueError if one is not allowed."""
+    """Return the options in :data:`NEARNESS` that are not None; raise ValueError for an invalid one."""
     if unknown := set(options) - set(NEARNESS):
         raise ValueError(f"unknown option {min(unknown)!r}: known are {', '.join(NEARNESS)}")
     given = dict(zip(NEARNESS, check_nearness(*map(options.get, NEARNESS)), strict=True))
@@ -245,17 +245,17 @@ def checked_nearness(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def declared(policy: Any, default: tuple[str, ...] = DEFAULT_FEATURES) -> tuple[str, ...]:
     """Return the observation features of a policy's attribute ``features``; the default without one."""
-    features = getattr(policy, "features", None)  # a network may use the name for something else
+    features = getattr(policy, "features", None)  # in a network the name may have another meaning
     return check_features(features if isinstance(features, tuple | list) else default)
 
 
 def has_learned(policy: Any) -> bool:
-    """Return True if a policy was trained: its attribute ``trained``, or without one, whether it holds a network."""
+    """Return True if a policy was trained: its attribute ``trained``, or without one, whether it has a network."""
     return bool(getattr(policy, "trained", bool(networks_of(policy))))
 
 
 def digest(policy: Any) -> str:
-    """Return an identifier of a policy: a hash of its class and networks, or without networks that of the object."""
+    """Return an identifier of a policy: a hash of its class and networks, or the object's id without networks."""
     networks = networks_of(policy)
     if not networks:
         return str(id(policy))

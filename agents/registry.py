@@ -1,4 +1,4 @@
-"""Registry of agents: the grammar of their names, and the agents that names stand for."""
+"""Registry of agents: the grammar of their names."""
 
 import contextlib
 import importlib
@@ -45,7 +45,7 @@ SCRIPTED: dict[str, type[rules.RulePolicy]] = {
     "belief-planner-fast": planner.FastBeliefPlannerAgent,
     "belief-planner-fastest": planner.FastestBeliefPlannerAgent,
 }
-"""Agents that decide by rule, by name."""
+"""Classes of the scripted agents, by name."""
 
 _MEMORYLESS = "memoryless:"
 _IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
@@ -54,11 +54,11 @@ _VALUES = re.compile(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+")
 
 
 def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
-    """Take the name of an agent apart, without ``memoryless:``; :func:`load_agent` lists the forms of a name.
+    """Parse the name of an agent, without ``memoryless:``; :func:`load_agent` lists the forms of a name.
 
     Returns:
-        The directory of a run, as a ``Path``, or what else decides; the executor that a coordinator is given, "" for
-        its own; and options of the observation, :data:`hitmac.agents.policy.NEARNESS`.
+        The directory of a run, as a ``Path``, or the name of another agent; the executor of a coordinator, "" for its
+        own; and options of the observation, :data:`hitmac.agents.policy.NEARNESS`.
     """
     if isinstance(name, Path):
         return name, "", {}
@@ -83,7 +83,7 @@ def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
 
 
 def _options(name: str, given: Iterable[str], known: Iterable[str]) -> dict[str, Any]:
-    """Return the options `given` in a name, each ``OPTION=VALUE``, with numbers as numbers."""
+    """Return the options `given` in a name, each ``OPTION=VALUE``; numbers are converted."""
     options: dict[str, Any] = {}
     for part in given:
         option, _, text = part.partition("=")
@@ -99,7 +99,7 @@ def _options(name: str, given: Iterable[str], known: Iterable[str]) -> dict[str,
 
 
 def number_of(text: str) -> int | float | None:
-    """Return the number that a text is; None if it is none."""
+    """Return the number in a text; None if it is none."""
     for kind in (int, float):
         with contextlib.suppress(ValueError):
             return kind(text)
@@ -107,13 +107,13 @@ def number_of(text: str) -> int | float | None:
 
 
 def split_options(name: str) -> tuple[str, str]:
-    """Return an agent's name without the options at its end, its family, and the options; "" without any."""
+    """Return the family of an agent, its name without options, and the options; "" without any."""
     found = _OPTIONS.search(name)
     return (name[: found.start()], found[0][1:]) if found else (name, "")
 
 
 def each_training(name: str) -> list[str]:
-    """Return the names of an agent's trainings: of several seeds in one directory, each; else the name alone."""
+    """Return the names of all seeds in a directory of several trainings; for any other agent its name alone."""
     left, colon, right = name.partition(":")
     for folder, before, after in ((name, "", ""), (right, left + colon, ""), (left, "", colon + right)):
         if folder and (runs := checkpoint.trainings_in(folder)):
@@ -127,57 +127,56 @@ class Agent(NamedTuple):
     name: str
     policy: Policy
     features: tuple[str, ...]
-    """Observation features that the policy reads."""
+    """Observation features of the policy."""
     training_seeds: tuple[tuple[int, int], ...] = ()
     """First and last seeds of the training scenes; () for an agent that was not trained."""
     run: str = ""
     """Name of the training, where several trainings of one agent share its name."""
     trained: bool = False
-    """True if the policy was trained, so that another training seed would give another policy."""
+    """True if the policy was trained, so that it depends on a training seed."""
     nearness: Mapping[str, Any] = MappingProxyType({})
-    """Options of the environment, ``nearest``, ``radius`` and ``neighbours``, with which the policy is shown the
-    nearest targets; none: it is shown all."""
+    """Options ``nearest``, ``radius`` and ``neighbours`` of the observation; {}: all targets."""
 
 
 def scripted_agent(name: str, scenario: Scenario | str | Path, **options: Any) -> rules.RulePolicy:
-    """Make the scripted agent of a name; an unknown name raises a ValueError that lists the known."""
+    """Return the scripted agent of a name; raise ValueError, which lists the known names, for any other."""
     if not is_among(name, SCRIPTED):
         raise ValueError(f"unknown agent {name!r}{did_you_mean(name, SCRIPTED)}: known are {', '.join(SCRIPTED)}")
     return SCRIPTED[name](load_scenario(scenario), **options)
 
 
 def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Path, *, executor: Any = None) -> Agent:
-    """Load the agent that `agent` names, or wrap a policy as an agent.
+    """Load an agent by name, or wrap a policy as an agent.
 
     ============================== ===========================================================================
-    ``planner``                    a scripted agent, see :data:`SCRIPTED`
+    ``planner``                    scripted agent, see :data:`SCRIPTED`
     ``planner:turn_cost=0.5``      the same with options of its constructor, each after a colon
-    ``runs/x``                     the policy of a run or checkpoint; a coordinator comes with its executor
-    ``assign-all``                 a scripted coordinator with the scripted executor
+    ``runs/x``                     policy of a run or checkpoint; a coordinator comes with its executor
+    ``assign-all``                 scripted coordinator with the scripted executor
     ``assign-all:runs/x``          the same with the executor of a run (or of a coordinator's run)
-    ``runs/x:scripted``            a trained coordinator with another executor
-    ``pretrained:flat``            a trained policy that comes with the package, see :mod:`hitmac.agents.pretrained`
-    ``released:C.pth:E.pth``       the released HiT-MAC, from its own files of coordinator and executor
-    ``released:assign-all:E.pth``  a scripted coordinator with the released executor
-    ``my_module:MyPolicy``         a custom policy, see :func:`import_policy`
-    ``memoryless:planner``         any of these, which observes only the targets that are seen now
-    ``planner:nearest=16``         an agent that turns all sensors, shown the 16 nearest targets of each; also
-                                   ``radius=40``, their farthest distance, and ``neighbours=8``
+    ``runs/x:scripted``            trained coordinator with another executor
+    ``pretrained:flat``            policy that comes with the package, see :mod:`hitmac.agents.pretrained`
+    ``released:C.pth:E.pth``       released HiT-MAC, from its files of coordinator and executor
+    ``released:assign-all:E.pth``  scripted coordinator with the released executor
+    ``my_module:MyPolicy``         custom policy, see :func:`import_policy`
+    ``memoryless:planner``         any of these, observing only the targets in sight
+    ``planner:nearest=16``         agent that turns all sensors, observing the 16 nearest targets of each; also
+                                   ``radius=40``, their largest distance, and ``neighbours=8``
     ============================== ===========================================================================
 
-    A ``Path`` is always a directory. A string is a directory only if it is none of these names, such as ``./planner``.
-    Any object with ``predict`` is an agent. It observes the features of its attribute ``features``, or
+    A ``Path`` is always a directory; a string only if it has none of these forms, such as ``./planner``. Any object
+    with ``predict`` is an agent. It observes the features of its attribute ``features``, or
     :data:`hitmac.envs.DEFAULT_FEATURES` without one.
 
     Args:
-        agent: a name, a directory, a policy, or an :class:`Agent`, which is returned as it is.
-        scenario: the scenario to play: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or a file's path.
+        agent: a name, a directory, a policy, or an :class:`Agent`, which is returned unchanged.
+        scenario: scenario to play: a :class:`~hitmac.envs.scenario.Scenario`, a preset's name or the path of a file.
         executor: executor for a coordinator, as accepted by :func:`load_executor`; None: the coordinator's own.
 
     Raises:
-        ValueError: an unknown name (the message lists the known), a damaged checkpoint, or a checkpoint of another
-            task.
-        TypeError: `agent` is none of these.
+        ValueError: an unknown name (the message lists the known ones), a damaged checkpoint, or a checkpoint of
+            another task.
+        TypeError: an agent of another type.
     """
     scenario = load_scenario(scenario)
     if not isinstance(agent, str | Path):
@@ -207,7 +206,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         idle = {"idle": rule.idle} if hasattr(rule, "idle") else {}
         made = _hierarchy(name, scenario, LevelPolicy(rule, rule.features), level, **idle)
     elif first in SCRIPTED:
-        known = {  # of the constructor and of those of its bases
+        known = {  # options of the constructor and of those of its bases
             option: None
             for kind in SCRIPTED[first].__mro__
             for option, how in inspect.signature(kind.__init__).parameters.items()  # type: ignore[misc]
@@ -226,17 +225,17 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
             f"or runs, COORDINATOR:EXECUTOR, {PREFIX}NAME, released:FILE:FILE, MODULE:CLASS and {_MEMORYLESS}NAME"
         )
     if nearness and not made.nearness:
-        raise ValueError(f"{name} is given {', '.join(nearness)}; agents with a coordinator are shown all targets")
+        raise ValueError(f"{name} is given {', '.join(nearness)}; agents with a coordinator observe all targets")
     return made
 
 
 def _custom(name: str, policy: Any) -> Agent:
-    """Make an agent of any object with ``predict``."""
+    """Return an agent for any object with ``predict``."""
     return Agent(name, policy, declared(policy), trained=has_learned(policy))
 
 
 def _released(name: str, scenario: Scenario, coordinator: str, executor: str) -> Agent:
-    """Load the released HiT-MAC from the files of its two networks; the coordinator may be a scripted one."""
+    """Load the released HiT-MAC from the files of its two networks; the coordinator may be scripted."""
     net = load_released(executor)
     if not isinstance(net, ReleasedExecutor):
         raise ValueError(f"{executor} is the released coordinator; give the released executor")
@@ -252,7 +251,7 @@ def _released(name: str, scenario: Scenario, coordinator: str, executor: str) ->
 def _hierarchy(
     name: str, scenario: Scenario, coordinator: LevelPolicy, executor: LevelPolicy | None, **options: Any
 ) -> Agent:
-    """Make an agent of a coordinator and an executor; None: the scripted one."""
+    """Return an agent of a coordinator and an executor; None: the scripted executor."""
     executor = executor or load_executor("scripted", scenario)
     policy = HierarchicalAgent(scenario, coordinator, executor, **options)
     seeds = (*coordinator.training_seeds, *executor.training_seeds)
@@ -283,7 +282,7 @@ def load_run(
 def as_agent(
     policy: Policy, config: PolicyConfig, scenario: Scenario, *, name: str, executor: LevelPolicy | None = None
 ) -> Agent:
-    """Make an agent of a trained policy, whose training may still be running; a coordinator gets an executor."""
+    """Return an agent for a trained policy, whose training may still run; a coordinator is given an executor."""
     seeds = (config.training_seeds,)
     if config.role == "coordinator":
         level = LevelPolicy(policy, config.features, training_seeds=seeds)
@@ -297,7 +296,7 @@ def as_agent(
 
 
 def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = None) -> LevelPolicy:
-    """Make a level of the hierarchy of a trained executor, for `scenario`; None: for that of its training."""
+    """Return a trained executor as a level of the hierarchy, for `scenario`; None: that of its training."""
     if scenario is not None and config.scenario.decisions != scenario.decisions:
         policy = PaddedActions(policy, config.scenario.decisions, scenario.decisions)
     padding, row_id = config.options["padding"], config.options["row_id"]
@@ -305,18 +304,18 @@ def as_level(policy: Policy, config: PolicyConfig, scenario: Scenario | None = N
 
 
 def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenario | str | Path) -> LevelPolicy:
-    """Load the executor that `executor` names, or wrap a policy as one.
+    """Load an executor by name, or wrap a policy as one.
 
     Args:
-        executor: a name out of :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
-            (a ``Path`` always is one), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
+        executor: a name in :data:`hitmac.agents.baselines.levels.EXECUTORS`, the directory of a run or checkpoint
+            (always, for a ``Path``), ``my_module:MyPolicy``, a :class:`~hitmac.agents.hierarchy.LevelPolicy`, or an
             object with ``predict``. Attributes ``features`` and ``padding`` of an object specify its observation;
             without them it observes :data:`hitmac.envs.PAPER_FEATURES`, ``"attended"``.
-        scenario: the scenario to play.
+        scenario: scenario to play.
 
     Raises:
         ValueError: an unknown name, a damaged checkpoint, or a checkpoint of another task.
-        TypeError: `executor` is none of these.
+        TypeError: an executor of another type.
     """
     scenario = load_scenario(scenario)
     if is_among(executor, EXECUTORS):
@@ -341,11 +340,11 @@ def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Ag
     """Load the comma-separated agents `names`, networks on a device; the agents of a group have the group's name.
 
     ============================== ===========================================================================
-    ``planner``                    an agent, see :func:`load_agent`
+    ``planner``                    agent, see :func:`load_agent`
     ``planner:turn_cost=0.1/0.5``  an agent for each value of an option
-    ``runs/x``                     a directory of several seeds: the group of its runs; one of several variations:
-                                   a group for each
-    ``NAME=runs/a+runs/b``         a group: trainings of one agent
+    ``runs/x``                     directory of several seeds: a group of its runs; of several variations: a group
+                                   for each
+    ``NAME=runs/a+runs/b``         group: trainings of one agent
     ============================== ===========================================================================
     """
     agents: dict[tuple[str, str], Agent] = {}
@@ -362,7 +361,7 @@ def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Ag
 
 
 def _members(names: str) -> Iterator[tuple[str, str]]:
-    """Yield the name of the group, "" for a single agent, and that of the agent, of names without a comma."""
+    """Yield the names of the group, "" for a single agent, and of the agent, in a text without commas."""
     first = names.partition("+")[0]
     family, options = split_options(first)
     scripted = family.rpartition("=")[2].removeprefix(_MEMORYLESS) in SCRIPTED
@@ -385,8 +384,8 @@ def _members(names: str) -> Iterator[tuple[str, str]]:
 def import_policy(name: str, scenario: Scenario) -> Policy:
     """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
 
-    A class or function is called, with the scenario if it has a parameter `scenario`. An object with ``predict`` is
-    used as it is. Raises ``ValueError`` if there is no such module or class, or no ``predict``.
+    A class or function is called, with the scenario if it has a parameter `scenario`; an object with ``predict`` is
+    used unchanged. Raises ``ValueError`` for an unknown module or class, or one without ``predict``.
     """
     place, _, attribute = name.partition(":")
     if not {"", os.getcwd()} & set(sys.path):
@@ -395,8 +394,8 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
         module = importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{place}.".startswith(f"{error.name}."):
-            raise  # the module exists, and one that it imports does not
-        raise ValueError(f"{name}: there is no module {place} here, and none is installed") from None
+            raise  # the module exists, but one of its imports does not
+        raise ValueError(f"{name}: no module {place} in the current directory, nor installed") from None
     if not hasattr(module, attribute):
         raise ValueError(f"{name}: the module {place} has no {attribute}")
     policy: Any = getattr(module, attribute)

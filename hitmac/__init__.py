@@ -26,7 +26,7 @@ __all__ = ["__version__", "agents", "envs", "observe", "perception", "register_e
 
 
 def register_environment(task: str, episode_steps: int) -> None:
-    """Register the task ``dsn/<task>-v0`` with gymnasium, single and vectorized, for episodes of so many steps."""
+    """Register the task ``dsn/<task>-v0`` with gymnasium, single and vectorized, with its length of an episode."""
     gymnasium.register(
         id=f"dsn/{task}-v0",
         entry_point="hitmac.envs.wrappers.gym_env:DirectionalSensorEnv",

@@ -11,20 +11,20 @@ COMMANDS = {
     "train": ("hitmac.train", "train a policy, or HiT-MAC's two levels, and evaluate it"),
     "evaluate": ("hitmac.agents.evaluate.command", "compare agents on the same new episodes: tables and figures"),
     "watch": ("hitmac.agents.watch", "watch agents play an episode, on a page in the browser"),
-    "attention": ("hitmac.agents.attention", "draw what a learned policy attends to"),
+    "attention": ("hitmac.agents.attention", "draw the attention of a learned policy"),
     "export": ("hitmac.agents.export.folder", "write a learned policy as ONNX, with a runner without torch"),
     "scenarios": ("hitmac.agents.scenarios", "list the scenarios; show, film or draw one"),
     "reproduce": ("hitmac.agents.reproduce", "train and evaluate every row of the table of results"),
-    "pretrained": ("hitmac.agents.pretrained.publish", "put the policy of a run among the pretrained ones"),
+    "pretrained": ("hitmac.agents.pretrained.publish", "add the policy of a run to the pretrained ones"),
 }
-"""Modules of the commands, and a line about each."""
+"""Module and description of each command."""
 
 
 def main() -> None:
-    """Run the command that the first argument names, with the others."""
+    """Run the command named by the first argument with the other arguments."""
     name, *rest = sys.argv[1:] or ["--help"]
     if name in ("-h", "--help"):
-        print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (--help after one of them explains its options)")
+        print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (hitmac COMMAND --help explains its options)")
         print("\n".join(f"  {command:<10}  {about}" for command, (_, about) in COMMANDS.items()))
         return
     if name == "--version":

@@ -11,7 +11,7 @@ SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if 
 """Signals that end a program."""
 
 PARENT = "HITMAC_ENDS_WITH_STANDARD_INPUT"
-"""Environment variable of a process that ends with the one that started it, see :func:`end_with_parent`."""
+"""Environment variable of a process that ends with its parent, see :func:`end_with_parent`."""
 
 
 @contextlib.contextmanager
@@ -40,9 +40,9 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
 
 
 def end_with_parent() -> None:
-    """End this process when the one that started it ends, even if it is killed, where :data:`PARENT` is set.
+    """End this process when its parent ends, even if that is killed, provided that :data:`PARENT` is set.
 
-    The standard input is a pipe to which nobody writes; it ends with the process at its other end.
+    The standard input is a pipe to which the parent never writes; it closes when the parent ends.
     """
     if os.environ.pop(PARENT, ""):
         threading.Thread(target=lambda: (os.read(0, 1), os._exit(1)), daemon=True).start()

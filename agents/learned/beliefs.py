@@ -1,4 +1,4 @@
-"""Policies on what the sensors know of the targets: beliefs, or each sensor's own knowledge."""
+"""Policies on beliefs about the targets, and on each sensor's own knowledge."""
 
 from typing import ClassVar
 
@@ -12,10 +12,10 @@ from hitmac.envs.scenario import Scenario
 
 
 class BeliefPolicy:
-    """Policy of a scene's observations, by a policy on beliefs; these are its state.
+    """Policy on observations that applies a policy on beliefs, which are its state.
 
     The features of beliefs are those of :class:`~hitmac.agents.tracking.features.BeliefFeatures`. With the knowledge
-    ``"neighbours"`` or ``"own"`` every sensor acts on its own beliefs only.
+    ``"neighbours"`` or ``"own"`` every sensor acts only on its own beliefs.
     """
 
     features: ClassVar[tuple[str, ...]] = Beliefs.features
@@ -38,11 +38,11 @@ class BeliefPolicy:
 class OwnKnowledge:
     """Recurrent policy for the knowledge ``"neighbours"`` and ``"own"``: every sensor runs it on its own knowledge.
 
-    Each sensor has its own description of the whole scene, in
-    :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES`: the targets that it sees now, or whose positions it
-    receives at once, as all sensors would see them; the positions and headings of sensors are known to all. It decides
-    on its own turn only, so that no action depends on another sensor's knowledge. In a description other sensors see
-    what is in their views, also behind obstacles, and lenses keep their fields of view.
+    Each sensor describes the whole scene in :data:`~hitmac.agents.learned.recurrent.RECURRENT_FEATURES`: the targets
+    that it sees, or whose positions it receives without delay, relative to every sensor; all sensors' positions and
+    headings are common knowledge. It decides only its own turn, so that no action depends on another sensor's
+    knowledge. The description assumes that other sensors see everything in their views, also behind obstacles, and
+    that lenses keep their fields of view.
     """
 
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
@@ -67,7 +67,7 @@ class OwnKnowledge:
         return taken, tuple(array.reshape(b, n, *array.shape[1:]) for array in new)
 
     def describe(self, pairs: np.ndarray) -> np.ndarray:
-        """Return the features (B, n, n, m, d) of all pairs in the description of each sensor, on the second axis."""
+        """Return the features (B, n, n, m, d) of all pairs as described by each sensor, on the second axis."""
         scenario = self._scenario
         shown = dict(zip(RECURRENT_FEATURES, np.moveaxis(pairs.astype(np.float64), -1, 0), strict=True))  # (B, n, m)
         half_width, half_height = scenario.extent
@@ -76,7 +76,7 @@ class OwnKnowledge:
         east, north = _turned(shown["bearing_cos"], shown["bearing_sin"], cos, sin)
         away = scenario.distance_scale * shown["distance"]
         velocity = _turned(shown["radial_velocity"], shown["tangential_velocity"], east, north)
-        # Axes from here: scene, sensor that describes, sensor that is described, target.
+        # Axes from here: scene, describing sensor, described sensor, target.
         of, by = (slice(None), None), (slice(None), slice(None), None)
         dx, dy = (x + away * east)[by] - x[of], (y + away * north)[by] - y[of]
         distance = np.hypot(dx, dy)
@@ -101,5 +101,5 @@ class OwnKnowledge:
 
 
 def _turned(x: np.ndarray, y: np.ndarray, cos: np.ndarray, sin: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return vectors turned counter-clockwise by the angles of these cosines and sines."""
+    """Return vectors rotated counter-clockwise by the angles with these cosines and sines."""
     return cos * x - sin * y, sin * x + cos * y

@@ -1,6 +1,6 @@
-"""Policies as folders: ``policy.safetensors`` and ``config.json``. Loading one never runs code.
+"""Checkpoints of policies: folders with ``policy.safetensors`` and ``config.json``. Loading one runs no code.
 
-The folder of a coordinator holds that of its executor, ``executor/``.
+The folder of a coordinator contains that of its executor, ``executor/``.
 """
 
 import dataclasses
@@ -34,7 +34,7 @@ FORMAT = "hitmac-policy"
 VERSION = 3
 FILES = ("config.json", "policy.safetensors")
 EXECUTOR = "executor"
-"""Folder of an executor in that of the coordinator that was trained with it."""
+"""Folder of an executor in that of its coordinator."""
 
 POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}
 """Options of a policy other than those of the encoder."""
@@ -42,26 +42,25 @@ POLICY_DEFAULTS = {"critic": None, "credit": "team", "memory": "none"}
 
 @dataclass(frozen=True, kw_only=True)
 class PolicyConfig:
-    """Policy metadata: all that a checkpoint holds but tensors."""
+    """Metadata of a policy: all of a checkpoint except its tensors."""
 
     policy: dict[str, Any]
     """Keyword arguments of :class:`hitmac.agents.learned.policy.AttentionPolicy`: the encoder's options, as
-    ``encoder_config`` or each by its name, ``critic`` and ``credit``; and ``memory``, which is ``"none"``, or
-    ``"recurrent"`` for a :class:`hitmac.agents.learned.recurrent.RecurrentPolicy`."""
+    ``encoder_config`` or each by its name, ``critic`` and ``credit``; and ``memory``: ``"none"``, or ``"recurrent"``
+    for a :class:`hitmac.agents.learned.recurrent.RecurrentPolicy`."""
     features: tuple[str, ...]
-    """The observation features that it was trained on, in order, or
-    :data:`hitmac.agents.tracking.features.BELIEFS`."""
+    """Observation features of the training, in order, or :data:`hitmac.agents.tracking.features.BELIEFS`."""
     scenario: Scenario
-    """The scenario that it was trained on."""
+    """Scenario of the training."""
     training_seeds: tuple[int, int]
-    """First and last seed of the scenes that it was trained on."""
+    """First and last seed of the training scenes."""
     task: str = "Coverage"
-    """Task that it was trained for, a name in :data:`hitmac.envs.TASKS`."""
+    """Task of the training, a name in :data:`hitmac.envs.TASKS`."""
     options: dict[str, Any] = field(default_factory=dict)
-    """Options of the task that its :class:`hitmac.envs.tasks.TaskSpec` lists; those left out have their defaults."""
+    """Options of the task, as in its :class:`hitmac.envs.tasks.TaskSpec`; others have their defaults."""
     nearness: dict[str, Any] = field(default_factory=dict)
     """Options of :class:`hitmac.envs.observation.Observer` for the nearest targets, by name: ``nearest``, ``radius`` in
-    the scenario's units, ``neighbours``; {}: it observes all."""
+    the scenario's units, ``neighbours``; {}: all targets."""
 
     def __post_init__(self) -> None:
         check_choice("task", self.task, TASKS)
@@ -81,11 +80,11 @@ class PolicyConfig:
 
     @property
     def _needs_all(self) -> str:
-        """Reason why the policy needs the observations of all targets; "" if it does not."""
+        """Reason why the policy must observe all targets; "" if it need not."""
         if self.role != "agent":
-            return f"a policy for {self.task} is shown all targets"
+            return f"a policy for {self.task} observes all targets"
         if self.policy["memory"] != "none" or self.features == BELIEFS:
-            return "a recurrent memory and beliefs are of all targets"
+            return "recurrent memories and beliefs include all targets"
         try:
             check_lists(self.encoder)
         except ValueError as error:
@@ -93,12 +92,12 @@ class PolicyConfig:
         return ""
 
     def shown(self, scenario: Scenario, nearness: Mapping[str, Any]) -> "PolicyConfig":
-        """Return the metadata of the policy in use on a scenario: which targets it is shown there.
+        """Return the metadata for use on a scenario, whose `nearness` selects the targets that the policy observes.
 
-        They are the nearest as of `nearness`, if given, else as in its training. A policy that was trained on all
-        targets is shown the nearest 8 within two sensing ranges if the scenario is large.
+        Without `nearness` they are those of its training. In a large scenario a policy that was trained on all targets
+        observes the nearest 8 within two sensing ranges.
         """
-        if not nearness and "radius" in (nearness := dict(self.nearness)):  # as far by the feature `distance`
+        if not nearness and "radius" in (nearness := dict(self.nearness)):  # equal in the feature `distance`
             nearness["radius"] *= scenario.distance_scale / self.scenario.distance_scale
         if not nearness and is_large(scenario) and not self._needs_all:
             nearness = {"nearest": 8, "radius": 2.0 * farthest_reach(scenario)}
@@ -121,7 +120,7 @@ class PolicyConfig:
 
 
 def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float = 1e-3) -> AttentionPolicy:
-    """Return a fresh policy for `scenario`; its tensors fit any n and m if its encoder does."""
+    """Return an untrained policy for `scenario`; its tensors fit any n and m if its encoder does."""
     space = space_of(scenario, config.features, **config.nearness)
     actions: spaces.Space = spaces.MultiDiscrete([3] * scenario.num_sensors * len(config.scenario.decisions))
     if config.role == "executor" or config.options.get("per_sensor"):
@@ -134,7 +133,7 @@ def build_policy(config: PolicyConfig, scenario: Scenario, learning_rate: float 
 
 
 def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> None:
-    """Write the policy into `folder`, made if need be; each file is written whole or not at all."""
+    """Write the policy to `folder`, which is created if it does not exist; each file is written whole or not at all."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     plain = {
@@ -155,19 +154,18 @@ def save_policy(folder: str | Path, policy: nn.Module, config: PolicyConfig) -> 
 def load_policy(
     folder: str | Path, scenario: Scenario | str | None = None, **nearness: Any
 ) -> tuple[AttentionPolicy, PolicyConfig]:
-    """Load a policy onto PyTorch's default device, which ``with torch.device("cuda"):`` sets.
+    """Load a policy and its metadata to PyTorch's default device, which ``with torch.device("cuda"):`` sets.
 
     Args:
-        folder: a checkpoint's folder, or a run directory that holds one as ``checkpoint/`` (a whole HiT-MAC's: as
-            ``coordinator/checkpoint/``).
-        scenario: the scenario to use it on; None: the one that it was trained on.
+        folder: folder of a checkpoint, or of a run with ``checkpoint/`` (both levels: ``coordinator/checkpoint/``).
+        scenario: scenario to use it on; None: that of its training.
         **nearness: options of :class:`hitmac.envs.observation.Observer` for the nearest targets; without any, see
-            :meth:`PolicyConfig.shown`. The metadata returned hold them.
+            :meth:`PolicyConfig.shown`. The metadata returned include them.
 
     Raises:
-        FileNotFoundError: there is no checkpoint.
-        ValueError: a file is damaged or is no checkpoint of this program; the message names file and reason. Or the
-            directory holds several trainings.
+        FileNotFoundError: no checkpoint.
+        ValueError: a damaged file or one of another program, named in the message with the reason; or a directory of
+            several trainings.
     """
     for kind, several in (("trainings", trainings_in(folder)), ("variations", variations_in(folder))):
         if several:
@@ -207,7 +205,7 @@ def _read_config(path: Path) -> PolicyConfig:
 def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
     """Raise ValueError if a policy does not fit the scenario.
 
-    Only an executor may leave out the zooms or moves that it was trained on. A plain network has n and m built in.
+    Only an executor may omit the zooms or moves of its training. A plain network is built for fixed n and m.
     """
     trained = config.scenario
     for decision, words in (("zoom", "lenses zoom"), ("move", "sensors move")):
@@ -225,7 +223,7 @@ def _check_fits(folder: Path, config: PolicyConfig, scenario: Scenario) -> None:
 
 
 def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tuple[Policy, tuple[str, ...]]:
-    """Return a policy that turns all sensors in the form that acts in a scenario, and the features that it reads."""
+    """Return a policy that turns all sensors, adapted to a scenario, and the features that it then observes."""
     agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
     features = config.features
     if features == BELIEFS:
@@ -238,7 +236,7 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
 
 
 def tensors_of(policy: nn.Module) -> dict[str, torch.Tensor]:
-    """Return every tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
+    """Return each tensor of the policy once; Stable-Baselines3 lists a shared encoder under three names."""
     return {name: parameter.detach() for name, parameter in policy.named_parameters()}
 
 
@@ -251,7 +249,7 @@ def read_tensors(path: Path) -> dict[str, torch.Tensor]:
 
 
 def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Path) -> None:
-    """Copy `tensors`, read from `path`, into the policy, or raise ValueError and leave it unchanged."""
+    """Copy `tensors`, read from `path`, into the policy; raise ValueError if any does not fit, and change none."""
     own = tensors_of(policy)
     for name in own.keys() ^ tensors.keys():
         verb = "lacks the tensor" if name in own else "holds the unknown tensor"
@@ -260,13 +258,13 @@ def put_tensors(policy: nn.Module, tensors: Mapping[str, torch.Tensor], path: Pa
         if tensor.shape != own[name].shape:
             raise ValueError(f"{path}: {name} has shape {tuple(tensor.shape)}; it must be {tuple(own[name].shape)}")
         if not tensor.isfinite().all():
-            raise ValueError(f"{path}: {name} holds something that is not a finite number")
+            raise ValueError(f"{path}: {name} has a value that is not finite")
     for name, tensor in tensors.items():
         own[name].copy_(tensor)
 
 
 def checkpoint_folder(folder: str | Path) -> Path:
-    """Return the checkpoint in the folder of a run (of both levels: the coordinator's), or the folder itself."""
+    """Return the checkpoint in the folder of a run (with both levels, the coordinator's), or the folder itself."""
     folder = Path(folder)
     if (folder / "coordinator").is_dir():
         folder = folder / "coordinator"
@@ -274,7 +272,7 @@ def checkpoint_folder(folder: str | Path) -> Path:
 
 
 def executor_folder(folder: str | Path) -> Path:
-    """Return the folder of the executor in a run or checkpoint of an executor or a coordinator."""
+    """Return the executor's folder in a run or checkpoint of an executor or a coordinator."""
     own = checkpoint_folder(folder) / EXECUTOR
     return own if own.is_dir() else own.parent
 
@@ -289,29 +287,29 @@ def copy_executor(executor: str, folder: str | Path) -> None:
 
 
 SEED = "seed-"
-"""Beginning of the folders of trainings with several seeds in the directory of all."""
+"""Prefix of the folders of the seeds in the directory of several trainings."""
 
 
 def trainings_in(folder: str | Path) -> list[Path]:
-    """Return the runs in the directory of several trainings, by seed; none for the directory of one run."""
+    """Return the runs in the directory of several trainings, sorted by seed; [] for the directory of one run."""
     found = [path for path in Path(folder).glob(f"{SEED}*") if (path / "config.yaml").is_file()]
     return sorted(found, key=lambda path: (len(path.name), path.name))
 
 
 def variations_in(folder: str | Path) -> list[Path]:
-    """Return the directories of the variations in the directory of a group, by name; none for any other."""
+    """Return the directories of variations in the directory of a group, sorted by name; [] for any other."""
     if not (Path(folder) / "config.yaml").is_file():
         return []
     return sorted(path for path in Path(folder).iterdir() if path.is_dir() and trainings_in(path))
 
 
 def checked_device(name: str, label: str = "device") -> torch.device:
-    """Return the device of a name; raise ValueError, with `label`, for one that this machine does not have.
+    """Return the device of a name; raise ValueError, with `label`, if this machine lacks it.
 
     Names are ``"cpu"``; ``"cuda"``, ``"cuda:1"``, ``"mps"`` or another of PyTorch's accelerators; ``"auto"``: an
     accelerator if the machine has one, else the CPU.
     """
-    module = getattr(torch, "accelerator", torch.cuda)  # PyTorch before 2.6 has the latter only
+    module = getattr(torch, "accelerator", torch.cuda)  # torch.accelerator is new in PyTorch 2.6
     count = module.device_count()
     kind = getattr(module, "current_accelerator", lambda: torch.device("cuda"))().type if count else "cpu"
     known = ["cpu", *(f"{kind}:{index}" for index in range(count))]

@@ -1,15 +1,15 @@
-"""Credit assignment: learning from sensors that act only, and from each by its own reward.
+"""Credit assignment: samples only of acting sensors, and a reward of every sensor.
 
-A sensor that takes no part in an episode, or has failed, does nothing and sees nothing: its steps are no samples, and
-its record is cut where it stops working, as at a time limit.
+A sensor that is absent or has failed neither acts nor sees: its steps are no samples, and its trajectory is truncated
+where it stops working.
 
-With one reward for the team, what a sensor did drowns in what the others did. With difference rewards every sensor i
-has its own reward r_i, what it added to the coverage, its own value V_i, and in PPO its own ratio, so that its part of
-the action is judged by its own advantage::
+With one reward for the team, the effect of one sensor is lost among that of the others. With difference rewards every
+sensor i has its own reward r_i, its contribution to the coverage, its own value V_i, and in PPO its own ratio, so that
+its part of the action is judged by its own advantage::
 
     loss = -mean over i of min(rho_i A_i, clip(rho_i, 1 - c, 1 + c) A_i),   rho_i = pi(a_i | s) / pi_old(a_i | s)
 
-where i are the sensors that act. The rewards come from ``credit="difference_rewards"`` of
+where i runs over the acting sensors. The rewards come from ``credit="difference_rewards"`` of
 :class:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv`. Stable-Baselines3's algorithms need no change.
 """
 
@@ -25,31 +25,31 @@ from torch import Tensor
 
 
 class SensorBernoulli(BernoulliDistribution):
-    """Assignment of m targets to n sensors (B, n * m), each pair independently, with a likelihood for every sensor."""
+    """Assignment of m targets to n sensors (B, n * m), independent for each pair, with a likelihood of every sensor."""
 
     def __init__(self, num_sensors: int, num_targets: int) -> None:
         super().__init__(num_sensors * num_targets)
         self.sizes = num_sensors, num_targets
 
     def log_prob(self, actions: Tensor) -> Tensor:
-        """Return (B, n), those of every sensor's part of the actions."""
+        """Return the log-likelihood (B, n) of every sensor's part of the actions."""
         return self.distribution.log_prob(actions).unflatten(-1, self.sizes).sum(-1)
 
     def entropy(self) -> Tensor:
-        """Return (B, n), those of every sensor's part of the actions."""
+        """Return the entropy (B, n) of every sensor's part of the actions."""
         return self.distribution.entropy().unflatten(-1, self.sizes).sum(-1)
 
 
 def acting_or_all(acting: Any) -> Any:
-    """Return which sensors of a minibatch count: those that act, or all if none does, so that no mean is empty."""
+    """Return the mask of acting sensors of a minibatch, or of all if none acts, so that no mean is empty."""
     return acting | ~acting.any()
 
 
 class ActingRolloutBuffer(DictRolloutBuffer):
     """Stable-Baselines3's rollout buffer with samples only of rows in which a sensor acts.
 
-    `acting` gives for every row (B,) now whether a sensor of it acts, as
-    :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting` does; None: all do.
+    `acting` returns the current mask (B,) of these rows, as
+    :meth:`hitmac.envs.wrappers.sb3_env.DirectionalSensorVecEnv.acting` does; None: all rows.
     """
 
     def __init__(self, *args: Any, acting: Callable[[], np.ndarray] | None = None, **kwargs: Any) -> None:
@@ -65,7 +65,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
         return np.ones(self.row_shape, np.bool_) if self._look is None else self._look().copy()
 
     def reset(self) -> None:
-        """Begin a rollout with empty arrays, (steps, B)."""
+        """Start a rollout with empty arrays (steps, B)."""
         super().reset()
         self._acting_now = self._acts()
         shape = self.buffer_size, *self.row_shape
@@ -74,15 +74,15 @@ class ActingRolloutBuffer(DictRolloutBuffer):
             setattr(self, name, np.zeros(shape, np.float32))
 
     def add(self, *args: Any, **kwargs: Any) -> None:
-        """Add one step of all rows, see ``DictRolloutBuffer``. Call it after the environment's step."""
+        """Add one step of all rows, see ``DictRolloutBuffer``; call it after the environment's step."""
         self.acting[self.pos], self._acting_now = self._acting_now, self._acts()
         super().add(*args, **kwargs)
 
     def compute_returns_and_advantage(self, last_values: Any, dones: np.ndarray) -> None:
         """Compute generalised advantage estimates of every row, or of every sensor.
 
-        ``A_t = delta_t + gamma lambda A_(t+1)``, ``delta_t = r_t + gamma V_(t+1) - V_t``, cut where an episode ends.
-        Where a sensor acts no more at t + 1, V_t stands for V_(t+1) and the sum is cut.
+        ``A_t = delta_t + gamma lambda A_(t+1)``, ``delta_t = r_t + gamma V_(t+1) - V_t``, truncated where an episode
+        ends. Where a sensor stops acting at t + 1, V_t replaces V_(t+1) and the sum is truncated.
         """
         shape = self.values.shape[1:]
         value = torch.as_tensor(last_values).cpu().numpy().reshape(shape)
@@ -113,7 +113,7 @@ class ActingRolloutBuffer(DictRolloutBuffer):
 
 
 class SensorRolloutBuffer(ActingRolloutBuffer):
-    """Rollout buffer with rewards, values, likelihoods and advantages for every sensor (B, n) that acts."""
+    """Rollout buffer with rewards, values, likelihoods and advantages of every acting sensor (B, n)."""
 
     @property
     def row_shape(self) -> tuple[int, ...]:
@@ -121,13 +121,13 @@ class SensorRolloutBuffer(ActingRolloutBuffer):
         return self.n_envs, self.observation_space["mask"].shape[0]  # type: ignore[index]
 
     def add(self, *args: Any) -> None:
-        """Add one step of all scenes: the last of the arguments, reward, value and likelihood, are (B, n)."""
+        """Add one step of all scenes; reward, value and likelihood are (B, n)."""
         *others, value, log_prob = args
         super().add(*others, value[:1, :1], log_prob)  # Stable-Baselines3 flattens the values
         self.values[self.pos - 1] = value.cpu().numpy()
 
     def _get_samples(self, batch_inds: np.ndarray, env: VecNormalize | None = None) -> Any:
-        """Return the numbers of the sensors that act, in the order of the policy's ``evaluate_actions``."""
+        """Return the samples of acting sensors, in the order of the policy's ``evaluate_actions``."""
         samples, acting = super()._get_samples(batch_inds), acting_or_all(self.acting[batch_inds]).ravel()
         names = ("old_values", "old_log_prob", "advantages", "returns")
         return samples._replace(**{name: getattr(samples, name)[acting] for name in names})

@@ -30,19 +30,19 @@ class AttentionExtractor(BaseFeaturesExtractor):
     The features of a scene are its global feature and then every sensor's, ``(B, (1 + n) * weight_dim)``.
 
     Args:
-        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,). Where it
-            also has ``targets`` (n, k), pairs and mask are of the targets listed; ``neighbours`` (n, l) lists sensors.
+        observation_space: Dict with ``pairs`` (n, m, d) and ``mask`` (n, m), or of one sensor (m, d) and (m,). With
+            ``targets`` (n, k), pairs and mask are those of the listed targets; ``neighbours`` (n, l) lists sensors.
         encoder_config: the encoder's options; None: the defaults.
-        appended: width of what a subclass appends to a pair's features.
+        appended: number of features that a subclass appends to those of a pair.
         **options: single options of :class:`hitmac.perception.EncoderConfig`, which replace those of `encoder_config`.
 
     Raises:
-        ValueError: the observation space is another, or an option is out of its range.
+        ValueError: an unsupported observation space, or an option out of its range.
         TypeError: an unknown option.
     """
 
     need_pairs = True
-    """False: the features of listed pairs are left out, for heads that do not read them."""
+    """If False, the features of listed pairs are not computed, for heads that do not read them."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class AttentionExtractor(BaseFeaturesExtractor):
         """Return the features and the mask (B, n, m) bool, None where every pair is valid."""
         pairs, mask = observations["pairs"], observations["mask"].bool()
         lists = {name: observations[name] for name in LISTS if name in observations}
-        if pairs.ndim == 3:  # a sensor by itself is a scene with one sensor, whose targets no other sensor lists
+        if pairs.ndim == 3:  # a single sensor is a scene with one sensor, whose targets no other sensor lists
             pairs, mask, lists = pairs.unsqueeze(1), mask.unsqueeze(1), {}
-        # Attention without a mask is faster, and whole scenes are the rule. A recorded graph serves all scenes.
+        # Attention without a mask is faster, and most scenes are complete. A recorded graph serves all scenes.
         some = mask if is_recorded() or not bool(mask.all()) else None
         if lists:
             return self.encoder(pairs, some, **lists, need_pairs=self.need_pairs), some
@@ -79,16 +79,16 @@ class AttentionExtractor(BaseFeaturesExtractor):
 
 
 def check_lists(config: EncoderConfig) -> None:
-    """Raise ValueError if an encoder cannot take pairs that are listed by index."""
+    """Raise ValueError if an encoder does not support pairs that are listed by index."""
     if not ENCODERS[config.encoder].any_size:
-        raise ValueError(f"encoder is {config.encoder!r}, a plain network; it does not take the nearest targets only")
+        raise ValueError(f"encoder is {config.encoder!r}, a plain network; it does not support the nearest targets")
     if not ATTEND_OVER[config.attend_over].takes_lists:
         known = one_of((name for name, way in ATTEND_OVER.items() if way.takes_lists), config.attend_over)
         raise ValueError(f"attend_over is {config.attend_over!r}; over the nearest targets it must be {known}")
 
 
 def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
-    """Return n, m and d of an observation space, or raise ValueError; a sensor by itself is a scene with one sensor."""
+    """Return n, m and d of an observation space, n = 1 for a single sensor; raise ValueError for any other space."""
     if not isinstance(observation_space, spaces.Dict) or set(observation_space) - set(LISTS) != {"pairs", "mask"}:
         raise ValueError(
             f"the observation space is {observation_space}; it must be a Dict of pairs and mask, and for the nearest "
@@ -100,7 +100,7 @@ def shape_of(observation_space: spaces.Space) -> tuple[int, int, int]:
 
 
 def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
-    """Return a hidden layer with ReLU and a linear output whose start is scaled by `gain`."""
+    """Return a hidden layer with ReLU and a linear output layer, whose initial weights are scaled by `gain`."""
     first, last = nn.Linear(width, hidden), nn.Linear(hidden, outputs)
     for layer, layer_gain in ((first, 1.0), (last, gain)):
         nn.init.xavier_uniform_(layer.weight, layer_gain)
@@ -109,7 +109,7 @@ def perceptron(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequent
 
 
 def beside_global(features: Features) -> Tensor:
-    """Return each sensor's feature with the global one beside it (B, n, 2 f)."""
+    """Return each sensor's feature, concatenated with the global one (B, n, 2 f)."""
     sensors = features.per_agent
     return torch.cat((sensors, features.global_feature.unsqueeze(1).expand_as(sensors)), -1)
 
@@ -118,7 +118,7 @@ class TurnHead(nn.ModuleList):
     """Logits of every sensor's actions, by one perceptron on its feature and the global one.
 
     If `masked`, a sensor without any pair (absent, failed, or with no target present) takes action 0, to stay, with
-    likelihood 1 and entropy 0 whatever the parameters, so that it takes no part in the learning.
+    likelihood 1 and entropy 0 for any parameters, so that it does not affect the learning.
     """
 
     def __init__(self, weight_dim: int, num_actions: int, decisions: int, *, masked: bool, gain: float = 0.01) -> None:
@@ -138,8 +138,8 @@ class TurnHead(nn.ModuleList):
 class AssignmentHead(nn.ModuleList):
     """Logit of every pair's assignment, by one perceptron on its feature, its sensor's and the global one.
 
-    Source: Xu, Zhong, Wang, NeurIPS 2020, section 3.2. A pair that is not valid is never assigned: its likelihood is 1
-    and its entropy 0.
+    An invalid pair is never assigned: its likelihood is 1 and its entropy 0. Source: Xu, Zhong, Wang, NeurIPS 2020,
+    section 3.2.
     """
 
     def __init__(self, weight_dim: int) -> None:
@@ -170,7 +170,7 @@ class PairsCritic(nn.Module):
     def __init__(self, weight_dim: int, per_sensor: bool, *, kind: str) -> None:
         super().__init__()
         self.critic, self.per_sensor = AMCCritic(weight_dim, kind=kind), per_sensor
-        # The value is a sum over all pairs: started small, since its errors would drown the actor's gradient.
+        # The value is a sum over all pairs; large initial errors would drown the actor's gradient.
         nn.init.xavier_uniform_(self.critic.linear.weight, 0.01)
 
     def forward(self, features: Features, mask: Tensor | None) -> Tensor:
@@ -182,7 +182,7 @@ class PairsCritic(nn.Module):
 
 
 def value_head(weight_dim: int, per_sensor: bool) -> nn.Module:
-    """Return a perceptron for the value of the scene, or for that of every sensor (B, n), made as its turns are."""
+    """Return a perceptron for the value of the scene (B, 1), or of every sensor (B, n)."""
     return TurnHead(weight_dim, 1, 1, masked=False, gain=1.0) if per_sensor else SceneValue(weight_dim)
 
 
@@ -191,14 +191,14 @@ CRITICS: dict[str, Callable[[int, bool], nn.Module]] = {
     "no_prefix": partial(PairsCritic, kind="no_prefix"),
     "value_head": value_head,
 }
-"""Critics by name: functions of the width of the features, and of whether every sensor has its own value."""
+"""Critics by name: functions of the width of the features, and of True for a value of every sensor."""
 
 
 class SensorCategorical(CategoricalDistribution):
-    """Independent choices of one of k actions, computed at once: large scenes have many sensors."""
+    """Independent choices of one of k actions, in one tensor: large scenes have many sensors."""
 
     def proba_distribution(self, action_logits: Tensor) -> Self:
-        """Take the logits (B, c * k) of c choices."""
+        """Set the logits (B, c * k) of c choices."""
         choices = Categorical(logits=action_logits.unflatten(-1, (-1, self.action_dim)), validate_args=False)
         self.distribution: Any = Independent(choices, 1, validate_args=False)
         return self
@@ -209,7 +209,7 @@ class SensorCategorical(CategoricalDistribution):
 
 
 CREDITS = ("team", "difference_rewards")
-"""Forms of credit assignment: one reward and value for the team, or one for every sensor."""
+"""Forms of credit assignment: one reward and value for the team, or one of each for every sensor."""
 
 
 class AttentionPolicy(ActorCriticPolicy):
@@ -219,25 +219,25 @@ class AttentionPolicy(ActorCriticPolicy):
     all sensors share; an assignment on a pair's feature, its sensor's and the global one, independently for every pair
     (Xu, Zhong, Wang, NeurIPS 2020, section 3.2). The value depends on the global feature, or on all pairs by the
     paper's AMC critic. A sensor without any pair stays and an absent pair is never assigned, with likelihood 1 and
-    entropy 0. All start Xavier-uniform; Stable-Baselines3's orthogonal start, which would overwrite the encoder's, is
-    never applied.
+    entropy 0. All weights are initialised Xavier-uniform; Stable-Baselines3's orthogonal initialisation is never
+    applied, since it would overwrite the encoder's.
 
     Args:
-        observation_space: that of :class:`~hitmac.agents.learned.policy.AttentionExtractor`; lists for turns only.
+        observation_space: as for :class:`~hitmac.agents.learned.policy.AttentionExtractor`; lists for turns only.
         action_space: ``MultiDiscrete([k] * n)``, one action for each of the n sensors, or ``[k] * (n * j)``, the
             first action of every sensor, then the second of every sensor, ...; ``Discrete(k)`` of one sensor;
             ``MultiBinary(n * m)``, an assignment, pair (i, j) at i * m + j.
         lr_schedule: Stable-Baselines3's learning rate schedule.
         critic: ``"amc"``, ``"no_prefix"`` (see :class:`hitmac.perception.AMCCritic`) or ``"value_head"``, on the global
             feature; None: ``"amc"`` for an assignment, ``"value_head"`` for turns.
-        credit: ``"team"``: one value; ``"difference_rewards"``: of an assignment, values and likelihoods are every
-            sensor's own, see :mod:`hitmac.agents.learned.difference_rewards`.
+        credit: ``"team"``: one value; ``"difference_rewards"``, for an assignment: a value and a likelihood of every
+            sensor, see :mod:`hitmac.agents.learned.difference_rewards`.
         **kwargs: the encoder's options, as ``encoder_config``, a :class:`hitmac.perception.EncoderConfig`, or each by
             its name (``weight_dim=32, attend_over="axes"``); further arguments of Stable-Baselines3's
             ``ActorCriticPolicy``.
 
     Raises:
-        ValueError: the spaces are others, or an option is out of its range.
+        ValueError: unsupported spaces, or an option out of its range.
     """
 
     features_extractor: AttentionExtractor
@@ -271,13 +271,13 @@ class AttentionPolicy(ActorCriticPolicy):
         return super()._get_constructor_parameters() | {"critic": self.critic_kind, "credit": self.credit}
 
     def _build(self, lr_schedule: Schedule) -> None:
-        """Make the networks, under Stable-Baselines3's names for its own."""
+        """Build the networks, under Stable-Baselines3's names."""
         width, per_sensor = self.features_extractor.weight_dim, self.credit == "difference_rewards"
         in_scene = len(self.observation_space["mask"].shape) == 2  # type: ignore[index]
         self.features_extractor.need_pairs = self.assigns or self.critic_kind != "value_head"
         if self.assigns:
             self.action_net = AssignmentHead(width)
-        else:  # the mask of a sensor by itself is that of its goals; a sensor without any may still turn
+        else:  # the mask of a single sensor is that of its goals; without any it may still turn
             self.action_net = TurnHead(width, self.num_actions, self.decisions, masked=in_scene)
         self.value_net = CRITICS[self.critic_kind](width, per_sensor)  # type: ignore[assignment]
         if per_sensor:
@@ -295,7 +295,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return actions.reshape(-1, *self.action_space.shape), self.value_net(features, mask), log_prob  # type: ignore[misc]
 
     def evaluate_actions(self, obs: Any, actions: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Return values, log-likelihoods and entropies of actions; with difference rewards, of sensors that act."""
+        """Return values, log-likelihoods and entropies of actions; with difference rewards, those of acting sensors."""
         features, mask = self.encode(obs)
         values, distribution = self.value_net(features, mask), self._distribution(features, mask)
         log_prob, entropy = distribution.log_prob(actions), distribution.entropy()
@@ -305,7 +305,7 @@ class AttentionPolicy(ActorCriticPolicy):
         return values[acting], log_prob[acting], entropy[acting]  # type: ignore[index]
 
     def logits(self, obs: Any) -> Tensor:
-        """Return the logits (B, j, n, k) of the turns, and with zooming lenses of the zooms, of every sensor."""
+        """Return the logits (B, j, n, k) of every sensor's j decisions, such as turns and zooms."""
         features, mask = self.encode(obs)
         return self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
 
@@ -316,17 +316,17 @@ class AttentionPolicy(ActorCriticPolicy):
     def predict_values(self, obs: Any) -> Any:
         """Return the values (B, 1); with difference rewards (B, n), as a numpy array."""
         values = self.value_net(*self.encode(obs))
-        # Stable-Baselines3 adds a row of them to a row of rewards, an array, after a time limit.
+        # After a time limit Stable-Baselines3 adds a row of them to a row of rewards, an array.
         return values.detach().cpu().numpy() if self.credit == "difference_rewards" else values
 
     def _predict(self, observation: Any, deterministic: bool = False) -> Tensor:
-        """Return the actions in their space's own type; Stable-Baselines3 gives those of an assignment as floats."""
+        """Return the actions in the type of their space; Stable-Baselines3 returns assignments as floats."""
         actions = super()._predict(observation, deterministic)
         return actions.to(torch.int8) if self.assigns else actions
 
     def encode(self, obs: Any) -> tuple[Features, Tensor | None]:
         """Return the features of scenes, and the mask (B, n, m) bool; None where every pair is valid."""
-        # Some versions of Stable-Baselines3 keep whole numbers as floating-point ones.
+        # Some versions of Stable-Baselines3 store integers as floats.
         parts = {name: part.long() if name in LISTS else part.float() for name, part in obs.items()}
         return self.features_extractor.encode(parts)
 
@@ -335,7 +335,7 @@ class AttentionPolicy(ActorCriticPolicy):
 
 
 def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int]:
-    """Return the number of actions to choose from and of choices of every sensor (or pair), or raise ValueError."""
+    """Return the numbers of actions and of decisions of every sensor (or pair); raise ValueError for other spaces."""
     if isinstance(action_space, spaces.MultiBinary) and action_space.shape == (n * m,):
         return 1, 1
     discrete = isinstance(action_space, spaces.Discrete | spaces.MultiDiscrete)
@@ -343,6 +343,6 @@ def sensor_choices(action_space: spaces.Space, n: int, m: int) -> tuple[int, int
     if not discrete or len(set(choices)) != 1 or len(choices) % n:
         raise ValueError(
             f"the action space is {action_space}; for {n} sensors and {m} targets it must be MultiBinary({n * m}), "
-            f"MultiDiscrete([k] * {n} * j), or for a sensor by itself Discrete(k)"
+            f"MultiDiscrete([k] * {n} * j), or for a single sensor Discrete(k)"
         )
     return int(choices[0]), len(choices) // n

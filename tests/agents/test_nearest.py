@@ -25,7 +25,7 @@ def test_lists_are_part_of_the_name():
     assert dict(agents[-1].nearness) == {"nearest": 4, "radius": 900.0}
     assert agents[-1].policy.turn_cost == 0.5
     for name, message in (
-        ("assign-all:nearest=3", "given nearest; agents with a coordinator are shown all targets"),
+        ("assign-all:nearest=3", "given nearest; agents with a coordinator"),
         ("pretrained:flat:nearest=0", "nearest is 0; it must be a whole number, 1 or more"),
         ("planner:nearest=x", "nearest is 'x'; it must be a whole number"),
         ("planner:radius=3", "radius is 3; it needs nearest"),

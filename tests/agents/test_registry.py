@@ -7,27 +7,22 @@ import numpy as np
 import pytest
 import torch
 
-from hitmac.agents import PolicyConfig, save_policy, scripted_agent
+from hitmac.agents import PolicyConfig, save_policy
 from hitmac.agents.baselines.planner import FastPlannerAgent
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.figures import colours_of
-from hitmac.agents.hierarchy import HierarchicalAgent
 from hitmac.agents.learned.checkpoint import build_policy, copy_executor
 from hitmac.agents.registry import load_agent, load_executor, load_run, named_agents, split_options
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
-from hitmac.envs.tasks import CoverageTask
 
 HIT_MAC = load_scenario("hit-mac")
 
 
 def saved(folder, task="Coverage"):
     torch.manual_seed(1)
+    seeds = 2**40, 2**40 + 9
     config = PolicyConfig(
-        policy={"weight_dim": 8},
-        features=DEFAULT_FEATURES,
-        scenario=HIT_MAC,
-        training_seeds=(2**40, 2**40 + 9),
-        task=task,
+        policy={"weight_dim": 8}, features=DEFAULT_FEATURES, scenario=HIT_MAC, training_seeds=seeds, task=task
     )
     save_policy(folder, build_policy(config, HIT_MAC), config)
     return folder
@@ -85,14 +80,6 @@ def test_a_name_is_a_path_only_if_it_is_nothing_else(tmp_path, monkeypatch):
         load_agent("runs/x:nobody", HIT_MAC)
 
 
-def test_scenarios_by_name_everywhere():
-    shown = CoverageTask("hit-mac-2x3", 1, 0, features=DEFAULT_FEATURES).observe()
-    assert scripted_agent("still", "hit-mac-2x3").predict(shown)[0].shape == (1, 2)
-    assert load_executor("scripted", "hit-mac").padding == "masked"
-    with pytest.raises(ValueError, match="unknown scenario 'moon'"):
-        load_agent("planner", "moon")
-
-
 def test_an_object_with_predict_is_an_agent():
     agent = load_agent(Left(), "hit-mac")
     assert (agent.name, agent.features, agent.trained) == ("Left", ("distance",), False)
@@ -130,10 +117,8 @@ def test_options_reach_the_constructor():
         ("12:30", ValueError, "unknown agent '12:30'"),
         ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are"),
         ("still:turn_cost=1", ValueError, "unknown option 'turn_cost'"),
-        ("planner:turn_cost=-1", ValueError, "turn_cost is -1"),
         ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
         ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
-        ("planner:horizon=2.5", ValueError, "horizon is 2.5; it must be a whole number"),
         ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
         ("assign-all:nearest=3", ValueError, "assign-all:nearest=3 is given nearest"),
     ],
@@ -202,8 +187,6 @@ def make():
 
 ready = Base()
 number = 3
-class Mute:
-    pass
 """
 
 
@@ -215,17 +198,13 @@ def test_policies_are_imported(tmp_path, monkeypatch):
     (tmp_path / "policies_broken.py").write_text("import an_absent_module\n")
     assert load_agent("policies_of_mine:Alone", "hit-mac").features == ("bearing",)
     assert load_agent("policies_of_mine.inner:Scene", "hit-mac-6x9").policy.sensors == 6
-    other = load_agent("policies_of_mine:Other", "hit-mac")
-    assert (other.name, other.trained) == ("policies_of_mine:Other", True)
+    assert load_agent("policies_of_mine:Other", "hit-mac").trained
     for name in ("make", "ready"):
         assert load_agent(f"policies_of_mine:{name}", "hit-mac").features == DEFAULT_FEATURES
-    pair = load_agent("assign-all:policies_of_mine:Alone", "hit-mac")
-    assert isinstance(pair.policy, HierarchicalAgent)
-    assert "bearing" in pair.features
+    assert "bearing" in load_agent("assign-all:policies_of_mine:Alone", "hit-mac").features
     for name, says in [
         ("policies_of_mine:Nobody", "the module policies_of_mine has no Nobody"),
-        ("policies_of_mine.nowhere:Alone", "there is no module policies_of_mine.nowhere here"),
-        ("policies_of_mine:Mute", r"which has no predict\(\)"),
+        ("policies_of_mine.nowhere:Alone", "no module policies_of_mine.nowhere in the current directory"),
         ("policies_of_mine:number", r"is 3, which has no predict\(\)"),
     ]:
         with pytest.raises(ValueError, match=says):
@@ -242,8 +221,7 @@ def test_the_front_of_several_values_is_one_picture(tmp_path, monkeypatch, capsy
     few = ["--episodes", "2", "--max-episode-steps", "20"]
     main(["--agents", "planner-fast:turn_cost=0.2/1/3:horizon=9,still", "--front", "front.png", *few])
     assert [path.name for path in tmp_path.iterdir()] == ["front.png"]
-    for wrong, says in ((["--front", "front.gif"], "its name must end in .png"),
-                        (["--front", "f.png", "--sizes", "2x2,2x3"], "--front takes a single scenario")):  # fmt: skip
+    for wrong, says in ((["f.gif"], "its name must end in .png"), (["f.png", "--sizes", "2x2,2x3"], "--front takes a")):
         with pytest.raises(SystemExit):
-            main(["--agents", "still", *few, *wrong])
+            main(["--agents", "still", *few, "--front", *wrong])
         assert says in capsys.readouterr().err
