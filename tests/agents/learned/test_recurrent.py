@@ -175,7 +175,7 @@ def test_options_that_do_not_fit_a_memory_are_refused():
         (CoverageOptions(memory="recurrent"), "--features is"),
         (CoverageOptions(**features, per_sensor=True), "--memory is recurrent.*--per-sensor"),
         (CoverageOptions(**features, weight_dim=7), "--weight-dim is 7"),
-        (CoverageRewardOptions(**features), "--memory is recurrent"),
+        (CoverageRewardOptions(**features), "--algorithm is ppo"),
         (CoverageOptions(memory="gru"), "--memory is gru"),
     ):
         with pytest.raises((ValueError, ExceptionGroup), match=says):
