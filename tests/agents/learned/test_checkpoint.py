@@ -135,7 +135,7 @@ def test_configurations_that_cannot_be_are_refused(changes, message):
         (lambda f: edit(f, lambda t: t.pop("value_net.0.bias")), "lacks the tensor value_net.0.bias"),
         (lambda f: edit(f, lambda t: t.update(spy=torch.ones(1))), "holds the unknown tensor spy"),
         (lambda f: edit(f, lambda t: t.update({"value_net.0.bias": torch.ones(3)})), r"has shape \(3,\); it must be"),
-        (lambda f: edit(f, lambda t: t["value_net.0.bias"].fill_(torch.nan)), "value_net.0.bias holds something"),
+        (lambda f: edit(f, lambda t: t["value_net.0.bias"].fill_(torch.nan)), "value_net.0.bias has a value"),
         (lambda f: (f / "config.json").write_text("{"), "is not a JSON file"),
         (lambda f: (f / "config.json").write_text("[]"), "is not the configuration of a policy"),
         (lambda f: configure(f, version=99), "has version 99; this program reads version 3"),
