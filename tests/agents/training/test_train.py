@@ -101,7 +101,11 @@ def test_a_signal_ends_every_command_in_one_line(command, inside, arguments, num
 def test_the_clock_and_its_line():
     engine = SimpleNamespace(progress=Progress(30.0), steps=2_500_000)
     clock = TrainingClock(CoverageRewardOptions(minutes=1.0, total_steps=4_000_000), engine)
-    clock.tick(paused=True)
+    for paused, seconds in ((True, 30), (False, 35)):
+        clock._since -= 5
+        clock.tick(paused=paused)
+        assert seconds <= engine.progress.seconds < seconds + 3
+    engine.progress.seconds = 30.0
     assert clock.fraction == 2.5 / 4
     assert clock.fraction_at(1, 45.0) == 0.75
     assert clock.fraction_at(9_000_000, 0.0) == 1.0
