@@ -218,6 +218,15 @@ def checked_starts(episode_start: Any, number: int) -> np.ndarray | None:
     return starts
 
 
+def copied_state(state: tuple[np.ndarray, ...], shape: tuple[int, ...]) -> list[np.ndarray]:
+    """Return copies of a state's arrays; raise ValueError unless the first has this shape, as for these scenes."""
+    if np.shape(state[0]) != shape:
+        raise ValueError(
+            f"state belongs to other scenes: its first array has shape {np.shape(state[0])}, where these need {shape}"
+        )
+    return [array.copy() for array in state]
+
+
 NEARNESS = ("nearest", "radius", "neighbours")
 """Options of :class:`hitmac.envs.observation.Observer` for the nearest targets."""
 

@@ -10,7 +10,16 @@ from hitmac.agents.baselines.believed_plans import Near, Sampling, plan_beliefs
 from hitmac.agents.baselines.observed_plans import Walk, plan
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
-from hitmac.agents.policy import Observation, Size, Starts, State, checked_lists, checked_starts, farthest_reach
+from hitmac.agents.policy import (
+    Observation,
+    Size,
+    Starts,
+    State,
+    checked_lists,
+    checked_starts,
+    copied_state,
+    farthest_reach,
+)
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.rails import limits_of, make_rails
@@ -209,7 +218,7 @@ class PlannerAgent(HeadingPlanner):
         if targets is not None:
             targets = checked_lists(targets, mask, self.scenario.num_targets)
         pairs = pairs.astype(np.float32, copy=False)  # one compiled kernel for all types
-        new = self._nothing(pairs, targets) if state is None else PlannerState(*(array.copy() for array in state))
+        new = self._nothing(pairs, targets) if state is None else PlannerState(*copied_state(state, pairs.shape))
         if (starts := checked_starts(episode_start, len(pairs))) is not None:
             new.mask[starts] = False
             new.clock[starts] = 0 if self._walk.every else -1

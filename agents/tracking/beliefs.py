@@ -4,7 +4,15 @@ from typing import ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.policy import Starts, State, checked_lists, checked_observation, checked_starts, is_large
+from hitmac.agents.policy import (
+    Starts,
+    State,
+    checked_lists,
+    checked_observation,
+    checked_starts,
+    copied_state,
+    is_large,
+)
 from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
 from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, sort_views
@@ -207,9 +215,10 @@ class Beliefs:
         if targets is not None:
             targets = checked_lists(targets, mask, m)
         b, g = len(mask), self.rows
+        body_shape = b, g, m, particles.ROWS, self.particles
         if state is None:
-            state = BeliefState(
-                np.zeros((b, g, m, particles.ROWS, self.particles)),
+            new = BeliefState(
+                np.zeros(body_shape),
                 np.zeros((b, g, m, self.particles)),
                 np.zeros((b, g, m, particles.COURSE)),
                 np.zeros((b, g, 2), np.uint64),
@@ -220,9 +229,9 @@ class Beliefs:
             )
             starts = np.ones(b, np.bool_)
         else:
+            new = BeliefState(*copied_state(state, body_shape))
             given = checked_starts(episode_start, b)
             starts = np.zeros(b, np.bool_) if given is None else given
-        new = BeliefState(*(array.copy() for array in state))
         new.stream[starts] = np.array([self._key, 0], np.uint64)
         new.last_age[starts], new.present[starts], new.time[starts] = np.inf, True, 0
         body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])

@@ -144,6 +144,15 @@ def test_actions_are_those_of_the_highest_value_and_a_state_can_be_used_again(ki
             np.testing.assert_array_equal(getattr(after, name)[1::2], getattr(on, name)[1::2])
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_state_of_other_scenes_is_refused(kind):
+    agent, shown = small(kind, TWO), {}
+    for scenes in (2, 3):
+        shown[scenes] = CoverageTask(TWO, scenes, 0, features=agent.features).observe()
+    with pytest.raises(ValueError, match=r"state belongs to other scenes: .* \(2, .* \(3, "):
+        agent.predict(shown[3], agent.predict(shown[2])[1])
+
+
 def test_where_nothing_is_to_be_gained_a_turn_costs_the_same_to_either_side():
     values, _ = PlannerAgent(TWO).plan(np.zeros((3, 2, 2, 8), np.float32), np.zeros((3, 2, 2), bool))
     assert (values[..., 0] == 0).all()
