@@ -78,6 +78,17 @@ def test_an_episode_begins_with_an_empty_memory():
     assert (without[6:, [1, 3]] != alone).any()  # it does remember
 
 
+def test_the_memory_is_given_what_is_seen_and_the_heading():
+    policy, pairs = fresh(), torch.from_numpy(np.stack([one["pairs"] for one in observations()]))
+    feature = dict(zip(RECURRENT_FEATURES, pairs.unbind(-1), strict=True))
+    heading = torch.stack((feature["heading_cos"], feature["heading_sin"]), -1)[..., 0, :]
+    heading[(heading == 0).all(-1)] = torch.tensor([1.0, 0.0])  # failed sensors
+    seen = pairs.clone()
+    seen[..., :OF_SENSOR] *= feature["seen_now"].unsqueeze(-1)
+    _, expected = policy.features_extractor.memory(seen, heading, None, None)
+    torch.testing.assert_close(policy.unroll(pairs)[2], expected)
+
+
 def test_it_reads_only_what_is_seen_now():
     """Neither last known places and velocities, nor the mask, which shows what was ever seen."""
     policy, shown = fresh(), observations()
