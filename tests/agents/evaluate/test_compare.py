@@ -169,11 +169,12 @@ def test_the_decision_reward_counts_what_is_assigned():
         for coordinator in (nothing(), AssignAll())
     )
     agents = [Agent("idle", idle, idle.features), Agent("full", full, full.features), load_agent("still", HIT_MAC)]
-    result = evaluate(agents, HIT_MAC, episodes=6, seed=7, max_episode_steps=10, progress=False)["agents"]
+    scenario = load_scenario(HIT_MAC).replace(field_of_view=240.0, sensing_range=1500.0)
+    result = evaluate(agents, scenario, episodes=6, seed=7, max_episode_steps=10, progress=False)["agents"]
     assert result["idle"]["decision_reward"]["mean"] == pytest.approx(-0.1)
     still = result["still"]["per_episode"]
     assert result["idle"]["per_episode"]["coverage"] == still["coverage"]
-    task = CoverageTask(HIT_MAC, 6, 7)
+    task = CoverageTask(scenario, 6, 7)
     reward, seen, present = np.zeros(6), np.zeros((6, 5)), 10
     for _ in range(10):
         task.step(np.zeros((6, 4), np.int64))
@@ -182,6 +183,7 @@ def test_the_decision_reward_counts_what_is_assigned():
         seen += task.simulator.state.covered
     np.testing.assert_allclose(still["decision_reward"], reward)
     np.testing.assert_allclose(still["least_covered"], seen.min(-1) / present)
+    assert 0 < (seen.min(-1) > 0).sum() < 6
     whole = result["full"]["per_episode"]
     assert all(r <= c + 1e-12 for r, c in zip(whole["decision_reward"], whole["coverage"], strict=True))
 

@@ -22,9 +22,12 @@ def test_packing_rounds_to_half_a_step(dtype):
     assert (packed["frames"], same["frames"]) == (30, 1)
 
 
-@pytest.mark.parametrize("name", ["hit-mac", "obstacles", "volleyball-4"])
-def test_a_record_holds_the_episode(name):
+@pytest.mark.parametrize(
+    ("name", "own"), [("hit-mac", False), ("hit-mac", True), ("obstacles", False), ("volleyball-4", False)]
+)
+def test_a_record_holds_the_episode(name, own):
     scenario, sub_steps = load_scenario(name), 20
+    scenario = scenario.replace(knowledge="own") if own else scenario
     agent = load_agent("nearest", scenario)
     made = record(agent, scenario, 7, sub_steps)
     tracks = {name: unpacked(track) for name, track in made["tracks"].items()}
@@ -46,10 +49,12 @@ def test_a_record_holds_the_episode(name):
         for track in ("working", "present", "covered", "visible", "turned"):
             close(track, t, getattr(state, track)[0], 0)
         if known is not None:
-            close("age", t, np.minimum(known.known_age[0, 0], 65535), 0)
-            seen = np.isfinite(known.known_age[0, 0])
+            ages = known.known_age[0]  # (rows, m): of all sensors together, or of each
+            close("age", t, np.minimum(ages.min(0), 65535), 0)
             place = np.stack((tracks["known x"][t], tracks["known y"][t]), -1)
-            np.testing.assert_allclose(place[seen], known.known_position[0, 0][seen], atol=half_width / 65535 * 1.001)
+            for j in np.flatnonzero(np.isfinite(ages.min(0))):
+                latest = known.known_position[0, ages[:, j].argmin(), j]
+                np.testing.assert_allclose(place[j], latest, atol=half_width / 65535 * 1.001)
     assert made["frames"] == t + 1 == sub_steps + 1
     assert made["discs"] == state.disc[0].tolist()
     assert ("age" in tracks) == (scenario.knowledge != "full")
