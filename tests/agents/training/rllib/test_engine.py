@@ -29,8 +29,6 @@ from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
-# Ray Data sets options of its own that it has deprecated.
-pytestmark = pytest.mark.filterwarnings("ignore:`use_(push_based_shuffle|polars)` is deprecated:DeprecationWarning")
 RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
 
 
