@@ -80,7 +80,7 @@ def run_directory(content: bytes) -> None:
     _in_folder("config.yaml", content, lambda path: prepare(train.JOBS["coverage"](run_dir=path.parent, resume=True)))
 
 
-_RUN_CONFIG = {"job": "coverage", "options": {"weight_dim": 8}, "scenario": {"name": "x"}, "sittings": []}
+_RUN_CONFIG = {"job": "coverage", "options": {"weight_dim": 8}, "scenario": {"name": "x"}, "sessions": []}
 
 
 @functools.cache

@@ -56,12 +56,12 @@ def publish(name: str, run: Path, note: str, limits: str, replace: bool) -> Path
 def card(name: str, run: Path, note: str, limits: str, several: Sequence[Path]) -> str:
     """Return the card of the policy of a run, which may be one of `several` trainings in one directory."""
     config = parse_yaml(read_text(run / "config.yaml"))
-    scene, sittings = config["scenario"], config["sittings"]
+    scene, sessions = config["scenario"], config["sessions"]
     levels = [run / level for level in ("executor", "coordinator") if (run / level / "curve.json").is_file()] or [run]
     last = [json.loads(read_text(level / "curve.json"))["exploring"][-1] for level in levels]
     amounts = " and ".join(f"{one['steps']:,.0f} steps in {one['seconds'] / 60:.1f} minutes" for one in last)
-    commands = "`, then `".join(dict.fromkeys(one["command"] for one in sittings))
-    commits = ", ".join(dict.fromkeys(f"{one['commit']}{' with changes' * bool(one['modified'])}" for one in sittings))
+    commands = "`, then `".join(dict.fromkeys(one["command"] for one in sessions))
+    commits = ", ".join(dict.fromkeys(f"{one['commit']}{' with changes' * bool(one['modified'])}" for one in sessions))
     evaluation, figures = _figures(levels[-1])
     lines = [
         f"Trained by `{commands}`, seed {config['options']['seed']} ({amounts}, on `{scene['name']}` with "

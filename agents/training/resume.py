@@ -129,15 +129,15 @@ def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
 
 
 def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
-    """Create the directory of a run, or add the sitting of a resumed one; return the options to use in it.
+    """Create the directory of a run, or add the session of a resumed one; return the options to use in it.
 
     A coordinator's executor is copied to the directory and used from there, so that a run depends on no other files.
     """
     run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
     executor = str(getattr(options, "executor", "scripted"))
     if options.resume:
-        sittings = parse_yaml(read_text(run_dir / "config.yaml")).get("sittings", ())
-        _write(run_dir, options, scenario, [*sittings, provenance()])
+        sessions = parse_yaml(read_text(run_dir / "config.yaml")).get("sessions", ())
+        _write(run_dir, options, scenario, [*sessions, provenance()])
     elif run_dir.exists():
         raise FileExistsError(f"{run_dir} exists; name a new directory, or add --resume to continue that run")
     else:  # a directory that exists is complete, and can be resumed
@@ -155,11 +155,11 @@ def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
     return dataclasses.replace(options, run_dir=run_dir, **changes)
 
 
-def _write(folder: Path, options: Job, scenario: Scenario, sittings: list[Any]) -> None:
+def _write(folder: Path, options: Job, scenario: Scenario, sessions: list[Any]) -> None:
     """Write the configuration of a run, with relative paths, so that its files may move together."""
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in NOT_OF_A_RUN}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
-    written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sittings": sittings}
+    written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sessions": sessions}
     write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
 
 

@@ -107,8 +107,8 @@ def test_a_run_is_moved_copied_and_extended(here, refused):
             differences(safetensors.numpy.load_file(Path(folder, "checkpoint/executor/policy.safetensors")), used) == []
         )
     assert differences(tensors("copy"), tensors("planner")) == []
-    sittings = yaml.safe_load(Path("copy/config.yaml").read_text())["sittings"]
-    assert [set(sitting) >= {"versions", "command", "commit"} for sitting in sittings] == [True, True]
+    sessions = yaml.safe_load(Path("copy/config.yaml").read_text())["sessions"]
+    assert [set(session) >= {"versions", "command", "commit"} for session in sessions] == [True, True]
 
     resume = ["coordinator", "--run-dir", "copy", "--resume"]
     for arguments, says in (
