@@ -170,6 +170,8 @@ class _Site(dict):
     def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
         """Return a positive number, or an array of `size` of them; 0 is allowed with a default, `missing`."""
         value = self[name] if missing is None else self.get(name, missing)
+        if isinstance(value, float) and 0.0 < value <= most and value < math.inf:  # as nearly always
+            return value
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):
             raise ValueError(f"the site's {name} has shape {array.shape}; it must be a number, or {size} of them")
@@ -184,21 +186,21 @@ class _Site(dict):
         rows = self.get(name, ())
         return _array(f"the site's {name}", rows, None, width) if len(rows) else np.zeros((0, width))
 
-    @property
+    @cached_property
     def extent(self) -> np.ndarray:  # half the width, half the height
         return np.broadcast_to(self.number("arena", 2), (2,))
 
-    @property
+    @cached_property
     def walls(self) -> np.ndarray:
         own = self.rows("walls", 4)
         blocks = self.get("blocks")
         return walls_of(own, self.extent, blocks, self.number("street_width")) if blocks else own
 
-    @property
+    @cached_property
     def top_speed(self) -> float:
         return float(self.number("max_speed") * (1.0 + self.number("speed_noise", missing=0.0)))
 
-    @property
+    @cached_property
     def pace(self) -> float:  # seconds that a target walks in a sub-step, on average
         every = 0 if self.get("tracks") else self.number("extra_move_every", missing=0)
         return float(self.number("time_step") * (1.0 + (1.0 / every if every else 0.0)))
@@ -248,8 +250,8 @@ class _Pairs:
         self.ahead, self.aside = self.seen_from(self.east, self.north)
 
     def of_each_sensor(self, name: str, most: float = math.inf) -> np.ndarray:
-        """Return a parameter of every sensor (n, 1)."""
-        return np.broadcast_to(self.site.number(name, self.n, most), (self.n,))[:, None]
+        """Return a parameter of every sensor (n, 1), or of all of them (1, 1)."""
+        return np.reshape(self.site.number(name, self.n, most), (-1, 1))
 
     def seen_from(self, east: np.ndarray, north: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return cosine and sine of the angle from the heading to a unit vector."""
