@@ -35,7 +35,7 @@ RLLIB = ["coverage-ppo", "--engine", "rllib", *SMALL, "--num-envs", 6]
 @pytest.fixture
 def shared_ray(monkeypatch):
     """One Ray for all trainings of a test: an engine connects to the one that runs."""
-    ray.init(num_cpus=3, include_dashboard=False, log_to_driver=False)
+    ray.init("local", num_cpus=3, include_dashboard=False, log_to_driver=False)
     with monkeypatch.context() as patch:
         patch.setattr(ray, "shutdown", lambda: None)
         yield
