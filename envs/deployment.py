@@ -170,7 +170,7 @@ class _Site(dict):
     def number(self, name: str, size: int = 1, most: float = math.inf, missing: float | None = None) -> Any:
         """Return a positive number, or an array of `size` of them; 0 is allowed with a default, `missing`."""
         value = self[name] if missing is None else self.get(name, missing)
-        if isinstance(value, float) and 0.0 < value <= most and value < math.inf:  # as nearly always
+        if isinstance(value, float) and 0.0 < value <= most and value < math.inf:  # a plain number needs no array
             return value
         array = _array(f"the site's {name}", value)
         if array.shape not in ((), (1,), (size,)):

@@ -1,4 +1,4 @@
-"""Random scenarios for hypothesis: every way of placing, sensing and walking, mixed."""
+"""Random scenarios for hypothesis: every way of placing, sensing and walking, mixed; and their documentation."""
 
 from hypothesis import strategies as st
 
@@ -59,3 +59,11 @@ def scenarios(draw):
         walls=draw(st.lists(st.tuples(place, place, place, place), max_size=2)),
         distance_scale=2 * arena,
     )
+
+
+def assert_documented(table, name):
+    """An entry of a table that scenarios choose from has a sentence, and its name stands in the scenario's."""
+    line = table[name].__doc__.splitlines()[0]
+    assert line.endswith(".")
+    assert len(line) > 8
+    assert f"`{name}`" in Scenario.__doc__

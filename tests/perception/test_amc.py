@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hitmac.perception import AMCCritic
 from hitmac.perception.amc import CRITICS
-from tests.perception.helpers import LEADS, gradients, random, same
+from tests.perception.numerics import LEADS, gradients, random, same
 
 
 def critic(feature_dim=6, weight_dim=None, **options):

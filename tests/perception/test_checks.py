@@ -19,7 +19,7 @@ from hitmac.perception import (
 )
 from hitmac.perception.checks import check_choice
 from hitmac.perception.functional import FIXED_POOLINGS
-from tests.perception.helpers import OTHER_TYPES
+from tests.perception.numerics import OTHER_TYPES
 
 TOKENS = torch.tensor([[True, True, False, True], [False, True, True, False]])
 PAIRS = torch.tensor([[[True, True, False, True], [False] * 4, [True] * 4], [[True, False, False, True]] * 3])

@@ -18,7 +18,7 @@ from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.perception import AgentTargetEncoder, EncoderConfig, FlatEncoder
 from hitmac.perception.encoder import ATTEND_OVER, ENCODERS
 from hitmac.perception.functional import FIXED_POOLINGS
-from tests.perception.helpers import random, same
+from tests.perception.numerics import random, same
 
 OTHER = {
     "encoder": "recurrent",

@@ -23,7 +23,7 @@ from hitmac.perception import (
 )
 from hitmac.perception.fast_paths import prefix_sums
 from hitmac.perception.functional import Additive, Bilinear, Dot, ScaledDot
-from tests.perception.helpers import LEADS, WAYS, gradients, random, same, written_out
+from tests.perception.numerics import LEADS, WAYS, gradients, random, same, written_out
 
 # PyTorch's own, where forward-mode derivatives are first taken.
 pytestmark = pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")

@@ -17,7 +17,7 @@ from hitmac.perception.functional import (
     make_score,
     pool,
 )
-from tests.perception.helpers import LEADS, gradients, random, same
+from tests.perception.numerics import LEADS, gradients, random, same
 
 
 def three_inputs():

@@ -10,7 +10,7 @@ from torch import nn
 
 from hitmac.perception import NoisyLinear, RecurrentLayer
 from hitmac.perception.recurrent import PairMemory
-from tests.perception.helpers import LEADS, random, same
+from tests.perception.numerics import LEADS, random, same
 
 MASK = torch.tensor([[True, False, True, True], [False] * 4, [True, True, False, False]])
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hitmac.perception import AgentTargetEncoder, fast_paths, pad_scenes, unpad_scenes
 from hitmac.perception.encoder import ATTEND_OVER
 from tests.envs.kernels.neighbourhoods import nearest_of
-from tests.perception.helpers import OTHER_TYPES, gradients, random, same
+from tests.perception.numerics import OTHER_TYPES, gradients, random, same
 
 LISTABLE = [name for name, way in ATTEND_OVER.items() if way.takes_lists]
 N, M, D = 5, 7, 6

@@ -9,7 +9,7 @@ from torch.nn import functional
 
 from hitmac.perception import AttentionLayer, fast_paths
 from hitmac.perception.functional import POOLINGS
-from tests.perception.helpers import LEADS, gradients, random, same
+from tests.perception.numerics import LEADS, gradients, random, same
 
 
 @pytest.mark.parametrize("long", [False, True])

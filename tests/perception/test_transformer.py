@@ -16,7 +16,7 @@ from hitmac.perception import (
 )
 from hitmac.perception.functional import SCORES
 from hitmac.perception.transformer import FourierFeatures
-from tests.perception.helpers import gradients, random, same
+from tests.perception.numerics import gradients, random, same
 
 ROUNDING = {torch.float64: 1e-9, torch.float32: 1e-7, torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
 MAKES = {

@@ -6,14 +6,12 @@ import pytest
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.tasks import CoverageTask
+from tests.envs.scenes import assert_documented
 
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_every_placement_is_documented_and_puts_different_sensors_into_the_arena(name):
-    line = PLACEMENTS[name].__doc__.splitlines()[0]
-    assert line.endswith(".")
-    assert len(line) > 8
-    assert f"`{name}`" in Scenario.__doc__
+    assert_documented(PLACEMENTS, name)
     own = {
         "rails": {"rails": [[(-1250, 0), (1250, 0)]]},
         "fixed": {"sensor_positions": [(100 * k, -100) for k in range(4)]},

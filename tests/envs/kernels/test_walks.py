@@ -5,14 +5,12 @@ import pytest
 
 from hitmac.envs import Scenario, Simulator
 from hitmac.envs.kernels.walks import WALKS
+from tests.envs.scenes import assert_documented
 
 
 @pytest.mark.parametrize("name", WALKS)
 def test_every_walk_is_documented_and_fills_its_arena(name):
-    line = WALKS[name].__doc__.splitlines()[0]
-    assert line.endswith(".")
-    assert len(line) > 8
-    assert f"`{name}`" in Scenario.__doc__
+    assert_documented(WALKS, name)
     scene = Scenario(
         arena=(900, 300), target_area=(-900, 900, -300, 300), walk=name, placement="random", wander=30, time_step=1,
         blocks=(1, 3) if name == "streets" else (), street_width=4 if name == "streets" else 20,
