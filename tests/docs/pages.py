@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,20 +55,20 @@ class Shell:
         folder: the folder in which commands run.
     """
 
+    _PROGRAMS = f'python() {{ "{sys.executable}" "$@"; }}\nhitmac() {{ python -m hitmac "$@"; }}\n'
+
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._programs = tempfile.TemporaryDirectory()
-        for name, words in {"python": "", "hitmac": "-m hitmac"}.items():
-            program = Path(self._programs.name, name)
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" {words} "$@"\n')
-            program.chmod(0o755)
 
     def __call__(self, command: str) -> str:
         """Run a command, which must succeed; return what it prints."""
-        path = f"{self._programs.name}{os.pathsep}{os.environ['PATH']}"
-        environment = os.environ | {"PATH": path, "PYTHONPATH": str(ROOT)}
         ended = subprocess.run(
-            ["bash", "-c", command], cwd=self.folder, env=environment, capture_output=True, text=True, check=False
+            ["bash", "-c", self._PROGRAMS + command],
+            cwd=self.folder,
+            env=os.environ | {"PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert ended.returncode == 0, f"{command}\n{ended.stdout}\n{ended.stderr}"
         return ended.stdout
