@@ -4,6 +4,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 if "PYTEST_XDIST_WORKER" in os.environ:  # several processes share the cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -11,6 +12,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # several processes share the cores
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's script runs them in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Every run draws the same cases; `make fuzz` draws others.
+settings.register_profile("repeatable", derandomize=True)
+settings.load_profile("repeatable")
 
 EXCERPTS = Path(__file__).parent / "data"
 RECORDINGS = Path(__file__).parents[2] / "shared" / "reference"

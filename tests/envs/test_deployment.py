@@ -92,7 +92,7 @@ def test_it_is_the_observer_for_every_feature(name):
             assert not shown["mask"].all()
 
 
-@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True)
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 @given(scenario=scenarios(), seed=st.integers(0, 2**20))
 def test_it_is_the_observer_in_any_scenario(scenario, seed):
     simulator = played(scenario.replace(position_noise=0, missed_detections=0), scenes=3, steps=8, seed=seed)
