@@ -1,7 +1,7 @@
 """Observations of measured positions, for real sensors; the file can be copied alone, since it needs only NumPy."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -104,41 +104,100 @@ def check_nearness(nearest: Any, radius: Any, neighbours: Any) -> tuple[int | No
 class Memory:
     """Memory of measured positions from one sub-step to the next, with leading axes as in :func:`observe`.
 
+    Without ids, every target keeps its row. With ids, targets come and go: a new one takes a row without a known
+    position, or else that of the target whose position is the oldest.
+
     Args:
         knowledge: that of a scenario. ``"full"``: a target without a position is absent; any other: it keeps its last
             seen position. All sensors share the memory.
+        num_targets: rows for targets with ids. More are added where more are measured at once.
 
-    Raises ``ValueError`` for an unknown kind of knowledge, and for positions of another shape than before.
+    Attributes:
+        rows: row of each id, until another id takes it.
+
+    Raises ``ValueError`` for an unknown kind of knowledge, positions of another shape than before, and ids that do not
+    name every position once.
     """
 
-    def __init__(self, knowledge: str = "full") -> None:
+    def __init__(self, knowledge: str = "full", num_targets: int = 0) -> None:
         if not isinstance(knowledge, str) or knowledge not in KNOWLEDGE:
             raise ValueError(f"knowledge is {repr(knowledge)[:200]}; it must be one of {', '.join(KNOWLEDGE)}")
         self._keeps = knowledge != "full"
-        self._last = self._position = self._before = np.full(2, np.nan)
-        self._age = np.array(0.0)
+        self.rows: dict[Hashable, int] = {}
+        self._last = self._position = self._before = np.full((num_targets, 2), np.nan)
+        self._age = np.full(num_targets, np.inf)
 
-    def see(self, target_position: Any, left: Any = (False,)) -> dict[str, np.ndarray]:
+    def see(
+        self,
+        target_position: Any,
+        left: Any = (),
+        *,
+        ids: Iterable[Hashable] | None = None,
+        target_before: Any = None,
+    ) -> dict[str, np.ndarray]:
         """Remember the positions of a sub-step.
 
         Args:
-            target_position: (..., m, 2); NaN: not measured.
-            left: (..., m) bool, targets to forget, such as those seen leaving.
+            target_position: (..., m, 2); NaN: not measured. With `ids` (k, 2), those of the targets measured now.
+            left: (..., m) bool, targets to forget, such as those seen leaving. With `ids`, their ids.
+            ids: names of the k targets, any hashable objects.
+            target_before: positions one `time_step` earlier, if velocities are measured; None: those of the last call,
+                NaN for a target that was not measured then.
 
         Returns:
-            ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`. The position before is NaN
-            for a target that was not measured one sub-step earlier.
+            ``target_position``, ``target_before`` and ``age``, arguments of :func:`observe`, by row.
         """
-        before: tuple[int | None, ...] = (None, 2) if self._last.ndim == 1 else self._last.shape
-        now = _array("target_position", target_position, *before).copy()
-        left = _array("left", left, *(now.shape[-2:-1] if np.size(left) > 1 else (None,))) != 0.0
+        if ids is not None:
+            target_position, target_before, left = self._by_row(list(ids), target_position, target_before, left)
+        now = _array("target_position", target_position, *(self._last.shape if self._last.size else (None, 2))).copy()
+        if not self._last.size:
+            self._last = self._position = self._before = np.full(now.shape, np.nan)
+            self._age = np.full(now.shape[:-1], np.inf)
+        before = self._last if target_before is None else _array("target_before", target_before, *now.shape)
+        gone = _array("left", left, now.shape[-2])[..., None] != 0.0 if len(left) else False
         fresh = np.isfinite(now).all(-1)[..., None]
-        kept = ~(fresh | left[..., None]) & self._keeps
+        kept = ~(fresh | gone) & self._keeps
         self._position = np.where(kept, self._position, now)
-        self._before = np.where(kept, self._before, self._last)
-        self._age = np.where(fresh[..., 0], 0.0, self._age + 1.0)
+        self._before = np.where(kept, self._before, before)
+        self._age = np.where(fresh, 0.0, np.where(kept, self._age[..., None] + 1.0, np.inf))[..., 0]
         self._last = now
         return {"target_position": self._position, "target_before": self._before, "age": self._age}
+
+    def _by_row(self, ids: list[Hashable], position: Any, before: Any, left: Iterable[Hashable]) -> tuple[Any, ...]:
+        """Return positions (k, 2), those before, and the ids that left, by row."""
+        position = _array("target_position", position if np.size(position) else np.zeros((0, 2)), None, 2)
+        if position.shape != (len(ids), 2) or len(set(ids)) < len(ids):
+            raise ValueError(f"ids is {repr(ids)[:200]}; it must name each of {len(position)} targets once")
+        given = None if before is None else _array("target_before", before, *position.shape)
+        forgotten = [self.rows[one] for one in left if one in self.rows]
+        if new := [one for one in ids if one not in self.rows]:
+            forgotten += self._take_rows(new, {self.rows[one] for one in ids if one in self.rows}, forgotten)
+        rows, m = [self.rows[one] for one in ids], len(self._age)
+        gone, placed = np.zeros(m, np.bool_), np.full((2, m, 2), np.nan)
+        gone[forgotten] = True
+        placed[0, rows] = position
+        if given is not None:
+            placed[1, rows] = given
+        return placed[0], None if given is None else placed[1], gone
+
+    def _take_rows(self, new: list[Hashable], used: set[int], forgotten: list[int]) -> list[int]:
+        """Give rows to new ids and return them: those without an owner first, then by the age of their positions."""
+        age, owners = self._age.copy(), {row: one for one, row in self.rows.items()}
+        age[forgotten] = np.inf
+        free = sorted(set(range(len(age))) - used, key=lambda row: (-age[row], row in owners, row))
+        more = max(len(new) - len(free), 0)
+        self._last, self._position, self._before = (
+            np.pad(array, ((0, more), (0, 0)), constant_values=np.nan)
+            for array in (self._last, self._position, self._before)
+        )
+        self._age = np.pad(age, (0, more), constant_values=np.inf)
+        taken = [*free, *range(len(age), len(age) + more)][: len(new)]
+        for one, row in zip(new, taken, strict=True):
+            if row in owners:
+                del self.rows[owners[row]]
+            self.rows[one] = row
+        self._last[taken] = np.nan
+        return taken
 
 
 def walls_of(walls: Any, extent: Any, blocks: Sequence[int], street_width: float) -> np.ndarray:

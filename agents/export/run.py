@@ -1,6 +1,7 @@
 """Loop of an exported policy: measure, observe, decide. It needs numpy and onnxruntime only."""
 
 import json
+from collections.abc import Hashable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +12,15 @@ from observe import Memory, observe
 FOLDER = Path(__file__).parent
 POLICY = json.loads((FOLDER / "policy.json").read_text(encoding="utf-8"))
 SITE = POLICY["site"]
+TURNS = np.array([0, 1, -1])  # signs of the decisions: stay, left, right
 
 
 class Agent:
-    """Exported policy; make a new one for every episode."""
+    """Exported policy; make a new one for every episode.
+
+    Attributes:
+        memory: the targets; ``memory.rows`` has the row of each id.
+    """
 
     def __init__(self) -> None:
         options = onnxruntime.SessionOptions()
@@ -22,19 +28,49 @@ class Agent:
         self.networks = [
             (network, onnxruntime.InferenceSession(FOLDER / network["file"], options)) for network in POLICY["networks"]
         ]
-        self.memory, self.random, self.sub_step = Memory(SITE["knowledge"]), np.random.default_rng(0), 0
-        self.kept: dict[str, np.ndarray] = {}
+        self.memory, self.random = Memory(SITE["knowledge"], SITE["num_targets"]), np.random.default_rng(0)
+        self.sub_step, self.kept = 0, dict[str, np.ndarray]()
 
-    def decide(self, target_position: Any, **measured: Any) -> np.ndarray:
+    def decide(
+        self,
+        target_position: Any,
+        ids: Iterable[Hashable] | None = None,
+        left: Iterable[Hashable] = (),
+        *,
+        heading: Any,
+        target_before: Any = None,
+        seen: Any = None,
+        **measured: Any,
+    ) -> np.ndarray:
         """Return the decisions (k, n) of a sub-step, one row for each of POLICY["decisions"].
 
-        The arguments are those of `observe` except for those that the memory adds: earlier positions and ages. Every
-        target keeps its row, NaN while it is not measured.
+        The arguments are those of `observe`, for the targets measured now, of any number. Turns beyond the pan limits
+        of the site become 0.
+
+        Args:
+            target_position: (m, 2) of the targets measured now.
+            ids: names of these targets, any hashable objects, the same in every call; None: their indices.
+            left: ids to forget, such as those seen leaving. Where knowledge is shared, the others keep their last
+                positions, until a new target needs the row of the oldest.
+            heading: (n,) of the sensors.
+            target_before: (m, 2), positions one time step earlier, if velocities are measured; None: those of the last
+                call.
+            seen: (n, m), see `observe`.
+            **measured: other arguments of `observe`.
         """
-        measured |= self.memory.see(target_position if len(target_position) else np.full((1, 2), np.nan))
+        ids = list(range(len(target_position)) if ids is None else ids)
+        rows_before = dict(self.memory.rows)
+        measured |= self.memory.see(target_position, left, ids=ids, target_before=target_before)
+        rows = self.memory.rows
+        if new := [row for one, row in rows.items() if rows_before.get(one) != row]:
+            self._clear(new, len(measured["age"]))
+        if seen is not None:
+            measured["seen"] = np.zeros((len(seen), len(measured["age"])), np.bool_)
+            measured["seen"][:, [rows[one] for one in ids]] = seen
         for network, session in self.networks:
             if self.sub_step % network["every"] == 0:  # an assignment holds for several sub-steps
-                shown = observe(SITE, network["features"], **measured, **network.get("nearness", {}))
+                nearness = network.get("nearness", {})
+                shown = observe(SITE, network["features"], heading=heading, **measured, **nearness)
                 inputs = {name: array[None] for name, array in shown.items()} | self.kept
                 if "state" in network["inputs"] and self.sub_step == 0:
                     inputs["state"] = np.zeros((*inputs["mask"].shape, network["state_width"]), np.float32)
@@ -47,7 +83,26 @@ class Agent:
         if POLICY["idle"] == "random":  # sensors without assigned targets turn at random
             idle = ~(self.kept["assigned"] & inputs["mask"])[0].any(-1)
             actions[0] = np.where(idle, self.random.integers(3, size=len(idle)), actions[0])
+        if SITE["pan_limits"]:
+            actions[0] = np.where(beyond_limits(heading, actions[0]), 0, actions[0])
         return actions
+
+    def _clear(self, rows: list[int], m: int) -> None:
+        """Clear the assignments and the recurrent states of rows with new targets, out of `m` rows."""
+        for name in {"assigned", "state"} & set(self.kept):
+            before = self.kept[name]
+            self.kept[name] = np.zeros((*before.shape[:2], m, *before.shape[3:]), before.dtype)
+            self.kept[name][:, :, : before.shape[2]] = before
+            self.kept[name][:, :, rows] = 0
+
+
+def beyond_limits(heading: Any, turns: np.ndarray) -> np.ndarray:
+    """Return a mask (n,) of the turns that lead beyond the pan limits; a range of a whole turn has none."""
+    low, high = np.transpose(SITE["pan_limits"])
+    middle, way = (low + high) / 2, TURNS[turns]
+    heading = np.asarray(heading) - 360 * np.round((np.asarray(heading) - middle) / 360) + way * SITE["turn_angle"]
+    outside = (heading > high + 1e-9) & (way > 0) | (heading < low - 1e-9) & (way < 0)
+    return outside & (high - low < 360)
 
 
 def main() -> None:
@@ -57,12 +112,14 @@ def main() -> None:
     positions = SITE["sensor_positions"] or random.uniform(-extent, extent, (n, 2))
     if rails := SITE["rails"]:
         positions = [rails[i % len(rails)][0] for i in range(n)]
-    heading, targets = random.uniform(-180, 180, n), random.uniform(-extent, extent, (m, 2))
+    low, high = np.broadcast_to(SITE["pan_limits"] or (-180, 180), (n, 2)).T
+    heading = np.array(SITE["sensor_headings"] or random.uniform(low, high), float)
+    targets = random.uniform(-extent, extent, (m, 2))
     agent = Agent()
     for sub_step in range(20):  # one every SITE["time_step"] seconds
         targets += 0.5 * SITE["max_speed"] * SITE["time_step"] * random.uniform(-1, 1, (m, 2))  # measure
         actions = agent.decide(targets, sensor_position=positions, heading=heading, along=np.zeros(n))
-        heading += SITE["turn_angle"] * np.array([0, 1, -1])[actions[0]]  # stay, left, right
+        heading += SITE["turn_angle"] * TURNS[actions[0]]
         print(sub_step, *(f"{name} {row.tolist()}" for name, row in zip(POLICY["decisions"], actions, strict=True)))
 
 

@@ -151,6 +151,26 @@ def test_the_memory_of_full_knowledge_forgets_targets_without_a_position():
     assert shared.see([(1, 2), (3, 4)])["age"].tolist() == [0, 0]  # after the errors
 
 
+def test_a_target_keeps_its_row_until_a_new_one_needs_it():
+    memory, nan = Memory("shared", num_targets=2), (np.nan, np.nan)
+    memory.see([(1, 2)], ids=["a"])
+    seen = memory.see([(3, 4), (1, 3)], ids=["b", "a"])
+    np.testing.assert_array_equal(seen["target_position"], [(1, 3), (3, 4)])
+    np.testing.assert_array_equal(seen["target_before"], [(1, 2), nan])
+    memory.see([(5, 5)], ids=["b"])
+    seen = memory.see([(9, 9)], ids=["c"])
+    assert memory.rows == {"c": 0, "b": 1}  # the position of a was the oldest
+    assert seen["age"].tolist() == [0, 1]
+    np.testing.assert_array_equal(seen["target_before"], [nan, (3, 4)])
+    assert memory.see([], ["c", "nobody"], ids=[])["age"].tolist() == [np.inf, 2]
+    for ids in (["d", "d"], ["d"]):
+        with pytest.raises(ValueError, match=r"ids is \['d'.*\]; it must name each of 2 targets once"):
+            memory.see([(0, 0), (1, 1)], ids=ids)
+    seen = memory.see([(0, 0), (1, 1), nan], ids=("d", (2, 7), "c"), target_before=[(8, 8), nan, nan])
+    assert memory.rows == {"c": 0, "d": 1, (2, 7): 2}
+    np.testing.assert_array_equal(seen["target_before"][1:], [(8, 8), nan])
+
+
 def test_leading_axes_broadcast():
     rng = np.random.default_rng(0)
     sensors, headings, targets = (rng.uniform(-9, 9, shape) for shape in ((3, 2), (4, 1, 3), (2, 5, 2)))
