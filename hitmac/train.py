@@ -66,8 +66,8 @@ def run_command(arguments: list[str]) -> None:
     options, scenario = resolve(asked, given_options(type(asked), arguments))
     if options.is_group or getattr(options, "address", None):
         check_group(options)
-    options = open_run(options, scenario)
-    stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
+    with open_run(options, scenario) as options:
+        stopped = train_group(options, scenario, train_run) if options.is_group else train_run(options, scenario)
     if stopped:
         print(f"\nstopped; continue with: {program} --run-dir {options.folder} --resume")
     print("\n".join([f"\nresults in {options.folder}/:", *(f"  {line}" for line in contents(options.folder))]))

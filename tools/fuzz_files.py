@@ -21,7 +21,7 @@ from hitmac.agents import scenarios as scenarios_main
 from hitmac.agents.evaluate import command as evaluate_main
 from hitmac.agents.export import folder as export_main
 from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.training.resume import prepare
+from hitmac.agents.training.resume import resolve
 from hitmac.envs import load_scenario
 from hitmac.envs.recordings import read_recording
 from hitmac.envs.render import Picture
@@ -77,7 +77,7 @@ def checkpoint(files: dict[str, bytes]) -> None:
 
 def run_directory(content: bytes) -> None:
     """Continue a run."""
-    _in_folder("config.yaml", content, lambda path: prepare(train.JOBS["coverage"](run_dir=path.parent, resume=True)))
+    _in_folder("config.yaml", content, lambda path: resolve(train.JOBS["coverage"](run_dir=path.parent, resume=True)))
 
 
 _RUN_CONFIG = {"job": "coverage", "options": {"weight_dim": 8}, "scenario": {"name": "x"}, "sessions": []}

@@ -1,13 +1,16 @@
-"""Run directories: a training's configuration, and the state from which it continues as if never interrupted.
+"""Run directories: a training's configuration and lock, and the state from which it continues as if never interrupted.
 
 The state is one file of tensors (safetensors): policy, optimizer, simulator, random generators, progress, and the
 scenes in the learner's buffer.
 """
 
 import dataclasses
+import itertools
 import shutil
+import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,14 +46,6 @@ LIMITS |= {*["save_every", "curve_points", "episodes", "device", "num_env_runner
 
 
 # Configuration.
-
-
-def prepare(
-    asked: AnyJob, given: Collection[str] | None = None, scenario: Scenario | None = None
-) -> tuple[AnyJob, Scenario]:
-    """Return the complete options of a run and its scenario, and open its directory."""
-    options, scenario = resolve(asked, given, scenario)
-    return open_run(options, scenario), scenario
 
 
 def resolve(
@@ -128,31 +123,79 @@ def read_options(kind: type[AnyJob], written: Mapping[str, Any]) -> AnyJob:
     return options
 
 
-def open_run(options: AnyJob, scenario: Scenario) -> AnyJob:
-    """Create the directory of a run, or add the session of a resumed one; return the options to use in it.
+@contextmanager
+def open_run(options: AnyJob, scenario: Scenario) -> Iterator[AnyJob]:
+    """Create the directory of a run, or add the session of a resumed one; yield the options to use in it.
 
-    A coordinator's executor is copied to the directory and used from there, so that a run depends on no other files.
+    The run is locked until the block or the process ends. A coordinator's executor is copied to the directory and used
+    from there, so that a run depends on no other files.
+
+    Raises:
+        FileExistsError, BlockingIOError: the new directory exists, or another process holds the lock.
     """
-    run_dir = options.run_dir or Path("runs") / time.strftime("%Y%m%d-%H%M%S")
-    executor = str(getattr(options, "executor", "scripted"))
-    if options.resume:
-        sessions = parse_yaml(read_text(run_dir / "config.yaml")).get("sessions", ())
-        _write(run_dir, options, scenario, [*sessions, provenance()])
-    elif run_dir.exists():
-        raise FileExistsError(f"{run_dir} exists; name a new directory, or add --resume to continue that run")
-    else:  # a directory that exists is complete, and can be resumed
-        staging = working_folder(run_dir)
-        try:
-            _write(staging, options, scenario, [provenance()])
-            if executor != "scripted":
-                checkpoint.copy_executor(executor, staging / "checkpoint")
-            staging.rename(run_dir)
-        except BaseException:
-            shutil.rmtree(staging, ignore_errors=True)
-            raise
-    own = run_dir / "checkpoint" / checkpoint.EXECUTOR
-    changes: dict[str, Any] = {"executor": str(own)} if executor != "scripted" and own.is_dir() else {}
-    return dataclasses.replace(options, run_dir=run_dir, **changes)
+    run_dir = options.folder if options.resume else _create(options, scenario)
+    with locked(run_dir):
+        if options.resume:
+            sessions = parse_yaml(read_text(run_dir / "config.yaml")).get("sessions", ())
+            _write(run_dir, options, scenario, [*sessions, provenance()])
+        own = run_dir / "checkpoint" / checkpoint.EXECUTOR
+        changes: dict[str, Any] = {"executor": str(own)} if own.is_dir() else {}
+        yield dataclasses.replace(options, run_dir=run_dir, **changes)
+
+
+def _create(options: Job, scenario: Scenario) -> Path:
+    """Create the directory of a new run, whole or not at all, and return it."""
+    default = Path("runs") / time.strftime("%Y%m%d-%H%M%S")
+    others = (default.with_name(f"{default.name}-{number}") for number in itertools.count(2))
+    executor = getattr(options, "executor", "scripted")
+    for run_dir in [options.run_dir] if options.run_dir else itertools.chain([default], others):
+        if not run_dir.exists():
+            staging = working_folder(run_dir)
+            try:
+                _write(staging, options, scenario, [provenance()])
+                if executor != "scripted":
+                    checkpoint.copy_executor(executor, staging / "checkpoint")
+                return staging.rename(run_dir)
+            except OSError:
+                if not run_dir.exists():  # else another process has made it since
+                    raise
+            finally:
+                shutil.rmtree(staging, ignore_errors=True)
+    raise FileExistsError(f"{options.run_dir} exists; name a new directory, or add --resume to continue that run")
+
+
+@contextmanager
+def locked(run_dir: Path, patience: float = 0.0) -> Iterator[None]:
+    """Hold the lock of a run, which ends with this process; wait for it for `patience` seconds at most.
+
+    Raises:
+        BlockingIOError: another process holds it.
+    """
+    end = time.monotonic() + patience
+    with open(run_dir / ".lock", "a") as file:
+        while not _lock(file.fileno()):
+            if time.monotonic() >= end:
+                raise BlockingIOError(f"{run_dir} is in use by another training; stop it, or wait for its end")
+            time.sleep(0.5)
+        yield
+
+
+def _lock(file: int) -> bool:
+    """Lock a file for this process; return False if another process has locked it."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (BlockingIOError, PermissionError):
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True
 
 
 def _write(folder: Path, options: Job, scenario: Scenario, sessions: list[Any]) -> None:

@@ -19,7 +19,7 @@ from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import SEED
 from hitmac.agents.training.config import AnyJob, HitMacOptions, Job, check, flag, levels, with_limits
 from hitmac.agents.training.report import TRAINED, evaluate_trainings, report
-from hitmac.agents.training.resume import prepare, saved_progress, state_file
+from hitmac.agents.training.resume import open_run, resolve, saved_progress, state_file
 from hitmac.agents.training.train import TrainingError, stop_on_signal
 from hitmac.envs.kernels.threads import cores
 from hitmac.envs.scenario import Scenario
@@ -107,18 +107,23 @@ def train_group(options: Job, scenario: Scenario, train_one: Callable[[Any, Scen
         if one.resume and is_finished(one):
             print(f"{one.folder}: already done")
         else:
-            runs.append(prepare(one, None, scenario)[0])
+            runs.append(resolve(one, None, scenario)[0])
     processes, stopped = min(options.processes or cores(), len(runs)), False
-    if options.ray is not None and runs:
-        from hitmac.agents.training.rllib.cluster import train_on_ray
+    if processes > 1 or (options.ray is not None and runs):
+        for run in runs:  # each is trained, and locked, by its own process
+            with open_run(run, scenario):
+                pass
+        if options.ray is None:
+            stopped = train_side_by_side(runs, processes)
+        else:
+            from hitmac.agents.training.rllib.cluster import train_on_ray
 
-        stopped = train_on_ray(runs, options.folder)
-    elif processes > 1:
-        stopped = train_side_by_side(runs, processes)
+            stopped = train_on_ray(runs, options.folder)
     else:
         while runs and not stopped:
             print(f"\n{runs[0].folder}:")
-            stopped = train_one(runs.pop(0), scenario)
+            with open_run(runs.pop(0), scenario) as run:
+                stopped = train_one(run, scenario)
     if not stopped:  # of HiT-MAC's two levels, the whole agents
         agents: list[Any] = [levels(one, one.folder)[1] if isinstance(one, HitMacOptions) else one for _, one in group]
         named = [(words or TRAINED, agent) for (words, _), agent in zip(group, agents, strict=True)]
@@ -136,9 +141,10 @@ def train_levels(options: HitMacOptions, scenario: Scenario, train_one: Callable
             print("unchanged, since the coordinator uses it")
             continue
         exists = (options.folder / level.job).exists()
-        level, scenario = prepare(dataclasses.replace(level, resume=exists), None, scenario)
-        if train_one(level, scenario):
-            return True
+        level, scenario = resolve(dataclasses.replace(level, resume=exists), None, scenario)
+        with open_run(level, scenario) as opened:
+            if train_one(opened, scenario):
+                return True
     return False
 
 

@@ -12,7 +12,7 @@ from examples.site import make_site
 from hitmac.agents.command_line import parse
 from hitmac.agents.learned.checkpoint import PolicyConfig, build_policy, load_policy, save_policy
 from hitmac.agents.training.config import JOBS, given_options
-from hitmac.agents.training.resume import prepare
+from hitmac.agents.training.resume import open_run, resolve
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.kernels.rails import limits_of
 from hitmac.envs.recordings import make_recordings, read_recording
@@ -108,7 +108,10 @@ def test_marks_keep_their_colours_on_any_background(tmp_path):
 
 
 def prepared(*arguments):
-    return prepare(parse(JOBS["coverage"], "train.py", arguments), given_options(JOBS["coverage"], arguments))[1]
+    asked = parse(JOBS["coverage"], "train.py", arguments)
+    options, scenario = resolve(asked, given_options(JOBS["coverage"], arguments))
+    with open_run(options, scenario):
+        return scenario
 
 
 def resumed(run_dir, *arguments):

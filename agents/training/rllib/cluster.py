@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hitmac.agents.training.config import Job
+from hitmac.agents.training.resume import locked
 from hitmac.agents.training.sweep import LOG, last_line, raise_failures, start_training
 
 LOCAL = "local"
@@ -20,6 +21,9 @@ LOCAL = "local"
 
 MAX_FAILURES = 5
 """Maximum number of restarts of a training whose machine or process is lost."""
+
+LEASE = 120.0
+"""Maximum seconds for which a network folder keeps the lock of a machine that is lost."""
 
 
 def connect(address: str, option: str = "--ray", **local: Any) -> None:
@@ -73,6 +77,8 @@ def _trial(config: dict[str, Any]) -> None:
     folder = Path(config["run_dir"])
     if not (folder / "config.yaml").is_file():
         raise FileNotFoundError(f"{folder} is absent on {socket.gethostname()}; machines must share its file system")
+    with locked(folder, LEASE):  # until that of a lost machine has ended
+        pass
     with start_training(config["jobs"][str(folder)], folder, 1) as training:
         status = training.wait()
     if status:

@@ -1,10 +1,11 @@
-"""Run directories and training states: a resumed run is the uninterrupted one, and a damaged one is refused."""
+"""Run directories and training states: a resumed run is the uninterrupted one, a damaged or used one is refused."""
 
+import contextlib
 import dataclasses
 import errno
-import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,11 +18,13 @@ import torch
 import yaml
 
 from hitmac.agents.learned.checkpoint import load_policy
-from hitmac.agents.training.config import JOBS, completed
-from hitmac.agents.training.resume import Progress, load_training, save_training, saved_progress, write_state
+from hitmac.agents.training import resume
+from hitmac.agents.training.config import JOBS, CoverageOptions, completed
+from hitmac.agents.training.resume import Progress, load_training, locked, open_run, save_training, saved_progress
 from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
-from tests.agents.training.runs import SHORT, SMALL, TINY, differences, state, steps_of, tensors
+from hitmac.envs.kernels.streams import stream_keys
+from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
 
 ROOT = Path(__file__).parents[3]
 # One of every kind of learner, observation and state, in scenes with zoom, absent sensors and failures.
@@ -71,7 +74,7 @@ def test_a_resumed_learner_is_bit_for_bit_the_uninterrupted_one(job, scene, opti
     assert whole["progress/updates"].item() > 0
 
 
-def test_a_killed_training_continues_as_if_never_interrupted(here, tmp_path):
+def test_a_killed_training_continues_as_if_never_interrupted(here, refused, tmp_path):
     asked = ["coverage-ppo", "--total-steps", 16 * 30, *SMALL]
     command = [sys.executable, str(ROOT / "train.py"), *map(str, asked), "--run-dir", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -80,12 +83,52 @@ def test_a_killed_training_continues_as_if_never_interrupted(here, tmp_path):
         assert time.monotonic() < deadline
         assert process.poll() is None
         time.sleep(0.02)
+    process.send_signal(signal.SIGSTOP)
+    again = ["coverage-ppo", "--run-dir", "killed", "--resume"]
+    assert "error: killed is in use by another training" in refused(*again)
     process.kill()
     process.wait()
     assert steps_of("killed") < 16 * 30
-    here("coverage-ppo", "--run-dir", "killed", "--resume")
+    here(*again)
     here(*asked, "--run-dir", "whole")
     assert differences(state("killed"), state("whole")) == []
+
+
+def test_one_process_at_a_time_holds_a_run(tmp_path, monkeypatch):
+    with contextlib.ExitStack() as first:
+        first.enter_context(locked(tmp_path))
+        with pytest.raises(BlockingIOError), locked(tmp_path):
+            pass
+        monkeypatch.setattr(time, "sleep", lambda seconds: first.close())
+        with locked(tmp_path, patience=60.0):
+            pass
+
+    def without_locks(*arguments):
+        raise OSError(errno.ENOSYS, "no locks on this file system")
+
+    monkeypatch.setattr("fcntl.flock", without_locks)
+    with locked(tmp_path), locked(tmp_path):
+        pass
+
+
+def test_a_new_directory_goes_to_one_of_two_runs(tmp_path, monkeypatch):
+    """The other one makes it while this one is written; a name that nobody chose is followed by the next."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(time, "strftime", lambda form: "now")
+
+    others = iter([Path("one/checkpoint"), Path("runs/now/checkpoint")])
+
+    def meanwhile():
+        if other := next(others, None):
+            other.mkdir(parents=True)
+
+    monkeypatch.setattr(resume, "provenance", meanwhile)
+    options, scenario = CoverageOptions(run_dir=Path("one")), load_scenario("hit-mac")
+    with pytest.raises(FileExistsError, match=r"^one exists; name a new directory, or"), open_run(options, scenario):
+        pass
+    with open_run(dataclasses.replace(options, run_dir=None), scenario) as opened:
+        assert opened.folder == Path("runs/now-2")
+    assert sorted(path.name for path in [*Path().iterdir(), *Path("runs").iterdir()]) == ["now", "now-2", "one", "runs"]
 
 
 def test_a_run_is_moved_copied_and_extended(here, refused):
@@ -110,12 +153,12 @@ def test_a_run_is_moved_copied_and_extended(here, refused):
     sessions = yaml.safe_load(Path("copy/config.yaml").read_text())["sessions"]
     assert [set(session) >= {"versions", "command", "commit"} for session in sessions] == [True, True]
 
-    resume = ["coordinator", "--run-dir", "copy", "--resume"]
+    again = ["coordinator", "--run-dir", "copy", "--resume"]
     for arguments, says in (
-        ([*resume, "--executor", "other"], "--executor is other, but the run in copy has one; it cannot be changed"),
-        ([*resume, "--gamma", "0.9"], "--gamma is 0.9, but the run in copy has 0.5"),
-        (["executor", *resume[1:]], "copy is a run of the job coordinator; executor cannot continue it"),
-        (resume[:3], "copy exists; name a new directory, or add --resume"),
+        ([*again, "--executor", "other"], "--executor is other, but the run in copy has one; it cannot be changed"),
+        ([*again, "--gamma", "0.9"], "--gamma is 0.9, but the run in copy has 0.5"),
+        (["executor", *again[1:]], "copy is a run of the job coordinator; executor cannot continue it"),
+        (again[:3], "copy exists; name a new directory, or add --resume"),
         (["--resume"], "--resume needs --run-dir"),
         (["--resume", "--run-dir", "absent"], "absent is not a run to resume: it has no config.yaml"),
     ):
@@ -123,11 +166,10 @@ def test_a_run_is_moved_copied_and_extended(here, refused):
 
 
 def test_foreign_configurations_are_refused(refused):
-    resume = ["--run-dir", "run", "--resume"]
     Path("run").mkdir()
     for written in ("!!python/object/apply:os.system ['false']", "[]", "job: coverage\noptions: {speed: 1}"):
         Path("run/config.yaml").write_text(written)
-        assert "is not the configuration of a run" in refused(*resume)
+        assert "is not the configuration of a run" in refused("--run-dir", "run", "--resume")
 
 
 def test_damaged_training_states_are_refused(tmp_path):
@@ -171,25 +213,9 @@ def test_a_full_disk_ends_the_training_and_the_last_checkpoint_stays(here, monke
     assert names == ["config.json", "policy.safetensors", "training.safetensors"]
 
 
-@pytest.mark.skipif(os.name != "posix", reason="limits of a process are POSIX's")
-def test_what_safetensors_cannot_write_is_an_error_of_the_file(tmp_path):
-    import resource
-
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-    try:
-        with pytest.raises(OSError, match=r"File too large: '.*one'$") as raised:
-            write_state(tmp_path / "one", {"a": {"b": np.zeros(1000)}})
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-    assert raised.value.errno == errno.EFBIG
-    assert not list(tmp_path.iterdir())
-
-
-def test_the_scenes_of_a_training_are_none_of_those_of_its_evaluation(here):
-    here("--run-dir", "run", "--seed", 3, "--total-steps", 16, *TINY, *SHORT)
-    first, last = json.loads(Path("run/checkpoint/config.json").read_text())["training_seeds"]
-    assert (first, last) == (2**40 + 3 * 2**16, 2**40 + 3 * 2**16 + 3)
-    from hitmac.envs.kernels.streams import stream_keys
-
-    assert np.array_equal(state("run")["simulator/key"], stream_keys(np.arange(first, last + 1, dtype=np.uint64)))
+def test_the_scenes_of_a_training_are_none_of_those_of_an_evaluation():
+    _, venv, config = build(CoverageOptions(num_envs=4, batch_size=2, seed=3), load_scenario("hit-mac"))
+    venv.reset()
+    assert config.training_seeds == (2**40 + 3 * 2**16, 2**40 + 3 * 2**16 + 3)
+    keys = stream_keys(np.arange(config.training_seeds[0], config.training_seeds[1] + 1, dtype=np.uint64))
+    assert np.array_equal(venv.task.simulator.get_state()["key"], keys)

@@ -17,6 +17,7 @@ from hitmac.agents import load_agent
 from hitmac.agents.learned.checkpoint import load_policy, variations_in
 from hitmac.agents.registry import named_agents
 from hitmac.agents.training.config import CoverageOptions, HitMacOptions, levels
+from hitmac.agents.training.resume import locked
 from hitmac.agents.training.sweep import is_finished, last_line, trainings, variations
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SMALL, differences, state, steps_of, tensors
@@ -37,14 +38,13 @@ def test_all_combinations_are_varied_with_every_seed():
     found = variations(options)
     assert list(found)[:2] == ["pooling=sum weight_dim=8 scaled=yes", "pooling=sum weight_dim=8 scaled=no"]
     values = [(one.pooling, one.weight_dim, one.scaled) for one in found.values()]
-    assert (values[0], values[-1]) == (("sum", 8, True), ("mean", 16, False))
-    assert len(set(values)) == 8
+    assert (len(set(values)), values[0], values[-1]) == (8, ("sum", 8, True), ("mean", 16, False))
     group = trainings(options, Path("x"))
     assert len(group) == 16
-    assert [one.run_dir for _, one in group[:3]] == [
-        Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-2"),
-        Path("x/pooling-sum-weight_dim-8-scaled-yes/seed-3"),
-        Path("x/pooling-sum-weight_dim-8-scaled-no/seed-2"),
+    assert [str(one.run_dir.relative_to("x")) for _, one in group[:3]] == [
+        "pooling-sum-weight_dim-8-scaled-yes/seed-2",
+        "pooling-sum-weight_dim-8-scaled-yes/seed-3",
+        "pooling-sum-weight_dim-8-scaled-no/seed-2",
     ]
     assert all((one.set, one.seeds, one.is_group) == ((), 1, False) for _, one in group)
     assert dataclasses.replace(trainings(CoverageOptions(), Path("x"))[0][1], run_dir=None) == CoverageOptions()
@@ -54,7 +54,6 @@ def test_values_are_read_as_the_command_line_reads_them():
     found = variations(CoverageOptions(set=("features=frame,distance visible,motion", "critic=amc,None")))
     assert {one.features for one in found.values()} == {("frame",), ("distance", "visible"), ("motion",)}
     assert {one.critic for one in found.values()} == {"amc", None}
-    assert list(variations(CoverageOptions())) == [""]
     assert len(variations(CoverageOptions(set=("learning_rate=1e-3,0.001",)))) == 2  # by their words
     both = HitMacOptions(set=("weight_dim=8,16",))
     assert [levels(one, Path("x"))[0].weight_dim for one in variations(both).values()] == [8, 16]
@@ -65,7 +64,6 @@ def test_values_are_read_as_the_command_line_reads_them():
     (["poling=sum,mean"], "--set names the unknown option 'poling' (did you mean pooling?)"),
     (["seed=1,2"], "--set names seed,"),
     (["algorithm=ppo,imitation"], "--set names algorithm,"),
-    (["scenario=hit-mac,random"], "--set names scenario,"),
     (["pooling=sum,sum"], "has 'sum' twice"),
     (["pooling=sum", "pooling=mean"], "--set names pooling twice"),
     (["scaled=perhaps"], "--set scaled=perhaps; it must be true or false"),
@@ -166,47 +164,42 @@ def wait_until(true, seconds=300):
 
 @pytest.fixture
 def started(tmp_path):
-    """Starts a group of long trainings in processes, of which a state exists; kills it in the end."""
-    groups = []
-
-    def start(seeds):
-        several = ["--run-dir", "all", "--seeds", seeds, *SMALL, "--processes", seeds, "--total-steps", 10**7]
-        command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *map(str, several)]
-        group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
-                                 env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
-        groups.append(group)
-        states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(seeds)]
-        wait_until(lambda: group.poll() is not None or all(state.is_file() for state in states))
-        assert group.poll() is None, group.communicate()
-        return group, processes_of(group.pid)
-
-    yield start
-    for group in groups:
-        group.kill()
-        group.communicate()
+    """A group of two long trainings in processes, of which states exist, and the numbers of their processes."""
+    several = ["--run-dir", "all", "--seeds", 2, *SMALL, "--processes", 2, "--total-steps", 10**7]
+    command = [sys.executable, "-m", "hitmac.train", "coverage-ppo", *map(str, several)]
+    group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
+                             env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
+    states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
+    wait_until(lambda: group.poll() is not None or all(state.is_file() for state in states))
+    assert group.poll() is None, group.communicate()
+    yield group, processes_of(group.pid)
+    group.kill()
+    group.communicate()
 
 
 @pytest.mark.slow
 def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started):
-    group, (first, *others) = started(2)
+    group, (first, other) = started
     os.kill(first, signal.SIGKILL)
     time.sleep(1)
-    assert len(others) == 1
-    assert all(alive(child) for child in others)
+    assert alive(other)
     group.send_signal(signal.SIGTERM)
     out = group.communicate(timeout=300)[0]
     assert group.returncode == 1
     assert "1 of 2 trainings failed" in out
-    assert not any(alive(child) for child in others)
+    assert not alive(other)
 
 
 @pytest.mark.slow
-def test_trainings_end_with_the_process_that_started_them(started):
-    group, children = started(1 + 1)
-    assert len(children) == 2
+def test_trainings_hold_their_runs_and_end_with_the_process_that_started_them(started, tmp_path):
+    group, children = started
+    for run in ("all", "all/seed-0", "all/seed-1"):
+        with pytest.raises(BlockingIOError), locked(tmp_path / run):
+            pass
     group.kill()
     group.wait()
-    wait_until(lambda: not any(alive(child) for child in children), 60)
+    with locked(tmp_path / "all"), locked(tmp_path / "all/seed-0", 60.0), locked(tmp_path / "all/seed-1", 60.0):
+        assert not any(alive(child) for child in children)
 
 
 @pytest.mark.slow
