@@ -1,6 +1,4 @@
-"""Recurrent policy: its input, its state, its learning, and options that are refused."""
-
-import dataclasses
+"""Recurrent policy: its input and its state."""
 
 import numpy as np
 import pytest
@@ -11,14 +9,8 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import load_policy
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
 from hitmac.agents.registry import as_agent
-from hitmac.agents.training import imitation
-from hitmac.agents.training.config import CoverageOptions, CoverageRewardOptions, check, check_on, with_defaults
-from hitmac.agents.training.resume import Progress, load_training, save_training
-from hitmac.agents.training.train import build
 from hitmac.envs import load_scenario
 from tests.agents.learned.recurrent import SHARED, config_on, fresh, observations, played
-
-SMALL = {"num_envs": 6, "rollout_steps": 4, "batch_size": 12, "weight_dim": 8, "teacher": "planner-fast"}
 
 
 def picked(shown, rows):
@@ -119,93 +111,5 @@ def test_a_saved_policy_plays_the_same_and_other_sizes(tmp_path):
     assert agents["made"]["coverage"] == agents["read"]["coverage"]
     larger = load_scenario("hit-mac-6x9").replace(knowledge="shared")
     assert played(load_agent(tmp_path, larger).policy, observations(larger))[0].shape == (12, 5, 6)
-
-
-# Learning.
-
-
-def learner(scenario=SHARED, **options):
-    """Return a learner with a small network, and its environments."""
-    options = dataclasses.replace(with_defaults(CoverageOptions, "imitation", "recurrent"), **SMALL | options)
-    return build(options, scenario)[:2]
-
-
-def test_sequences_are_remembered_with_the_states_before_them():
-    """A rollout that is unrolled from the state before it ends in the state before the next."""
-    model, _ = learner(learning_rate=1e-12, episode_steps=9)
-    model.learn(6 * 4 * 5)
-    assert model._n_updates == 4 * model.num_updates == 4 * 4  # none in the first rollout
-    states = model.buffer["states"][: 5 * 6].reshape(5, 6, *model.buffer["states"].shape[1:])
-    assert not states[0].any()
-    assert model.buffer["starts"][:6, 0].all()
-    assert model.buffer["starts"][: 5 * 6].sum() > 6
-    for number in range(5):
-        rows = slice(6 * number, 6 * number + 6)
-        pairs, starts = torch.from_numpy(model.buffer["pairs"][rows]), torch.from_numpy(model.buffer["starts"][rows])
-        _, _, last = model.policy.unroll(pairs.transpose(0, 1), torch.from_numpy(states[number]), starts.mT)
-        after = model._state if number == 4 else torch.from_numpy(states[number + 1])
-        torch.testing.assert_close(last.detach(), after, atol=1e-5, rtol=0)
-
-
-def test_only_whole_rollouts_are_drawn_and_the_oldest_are_forgotten(monkeypatch):
-    monkeypatch.setattr(imitation, "BUFFER_SCENES", 2 * 4 * 6)
-    model, _ = learner()
-    assert len(model.buffer["pairs"]) == 3 * 6
-    drawn, inner = set(), model._drawn
-
-    def watch():
-        parts = inner()
-        now = model.num_timesteps // 24
-        drawn.update((now, int(row) // 6) for rows in parts for row in rows)
-        return parts
-
-    monkeypatch.setattr(model, "_drawn", watch)
-    model.learn(24 * 5)
-    for now in range(2, 5):
-        assert {slot for at, slot in drawn if at == now} <= {(now - 1) % 3, (now - 2) % 3}
-    assert {slot for at, slot in drawn if at == 1} == {0}
-
-
-def test_a_resumed_learner_continues_as_if_never_interrupted(tmp_path):
-    whole, venv = learner()
-    whole.learn(48)
-    save_training(tmp_path / "part", whole, venv, Progress())
-    whole.learn(48, reset_num_timesteps=False)
-    resumed, venv = learner()
-    load_training(tmp_path / "part", resumed, venv)
-    resumed.learn(48, reset_num_timesteps=False)
-    assert resumed.num_timesteps == whole.num_timesteps == 96
-    for one, other in zip(whole.policy.parameters(), resumed.policy.parameters(), strict=True):
-        assert torch.equal(one, other)
-    assert torch.equal(whole._state, resumed._state)
-
-
-def test_options_that_do_not_fit_a_memory_are_refused():
-    features = {"features": RECURRENT_FEATURES, "memory": "recurrent"}
-    for options, says in (
-        (CoverageOptions(memory="recurrent"), "--features is"),
-        (CoverageOptions(**features, per_sensor=True), "--memory is recurrent.*--per-sensor"),
-        (CoverageOptions(**features, weight_dim=7), "--weight-dim is 7"),
-        (CoverageRewardOptions(**features), "--algorithm is ppo"),
-        (CoverageOptions(memory="gru"), "--memory is gru"),
-    ):
-        with pytest.raises((ValueError, ExceptionGroup), match=says):
-            check(options)
-    options = with_defaults(CoverageOptions, "imitation", "recurrent")
-    check(options)
-    check_on(options, SHARED)
-    with pytest.raises(ValueError, match="knowledge"):
-        check_on(options, SHARED.replace(knowledge="own"))
     with pytest.raises(ValueError, match="memory is 'lstm'"):
         config_on(SHARED, memory="lstm")
-
-
-def test_it_learns_to_search_and_to_remember():
-    scene = load_scenario("hit-mac-2x2").replace(knowledge="shared")
-    options = {"num_envs": 32, "rollout_steps": 16, "batch_size": 128, "weight_dim": 32, "teacher": "belief-planner"}
-    model, _ = learner(scene, **options)
-    model.learn(32 * 16 * 8)
-    trained = as_agent(model.learned, config_on(scene), scene, name="trained")
-    few = {"episodes": 8, "seed": 10**6, "max_episode_steps": 400, "progress": False}
-    agents = evaluate([trained, "random"], scene, **few)["agents"]
-    assert agents["trained"]["coverage"]["mean"] > agents["random"]["coverage"]["mean"] + 0.1

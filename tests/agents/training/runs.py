@@ -5,21 +5,9 @@ from pathlib import Path
 import numpy as np
 import safetensors.numpy
 
-TINY = [
-    "--num-envs",
-    4,
-    "--rollout-steps",
-    4,
-    "--batch-size",
-    8,
-    "--weight-dim",
-    4,
-    "--processes",
-    1,
-    "--save-every",
-    0,
-]
-SHORT = ["--episodes", 2, "--episode-steps", 20]
+TINY = ["--num-envs", 4, "--rollout-steps", 4, "--batch-size", 8, "--weight-dim", 4, "--processes", 1]
+TINY += ["--save-every", 0]
+SHORT = ["--episodes", "2", "--episode-steps", "20"]
 SMALL = [*TINY, *SHORT, "--curve-points", 0]
 """Options of a training with 16 steps of scenes in an update."""
 

@@ -3,6 +3,7 @@
 import dataclasses
 import importlib
 import json
+import re
 import signal
 import sys
 from pathlib import Path
@@ -74,7 +75,6 @@ def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
 @pytest.mark.parametrize(
     ("command", "inside", "arguments", "number"),
     [
-        ("evaluate", "evaluate", ["--agents", "still", "--json", "out.json"], signal.SIGTERM),
         ("watch", "save_replay", ["still", "--to", "out.html"], signal.SIGINT),
         ("export", "export_agent", ["pretrained:flat", "--to", "out.onnx"], signal.SIGTERM),
         ("reproduce", "reproduce", ["--row", "still"], signal.SIGINT),
@@ -159,19 +159,15 @@ def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
     assert steps_of("run") == 2 * 4 * rows
 
 
-@pytest.mark.parametrize(
-    "job", [("coverage",), ("coverage", "--memory", "recurrent", "--knowledge", "shared"), ("coordinator",)]
-)
+@pytest.mark.parametrize("job", [("coverage", "--memory", "recurrent", "--knowledge", "shared"), ("coordinator",)])
 def test_weights_that_are_too_large_end_the_training_in_one_line(job, here, capsys):
     with pytest.raises(SystemExit) as ended:
         here(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000, "--learning-rate", 1e30)
     assert ended.value.code == 1
     (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert line.startswith("train.py: error: step ")
-    assert "the weight" in line or "the policy's" in line
+    assert re.match(r"train.py: error: step .*(the weight|the policy's) .*; the last checkpoint is kept$", line)
     if Path("run/checkpoint").exists():  # of before the first update
-        policy, _ = load_policy("run")
-        assert all(weight.abs().max() < 100 for weight in policy.parameters())
+        assert all(weight.abs().max() < 100 for weight in load_policy("run")[0].parameters())
 
 
 def test_weights_losses_and_outputs_are_checked_after_an_update():
@@ -288,10 +284,8 @@ def test_a_run_starts_from_a_run_of_another_scene(here):
 
 
 def test_help_names_every_job(here, capsys):
-    for flag in ("--help", "-h"):
-        with pytest.raises(SystemExit) as end:
-            here(flag)
-        assert not end.value.code
-        shown = capsys.readouterr().out
-        assert all(f"\n  {job} " in shown for job in program.COMMANDS)
-        assert "--total-steps" in shown
+    with pytest.raises(SystemExit) as end:
+        here("--help")
+    shown = capsys.readouterr().out
+    assert not end.value.code
+    assert all(f"\n  {job} " in shown for job in program.COMMANDS)
