@@ -7,9 +7,11 @@ import matplotlib.image
 import numpy as np
 import pytest
 
+from hitmac.agents.baselines.levels import EXECUTORS
 from hitmac.agents.registry import load_agent
 from hitmac.agents.training.config import CoverageOptions, ExecutorOptions
 from hitmac.agents.training.report import (
+    BASELINES,
     CurveEvaluation,
     diagnostics,
     evaluate_trainings,
@@ -17,7 +19,7 @@ from hitmac.agents.training.report import (
     reached_in_words,
     save_points,
 )
-from hitmac.agents.training.resume import Progress
+from hitmac.agents.training.resume import Progress, contents
 from hitmac.envs import load_scenario
 from tests.agents.training.runs import SHORT, SMALL, TINY, differences, state
 
@@ -73,41 +75,33 @@ def test_warnings(found, metric, entropy, name, warned):
     assert all(words in line for words, line in zip(warned, lines, strict=True))
 
 
+def blue(picture):
+    """Return the number of pixels in the colour of the trained policy."""
+    colour = np.array([0x42, 0x7A, 0xC4]) / 255
+    return (np.abs(matplotlib.image.imread(picture)[..., :3] - colour).max(-1) < 0.02).sum()
+
+
 def test_a_run_leaves_its_results(here, capsys):
     here("coverage-ppo", "--run-dir", "run", "--total-steps", 48, *TINY, *SHORT, "--curve-points", 2, reported=True)
-    out = capsys.readouterr().out
-    left = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
-    events = {path for path in left if path.startswith("tensorboard/events")}
-    assert len(events) == 1
-    assert left - events == {
-        "config.yaml",
-        "checkpoint/config.json",
-        "checkpoint/policy.safetensors",
-        "checkpoint/training.safetensors",
-        "curve.png",
-        "curve.json",
-        "episode.gif",
-        "evaluation.json",
-        "evaluation.md",
-        "bars.png",
-        "pareto.png",
-        "over_time.png",
-    }
+    out, left = capsys.readouterr().out, contents(Path("run"))
     assert all(path in out for path in left)
+    (events,) = (path for path in left if path.startswith("tensorboard/events"))
+    own = "config.yaml curve.png curve.json episode.gif evaluation.json evaluation.md bars.png pareto.png over_time.png"
+    assert {*left} - {events} == {
+        *own.split(), *(f"checkpoint/{name}" for name in ("config.json", "policy.safetensors", "training.safetensors"))
+    }  # fmt: skip
     agents = json.loads(Path("run/evaluation.json").read_text())["agents"]
     assert set(agents) == {"trained", "random", "still", "nearest", "greedy", "planner"}
     assert len(agents["trained"]["per_episode"]["coverage"]) == 2
     curve = json.loads(Path("run/curve.json").read_text())
     assert [point["steps"] for point in curve["exploring"]] == [16, 32, 48]
-    assert [point["steps"] for point in curve["deterministic"]][:1] == [0]
-    assert curve["deterministic"][-1]["steps"] == 48
+    steps = [point["steps"] for point in curve["deterministic"]]
+    assert (steps[0], steps[-1]) == (0, 48)
     warned = [line for line in out.splitlines() if line.startswith("Warning: ")]
     assert warned, "48 steps teach nothing"
     written = Path("run/evaluation.md").read_text()
     assert all(line in written for line in ["Coverage on the curve, seconds of training", *warned])
-    blue = np.array([0x42, 0x7A, 0xC4]) / 255  # of the trained policy in every picture
-    picture = matplotlib.image.imread("run/curve.png")[..., :3]
-    assert (np.abs(picture - blue).max(-1) < 0.02).sum() > 10
+    assert blue("run/curve.png") > 10
 
 
 def test_a_run_of_one_update_without_points_has_a_curve(here):
@@ -115,26 +109,22 @@ def test_a_run_of_one_update_without_points_has_a_curve(here):
     for points in (0, 2):
         here("--run-dir", points, "--total-steps", 16, *TINY, *SHORT, "--curve-points", points, reported=points == 0)
     assert differences(state("0"), state("2")) == ["progress/evaluations"]
-    blue = np.array([0x42, 0x7A, 0xC4]) / 255
-    assert (np.abs(matplotlib.image.imread("0/curve.png")[..., :3] - blue).max(-1) < 0.02).sum() > 10
+    assert blue("0/curve.png") > 10
 
 
-def test_a_policy_is_reported_whatever_the_name_of_its_run(here):
+@pytest.mark.parametrize(
+    ("job", "kind", "others"),
+    [("executor", ExecutorOptions, {*EXECUTORS}), ("coverage", CoverageOptions, {*BASELINES})],
+)
+def test_a_policy_is_reported_whatever_the_name_of_its_run(job, kind, others, here):
     """The path of a run is never read as the name of an agent, nor split at a ':'."""
-    scenario, options = load_scenario("hit-mac-2x2"), {"episodes": 2, "episode_steps": 20}
-    for job, kind, others in (
-        ("executor", ExecutorOptions, {"scripted", "planner", "random", "still"}),
-        ("coverage", CoverageOptions, {"planner", "random", "still", "nearest", "greedy"}),
-    ):
-        here(job, "--run-dir", job, "--scenario", "hit-mac-2x2", "--total-steps", 16, *SMALL)
-        run, means = Path(job), []
-        for name in ("scripted", "planner", "a:b=c+d,e"):
-            run = run.rename(name)
-            found = evaluate_trainings([("trained", kind(run_dir=run, **options))], scenario)["agents"]
-            assert set(found) == {"trained", *others}
-            means.append([found["trained"][metric]["mean"] for metric in ("coverage", "rotation")])
-            assert means[-1] not in [
-                [found[other][metric]["mean"] for metric in ("coverage", "rotation")] for other in others
-            ]
-        assert means[1:] == means[:-1]
-        run.rename(f"{job} done")
+    here(job, "--run-dir", "planner", "--scenario", "hit-mac-2x2", "--total-steps", 16, *SMALL)
+    results = []
+    for name in ("planner", "a:b=c+d,e"):
+        Path("planner").rename(name)
+        asked = kind(run_dir=Path(name), episodes=2, episode_steps=20)
+        results.append(evaluate_trainings([("trained", asked)], load_scenario("hit-mac-2x2"))["agents"])
+        assert set(results[-1]) == {"trained", *others}
+    one, other = (found["trained"]["per_episode"] for found in results)
+    assert one == other
+    assert one["rotation"] not in [results[0][name]["per_episode"]["rotation"] for name in others]
