@@ -41,7 +41,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         covered=np.zeros((m, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
         scratch=np.zeros((9, b)),
-        areas=np.array(scenario.sensor_areas, np.float64).reshape(-1, 4)[:n],
+        areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
         knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),

@@ -52,9 +52,17 @@ def _grown(value: Any, width: float, height: float) -> Any:
     return tuple(min(max(side * half / HIT_MAC_ARENA, -half), half) for side, half in sides)
 
 
+def _meanings(functions: Mapping[str, Callable]) -> str:
+    """Return the first line of each function's docstring, after its name."""
+    lines = {name: (function.__doc__ or "").splitlines()[0] for name, function in functions.items()}
+    return ";".join(f" `{name}`: {line[0].lower()}{line[1:-1]}" for name, line in lines.items()) + "."
+
+
 def parameter_table(kind: type) -> str:
     """Return a Markdown table of the fields of a dataclass: name, default, what is allowed, meaning."""
     docs, hints = validation.field_docs(kind), validation.field_types(kind)
+    docs["placement"] += _meanings(PLACEMENTS)
+    docs["walk"] += _meanings({name: walk.move for name, walk in WALKS.items()})
     rows = ["| parameter | default | allowed | meaning |", "|---|---|---|---|"]
     for field in dataclasses.fields(kind):
         default = plain(field.metadata.get(_IN_HIT_MAC, field.default))
@@ -142,9 +150,7 @@ class Scenario:
     message_delay: Natural = 0
     """Sub-steps from a detection to its arrival at other sensors, with `neighbours`."""
     placement: Annotated[str, Choice(PLACEMENTS)] = "areas"
-    """Placement of the sensors: `areas`: in those of sensor_areas; `grid`: in the middle of n random cells of a square
-    grid over the arena; `random`: anywhere outside the discs, at least `spacing` apart; `rails`: on their rails;
-    `fixed`: at sensor_positions; `crossings`: at different random crossings of the streets between `blocks`."""
+    """Placement of the sensors:"""
     sensor_positions: tuple[Corner, ...] = ()
     """(x, y) of each sensor, with the placement `fixed`."""
     sensor_headings: tuple[float, ...] = ()
@@ -156,7 +162,8 @@ class Scenario:
         (250, 750, 250, 750), (250, 750, -750, -250), (-1250, -750, -250, 250),
         (-750, -250, 250, 750), (750, 1250, -250, 250), (-750, -250, -750, -250),
     ))  # fmt: skip
-    """(x low, x high, y low, y high) of the areas of the sensors; the first n are assigned to the sensors at random."""
+    """(x low, x high, y low, y high) of the areas of the sensors; the first n, or all again and again if fewer, are
+    assigned to the sensors at random."""
     grid: Annotated[int, Range(1, 10_000)] = 10
     """Cells along a side of the grid."""
     spacing: NotNegative = 0.0
@@ -168,10 +175,7 @@ class Scenario:
     target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""
     walk: Annotated[str, Choice(WALKS)] = "goals"
-    """Walk of the targets: `goals`: HiT-MAC's, from goal to goal; `random`: every move in a new direction; `bounce`:
-    straight ahead, reflected at the border, swerving by `wander`; `still`: no moves; `evade`: as `bounce`, and out of
-    the view of a sensor that sees the target; `streets`: along the streets between `blocks`, straight on from crossing
-    to crossing, and into any street except back."""
+    """Walk of the targets:"""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -359,7 +363,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("max_speed", s.max_speed > s.min_speed, f"over min_speed ({s.min_speed:g})"),
         ("min_targets", not (s.tracks and s.min_targets), "0 with tracks, in which targets come and go"),
         ("leave_rate", not (s.tracks and s.leave_rate), "0 with tracks, in which targets come and go"),
-        ("sensor_areas", s.placement != "areas" or len(areas) >= n, f"at least one area for each of the {n} sensors"),
+        ("sensor_areas", s.placement != "areas" or areas, "at least one area"),
         ("target_area", within_arena(*s.target_area), f"[x low, x high, y low, y high] {arena}"),
         ("sensor_areas", all(within_arena(*area) for area in areas), f"[x low, x high, y low, y high] {arena}"),
         ("grid", s.placement != "grid" or s.grid**2 >= n, f"large enough for one cell for each of {n} sensors"),

@@ -25,6 +25,7 @@ from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.rails import limits_of, make_rails
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
+from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 from hitmac.envs.validation import NotNegative, convert, over, whole_number
@@ -164,8 +165,9 @@ class PlannerAgent(HeadingPlanner):
         super().__init__(scenario, seed, **options)
         scenario = self.scenario
         scale = scenario.distance_scale  # of the observation
+        motion = WALKS[scenario.walk].motion
         self._walk = Walk(
-            goals=scenario.walk == "goals",
+            goals=motion == "goals",
             arena=2.0 * math.sqrt(math.prod(scenario.extent)) / math.sqrt(math.pi) / scale,
             step=scenario.top_speed * scenario.time_step / scale,
             slowest=scenario.min_speed / scenario.top_speed,
@@ -185,7 +187,7 @@ class PlannerAgent(HeadingPlanner):
         later = _stratified(rng, self.samples, _COURSES * 4).reshape(self.samples, _COURSES, 4)
         radius, angle = np.sqrt(later[..., 0]), 2 * np.pi * later[..., 1]  # goals, uniform in the unit disc
         later[..., 0], later[..., 1] = radius * np.cos(angle), radius * np.sin(angle)
-        swerve = math.radians({"random": 180.0, "goals": 0.0}.get(scenario.walk, scenario.wander))
+        swerve = math.radians({"random": 180.0, "goals": 0.0}.get(motion, scenario.wander))
         wandering = _wander(rng, self.samples, 2 * self.horizon, swerve)
         self._futures = first, later, wandering
 
@@ -327,7 +329,7 @@ class BeliefPlannerAgent(HeadingPlanner):
         if positive("particles", particles) < self.samples:
             raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
-        by_course = stride > 1 and scenario.walk == "goals"
+        by_course = stride > 1 and WALKS[scenario.walk].motion == "goals"
         self._sampling = Sampling(stream_keys(np.array([seed]))[0], by_course, 64 // self.samples)
         self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))

@@ -19,6 +19,7 @@ from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
 from hitmac.envs.kernels.state import X, Y
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import Simulator
 
@@ -45,8 +46,9 @@ def compute_bound(
     :func:`clairvoyant_estimate`. Raises ValueError for targets that evade and lenses that zoom, which have no bounds.
     """
     scenario = load_scenario(scenario)
-    if scenario.walk == "evade" or scenario.zoom:
-        reason = "walk is 'evade'" if scenario.walk == "evade" else "zoom is on"
+    reacts = WALKS[scenario.walk].reacts
+    if reacts or scenario.zoom:
+        reason = f"walk is {scenario.walk!r}" if reacts else "zoom is on"
         raise ValueError(f"scenario {scenario.name!r} has no bounds: {reason}, so its events depend on the actions")
     parts = []
     for first in range(0, len(seeds), _EPISODES_AT_ONCE):

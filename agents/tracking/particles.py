@@ -15,6 +15,7 @@ from hitmac.agents.policy import check_finite
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.scenario import Scenario, load_scenario
 from hitmac.envs.simulator import positive, scene_seeds
 from hitmac.envs.validation import Choice, NotNegative, convert
@@ -57,8 +58,8 @@ class WalkModel(NamedTuple):
 
 
 def walk_model(scenario: Scenario) -> WalkModel:
-    """Return the model of a scenario's walk; bouncing, evading and still targets have constant velocity."""
-    model = {"goals": GOALS, "random": RANDOM}.get(scenario.walk, CONSTANT_VELOCITY)
+    """Return the model of a scenario's walk, of its `motion` in :data:`hitmac.envs.kernels.walks.WALKS`."""
+    model = MODELS.index(WALKS[scenario.walk].motion)
     speeds = (0.0, 0.0) if scenario.walk == "still" else (scenario.min_speed, scenario.max_speed)
     return WalkModel(
         model, *scenario.extent, *speeds, scenario.speed_noise, scenario.time_step, math.radians(scenario.wander),

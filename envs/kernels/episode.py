@@ -25,7 +25,7 @@ def _deal(state, b, n, count):
 
 @allocating
 def _in_areas(state, p, poses, rails, streets, b):
-    """Anywhere in `sensor_areas`; the first n areas are dealt out to the sensors at random."""
+    """Anywhere in `sensor_areas`, dealt out to the sensors at random."""
     dealt = _deal(state, b, state.sensor.shape[0], state.areas.shape[0])
     for i in range(state.sensor.shape[0]):
         area = state.areas[dealt[i]]
@@ -67,7 +67,7 @@ def _anywhere(state, p, poses, rails, streets, b):
 
 @allocating
 def _on_rails(state, p, poses, rails, streets, b):
-    """On their rails, at `rail_starts`, dealt out at random on a shared rail; without starts, anywhere."""
+    """On their rails, at `rail_starts`, on a shared rail dealt out at random, or anywhere without starts."""
     if rails is not None:
         n, given, shared = state.sensor.shape[0], rails.start.shape[0] > 0, rails.length.shape[0] == 1
         dealt = _deal(state, b, n, n) if given and shared else np.arange(n)

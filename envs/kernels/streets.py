@@ -103,7 +103,7 @@ def _back(to_x, to_y):
 
 @compiled
 def walk_streets(state, p, streets, grid, first, last):
-    """Along the streets of a city; at crossings into any street except back.
+    """Along the streets between `blocks`, from crossing to crossing, into any street except back.
 
     A move ends at the second crossing at the latest. A target placed off the streets goes to the nearest crossing
     first.

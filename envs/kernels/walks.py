@@ -1,12 +1,14 @@
 """Walks of the targets, for many scenes at a time. Compiled by numba.
 
-To add a walk, write a function whose first docstring line describes it, and add it to the table.
+To add a walk, write a function whose first docstring line describes it, and add it to :data:`WALKS`.
 
 Functions take the scenes ``first`` to ``last - 1`` (uint64, so that the compiler assumes no negative index). A loop
 over scenes writes only one array; otherwise the compiler cannot exclude overlaps, and does not vectorise it.
 """
 
 import math
+from collections.abc import Callable
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -83,7 +85,7 @@ def _outside(state, p, b, j):
 
 @compiled
 def _to_goals(state, p, streets, grid, first, last):
-    """Walk of HiT-MAC's targets, from goal to goal.
+    """From goal to goal, as HiT-MAC's targets.
 
     A move out of the arena is repeated as a separate move, so that the current position also becomes the previous one.
     After MOST_DRAWS of :mod:`hitmac.envs.kernels.streams` moves, all too long for the arena, the target stops at its
@@ -193,16 +195,29 @@ def _evade(state, p, streets, grid, first, last):
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
 
 
+class Walk(NamedTuple):
+    """Walk of the targets, and the assumptions of agents about it."""
+
+    move: Callable
+    """Move every target of some scenes once. Streets and grid are arguments of their own, since numba omits code under
+    ``is not None`` only for arguments."""
+    motion: Literal["goals", "constant velocity", "random"]
+    """The most similar motion of those by which trackers and planners forecast the targets."""
+    reacts: bool = False
+    """The moves depend on the sensors, so that an episode has no bound of its coverage."""
+
+
 WALKS = {
-    "goals": _to_goals, "random": _at_random, "bounce": _bounce, "still": _stay, "evade": _evade,
-    "streets": walk_streets,
-}  # fmt: skip
-"""The walks of the targets, by name: functions that move every target of some scenes once.
+    "goals": Walk(_to_goals, "goals"),
+    "random": Walk(_at_random, "random"),
+    "bounce": Walk(_bounce, "constant velocity"),
+    "still": Walk(_stay, "constant velocity"),
+    "evade": Walk(_evade, "constant velocity", reacts=True),
+    "streets": Walk(walk_streets, "constant velocity"),
+}
+"""The walks of the targets, by name."""
 
-Streets and grid are arguments of their own, since numba omits code under ``is not None`` only for arguments.
-"""
-
-_walk = one_of(tuple(WALKS.values()))
+_walk = one_of([walk.move for walk in WALKS.values()])
 
 
 @compiled

@@ -9,14 +9,13 @@ RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 
 
 @st.composite
-def scenarios(draw):
+def scenarios(draw, rails=True):
     n, m = draw(st.integers(1, 5)), draw(st.integers(1, 6))
     arena = draw(st.sampled_from([1.0, 30.0, 1250.0]))
     place, height = st.floats(-arena, arena), draw(st.sampled_from([1.0, 0.8])) * arena
     points = st.lists(st.tuples(place, st.floats(-height, height)), min_size=1, max_size=3, unique=True)
-    rails = draw(
-        st.one_of(st.just([]), st.lists(points, min_size=1, max_size=1), st.lists(points, min_size=n, max_size=n))
-    )
+    polylines = [st.lists(points, min_size=count, max_size=count) for count in (1, n) if rails]
+    rails = draw(st.one_of(st.just([]), *polylines))
     zoom = draw(st.sampled_from([(), (20, 120)]))
     opening = st.floats(20, 120) if zoom else st.floats(5, 360)
     view = draw(st.one_of(opening, st.lists(opening, min_size=n, max_size=n)))
@@ -61,9 +60,8 @@ def scenarios(draw):
     )
 
 
-def assert_documented(table, name):
-    """An entry of a table that scenarios choose from has a sentence, and its name stands in the scenario's."""
-    line = table[name].__doc__.splitlines()[0]
+def assert_documented(name, function):
+    """A function that scenarios choose by name has a sentence, which stands in the scenario's documentation."""
+    line = function.__doc__.splitlines()[0]
     assert line.endswith(".")
-    assert len(line) > 8
-    assert f"`{name}`" in Scenario.__doc__
+    assert f"`{name}`: {line[0].lower()}{line[1:-1]}" in Scenario.__doc__

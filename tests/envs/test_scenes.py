@@ -23,6 +23,7 @@ def test_on_every_preset_a_batch_is_its_scenes_on_any_number_of_threads(task, na
         assert last.step(action[-1:]) == reward[-1]
         shown = one.observe()
         assert one.observation_space.contains({key: value[7] for key, value in shown.items()})
+        np.testing.assert_equal(shown, two.observe())
         np.testing.assert_equal({key: value[-1:] for key, value in shown.items()}, last.observe())
         np.testing.assert_equal({key: value[-1:] for key, value in one.info().items()}, last.info())
     np.testing.assert_equal(one.simulator.get_state(), two.simulator.get_state())

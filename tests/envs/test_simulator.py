@@ -13,6 +13,7 @@ from hitmac.agents.baselines.planner import plan
 from hitmac.envs import Simulator, load_scenario
 from hitmac.envs.kernels import physics
 from hitmac.envs.observation import Observer
+from tests.envs.kernels.test_knowledge import HARD
 from tests.envs.kernels.test_rails import SITE
 
 
@@ -26,8 +27,9 @@ def states_equal(one, other, scenes=slice(None)):
         load_scenario("hit-mac"),
         load_scenario("football-6").replace(failure_rate=0.05, recovery_rate=0.5),  # rails
         SITE.replace(sensor_headings=()),  # pan limits
+        HARD.replace(knowledge="neighbours"),
     ],
-    ids=["hit-mac", "rails", "pan limits"],
+    ids=["hit-mac", "rails", "pan limits", "knowledge"],
 )
 def test_a_batch_is_its_single_scenes_and_copies_have_its_future(scenario):
     """Bit for bit, on any number of threads, with resets of some scenes."""

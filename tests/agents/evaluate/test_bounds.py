@@ -11,6 +11,7 @@ from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import bounds
 from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
 from hitmac.envs import Scenario, load_scenario
+from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import scenarios
@@ -74,7 +75,7 @@ def test_free_turning_is_that_of_enumeration(seed, n, m):
 
 def bounded(scenario):
     """The scenario with what has no bounds left out, and with no target exactly on the edge of a view."""
-    walk = "bounce" if scenario.walk == "evade" else scenario.walk
+    walk = "bounce" if WALKS[scenario.walk].reacts else scenario.walk
     fixed = {"rails": (), "placement": "grid"} if scenario.rails else {}
     return scenario.replace(zoom=(), walk=walk, whole_numbers=False, **fixed)
 
@@ -253,7 +254,8 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
 
 @settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.filter_too_much])
 @given(
-    scenario=scenarios().filter(lambda one: one.rails and not one.zoom and one.walk != "evade"), seed=st.integers(0, 99)
+    scenario=scenarios().filter(lambda one: one.rails and not one.zoom and not WALKS[one.walk].reacts),
+    seed=st.integers(0, 99),
 )
 def test_no_agent_on_rails_covers_more_than_is_within_reach(scenario, seed):
     sub_steps = 10

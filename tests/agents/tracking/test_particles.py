@@ -7,6 +7,7 @@ from scipy.signal import fftconvolve
 from hitmac.agents.tracking import ParticleTracker
 from hitmac.agents.tracking.particles import MODELS, SPEED
 from hitmac.envs import Scenario, Simulator
+from hitmac.envs.kernels.walks import WALKS, Walk
 
 ROOM = Scenario(
     num_sensors=1, num_targets=1, arena=100, sensing_range=80, sensor_areas=[(0, 0, 0, 0)], walk="random",
@@ -151,6 +152,14 @@ def test_errors_of_detections_spread_the_particles():
     tracker.see(np.array([[[30.0, -10]]]), np.ones((1, 1), bool), deviation=5.0)
     assert tracker.positions[0, 0].mean(0) == pytest.approx([30, -10], abs=0.5)
     assert tracker.positions[0, 0].std(0) == pytest.approx([5, 5], abs=0.4)
+
+
+def test_a_new_walk_is_forecast_by_its_motion(monkeypatch):
+    monkeypatch.setitem(WALKS, "mine", Walk(WALKS["still"].move, "random"))
+    trackers = [ParticleTracker(ROOM.replace(walk=walk), 1, particles=50) for walk in ("mine", "random")]
+    for tracker in trackers:
+        tracker.move(3)
+    np.testing.assert_array_equal(trackers[0].positions, trackers[1].positions)
 
 
 @pytest.mark.parametrize("model", MODELS)

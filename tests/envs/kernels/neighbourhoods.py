@@ -4,14 +4,9 @@ import numpy as np
 
 
 def nearest_of(pairs, mask, distance, k, radius=np.inf):
-    """Return pairs (B, n, k', d), mask and targets (B, n, k') of the k nearest valid targets, of those of all.
+    """Return pairs (B, n, k', d), mask and targets (B, n, k') of the k nearest valid targets within `radius`.
 
-    Args:
-        pairs: (B, n, m, d).
-        mask: (B, n, m).
-        distance: (B, n, m).
-        k: most targets of a sensor.
-        radius: farthest distance of a target.
+    Given are pairs (B, n, m, d), mask and distances (B, n, m) of all targets.
     """
     b, n, m, d = pairs.shape
     k = min(k, m)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import Scenario, Simulator
+from hitmac.envs import Scenario, Simulator, load_scenario
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.tasks import CoverageTask
 from tests.envs.scenes import assert_documented
@@ -11,7 +11,7 @@ from tests.envs.scenes import assert_documented
 
 @pytest.mark.parametrize("name", PLACEMENTS)
 def test_every_placement_is_documented_and_puts_different_sensors_into_the_arena(name):
-    assert_documented(PLACEMENTS, name)
+    assert_documented(name, PLACEMENTS[name])
     own = {
         "rails": {"rails": [[(-1250, 0), (1250, 0)]]},
         "fixed": {"sensor_positions": [(100 * k, -100) for k in range(4)]},
@@ -43,6 +43,14 @@ def test_the_start_is_the_papers():
     assert state.speed.max() == 99
 
 
+def test_areas_are_used_again_if_there_are_fewer_than_sensors():
+    areas = [(-500, -400, 0, 100), (300, 400, 0, 100)]
+    x = Simulator(Scenario(num_sensors=5, sensor_areas=areas), 200, 0).state.sensor_position[..., 0]
+    assert ((x < 0).sum(1) == 3).all()  # the first holds three of the five, any of them
+    assert (x < 0).mean(0).min() > 0.5
+    assert load_scenario("hit-mac-9x2").num_sensors == 9
+
+
 def test_sensors_may_start_facing_their_targets():
     simulator = Simulator(Scenario(start_heading="target", num_targets=2), 10, 0)
     offset = simulator.state.target_position[:, [0, 1, 0, 1]] - simulator.state.sensor_position
@@ -51,11 +59,9 @@ def test_sensors_may_start_facing_their_targets():
 
 @pytest.mark.parametrize("placement", ["areas", "grid"])
 def test_rounded_places_of_sensors_are_inside_the_arena(placement):
-    area = (-0.7, 0.7, -0.8, -0.6)
     small = Scenario(
-        num_sensors=1, arena=(1.0, 0.8), whole_numbers=True, placement=placement, sensor_areas=[area], grid=3,
-        spacing=0, sensing_range=1.0, target_area=area, disc_radius=(0.1, 0.2),
-    )  # fmt: skip
+        num_sensors=1, arena=(1.0, 0.8), whole_numbers=True, placement=placement, sensor_areas=[(-0.7, 0.7, -0.8, -0.6)]
+    )
     assert (np.abs(Simulator(small, 200, seed=0).state.sensor_position) <= small.extent).all()
 
 
@@ -83,8 +89,7 @@ def test_numbers_are_drawn_for_every_episode():
 
 
 def test_sensors_keep_apart():
-    simulator = Simulator("random", 300, 0)
-    position = simulator.state.sensor_position
+    position = Simulator("random", 300, 0).state.sensor_position
     apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1) + 1e9 * np.eye(6)
     assert 400 <= apart.min() < 420
     assert 0.9 * 1250 < np.abs(position).max() <= 1250

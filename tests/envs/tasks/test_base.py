@@ -12,13 +12,13 @@ from gymnasium.utils.env_checker import check_env
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pettingzoo.test import parallel_api_test
-from stable_baselines3.common.env_checker import check_env as check_env_for_sb3
 
 from hitmac import envs
 from hitmac.agents.policy import PerSensor
 from hitmac.agents.registry import load_agent
 from hitmac.agents.scenarios import main as list_environments
 from hitmac.agents.training.config import JOBS, default_job
+from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask, ExecutorTask, Task, TaskSpec, make_task
 from hitmac.envs.tasks.base import unflatten_sensors
 from hitmac.envs.validation import NotNegative
@@ -54,11 +54,8 @@ def guard():
     del envs.TASKS["Guard"], gymnasium.registry["dsn/Guard-v0"]
 
 
-# Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large.
-@pytest.mark.filterwarnings("ignore:It seems that your observation", "ignore:The minimal resolution for an image")
-def test_a_new_task_passes_every_checker(guard):
+def test_a_new_task_passes_the_checkers(guard):
     check_env(gymnasium.make("dsn/Guard-v0", render_mode="rgb_array").unwrapped)
-    check_env_for_sb3(gymnasium.make("dsn/Guard-v0"))
     parallel_api_test(envs.parallel_env(guard), num_cycles=50)
 
 
@@ -112,20 +109,18 @@ def shells(task, **options):
     )
 
 
-@pytest.mark.parametrize("kind", [CoverageTask, ExecutorTask, CoordinatorTask])
+@pytest.mark.parametrize("kind", envs.TASKS.values())
 def test_shells_accept_a_task_by_name_by_class_or_made(kind):
     made = kind(num_envs=1, seed=3)
     for task in (kind.spec.name, kind, made):
         for shell in shells(task):
-            assert type(shell.task) is kind
-            assert (shell.task is made) == (task is made)
+            assert (type(shell.task), shell.task is made) == (kind, task is made)
             assert shell.scenario.name == kind.spec.scenario
             steps = getattr(shell, "max_episode_steps", kind.spec.episode_steps)
             assert steps == kind.spec.episode_steps == gymnasium.spec(kind.spec.id).max_episode_steps
     for shell in shells(kind, scenario="hit-mac-2x3", nearest=1):
         assert (shell.scenario.num_targets, shell.task.nearest) == (3, 1)
-    batch = kind(num_envs=4)
-    assert DirectionalSensorVectorEnv(batch).num_envs == DirectionalSensorVecEnv(batch, per_sensor=False).num_envs == 4
+    assert DirectionalSensorVectorEnv(kind(num_envs=4)).num_envs == 4
 
 
 def test_other_tasks_and_their_options_are_refused():
@@ -141,6 +136,8 @@ def test_other_tasks_and_their_options_are_refused():
             shell("Coverage", max_episode_steps=0)
     with pytest.raises(TypeError, match="turn_cost is given with an existing CoverageTask"):
         make_task(CoverageTask(), turn_cost=1.0)
+    with pytest.raises(ValueError, match="nearest is 2; it must be None where features is a function"):
+        make_task("Coverage", nearest=2, features=Observer)
 
 
 @settings(deadline=None, max_examples=30)
@@ -158,13 +155,10 @@ def test_actions_of_single_sensors_are_the_columns_of_the_scenes(scenes, sensors
     ("action", "error", "says"),
     [
         (np.zeros((1, 3), int), ValueError, r"action has shape \(1, 3\); it must have shape \(1, 4\)"),
-        (np.zeros(4, int), ValueError, r"action has shape \(4,\)"),
         (np.array([[0, 1, 2, 3]]), ValueError, r"action holds 3; it must be 0 \(stay\), 1 \(left\) or 2 \(right\)"),
         (np.array([[0, -1, 2, 0]], np.int8), ValueError, "action holds -1"),
-        (np.array([[0, 2**64 - 1, 2, 0]], np.uint64), ValueError, "action holds 18446744073709551615"),
         (np.array([[0, np.nan, 1, 1]]), TypeError, r"action is float64 \(.* first\); it must be whole numbers"),
         ([["left"] * 4], TypeError, "action is <U4"),
-        (None, ValueError, r"action has shape \(\)"),
         ([[0], [1, 2]], ValueError, "with rows of the same length"),
     ],
 )
