@@ -92,6 +92,8 @@ def test_every_parameter_has_its_range(name):
         ({"min_targets": 1, "tracks": "a.csv"}, "min_targets is 1; it must be 0 with tracks"),
         ({"arena": 42, "sensor_areas": [(0, 50, 0, 1)] * 4}, r"sensor_areas .* inside the arena of \+-42"),
         ({"arena": 42, "target_area": (0, 50, 0, 1)}, r"target_area .* inside the arena of \+-42"),
+        ({"placement": "crossings", "blocks": (1, 2), "num_sensors": 7}, "blocks .* crossing for each of 7 sensors"),
+        ({"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these blocks"),
         ({"placement": "grid", "grid": 1}, "grid is 1; it must be large enough"),
         ({"placement": "random", "spacing": 1000}, "spacing is 1000.0; it must be smaller, since 4 sensors"),
         ({"random_discs": 1, "disc_radius": (5, 1200)}, "disc_radius .* must be smaller"),

@@ -1,18 +1,17 @@
 """Sensors on rails, with fixed positions and with pan limits, by hand; the courts against recordings."""
 
 import itertools
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from hitmac import envs
-from hitmac.envs import Scenario, Simulator, load_scenario
-from hitmac.envs.kernels.rails import make_rails, outside, point_on, within
+from hitmac.envs import Scenario, Simulator
+from hitmac.envs.kernels.rails import limits_of, make_rails, outside, point_on, within
 from hitmac.envs.observation import Observer
 from hitmac.envs.tasks import CoverageTask, ExecutorTask
 
-RECORDINGS = Path(__file__).parents[4] / "shared" / "reference" / "courts_trajectories.npz"
+COURTS = "courts_trajectories.npz"
 SQUARE = [(-100, 100), (100, 100), (100, -100), (-100, -100), (-100, 100)]  # clockwise from the upper left corner
 OPEN = [(-100, 0), (0, 0), (0, 50)]
 ONE = Scenario(
@@ -101,19 +100,11 @@ def test_a_court_ends_after_a_hundred_sub_steps():
         assert envs.parallel_env(task, scenario="football-4", max_episode_steps=given).max_episode_steps == steps
 
 
-@pytest.fixture(scope="module")
-def recordings():
-    if not RECORDINGS.is_file():
-        pytest.skip(f"needs the recordings {RECORDINGS.name}, which are not part of the package")
-    return np.load(RECORDINGS)
-
-
 @pytest.mark.parametrize(("recorded", "name"), [("Basketball_B", "basketball-4"), ("Football_A", "football-6")])
-def test_the_courts_are_those_of_the_published_program(recordings, recorded, name):
+def test_the_courts_are_those_of_the_published_program(recording, recorded, name):
     """Given its actions and the tracks of its targets, cameras, visibility and rewards are its own."""
-    camera, along, target, visible, action, reward = (
-        recordings[f"{recorded}/{part}"] for part in ("camera", "along", "target", "visible", "action", "reward")
-    )
+    record, parts = recording(COURTS), ("camera", "along", "target", "visible", "action", "reward")
+    camera, along, target, visible, action, reward = (record[f"{recorded}/{part}"] for part in parts)
     task = CoverageTask(name, len(camera), 0, turn_cost=0.0)
     start = {"along": along[:, 0], "heading": camera[:, 0, :, 2], "target_position": target[:, 0]}
     task.reset(options=start | {"target_tracks": target[:, 1:]})
@@ -130,7 +121,7 @@ def test_the_courts_are_those_of_the_published_program(recordings, recorded, nam
 
 
 @pytest.mark.parametrize(("recorded", "name"), [("Basketball_B", "basketball-4"), ("Football_A", "football-6")])
-def test_the_targets_of_the_courts_walk_as_those_of_the_published_program(recordings, recorded, name):
+def test_the_targets_of_the_courts_walk_as_those_of_the_published_program(recording, recorded, name):
     """Lengths of moves, how often the direction changes, and where targets are, from many more episodes of ours."""
     simulator = Simulator(name, 300, 9_200_000_000)
     tracks = [simulator.state.target_position.copy()]
@@ -145,7 +136,7 @@ def test_the_targets_of_the_courts_walk_as_those_of_the_published_program(record
         # Mean over the episode of each target, so that its standard error counts targets as independent.
         return np.stack((length.mean(1), turned.mean(1), np.abs(track).mean((1, 3)) / 100), -1).reshape(-1, 3), length
 
-    theirs, lengths = statistics(recordings[f"{recorded}/target"])
+    theirs, lengths = statistics(recording(COURTS)[f"{recorded}/target"])
     ours, own_lengths = statistics(np.stack(tracks, 1))
     error = theirs.std(0) / np.sqrt(len(theirs))
     assert (np.abs(theirs.mean(0) - ours.mean(0)) < 4 * error).all(), (theirs.mean(0), ours.mean(0), error)
@@ -213,19 +204,11 @@ def test_headings_start_as_given_or_within_the_limits():
 
 
 def test_the_same_direction_within_limits():
-    limit = np.array([(170.0, 190.0), (-np.inf, np.inf), (0.0, 0.0)])
+    limit = limits_of(SITE.replace(pan_limits=[(170, 190), (-180, 180), (0, 0)], sensor_headings=()))
+    np.testing.assert_array_equal(limit[1], [-np.inf, np.inf])  # a whole turn is none
     headings = within(np.array([[-170.0, 1000.0, 720.0], [10.0, -5.0, 90.0]]), limit)
     np.testing.assert_array_equal(headings, [[190, 1000, 0], [10, -5, 90]])
     np.testing.assert_array_equal(outside(headings, limit), [[False] * 3, [True, False, True]])
-
-
-def test_limits_that_are_never_met_change_nothing():
-    scene = load_scenario("hit-mac")
-    one, two = Simulator(scene, 20, 0), Simulator(scene.replace(pan_limits=[(-180, 180)]), 20, 0)
-    for action in np.random.default_rng(1).integers(0, 3, (30, 20, 4)):
-        one.step(action)
-        two.step(action)
-    np.testing.assert_equal(one.get_state(), two.get_state())
 
 
 @pytest.mark.parametrize(

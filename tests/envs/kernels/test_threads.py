@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -72,9 +73,7 @@ def test_processes_compile_a_kernel_once_until_a_called_function_changes(tmp_pat
     assert sorted(together) == [(0, 1), (1, 0)]
     (package / "parts_of_mine.py").write_text(PARTS.replace("2.0", "(1.0 + 1.0)"))
     assert hits_and_misses(start()) == (0, 1)
-    for file in (package / "__pycache__").iterdir():
-        file.unlink()
-    (package / "__pycache__").rmdir()
+    shutil.rmtree(package / "__pycache__")
     (package / "__pycache__").write_text("")  # root may write into any folder, but into no file as a folder
     assert hits_and_misses(start(HOME="/dev/null", XDG_CACHE_HOME="/dev/null")) == (0, 1)
 

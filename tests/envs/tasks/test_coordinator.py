@@ -111,8 +111,8 @@ def test_a_decision_is_its_sub_steps(scenario, decision, every):
         np.testing.assert_equal(still.observe(), flat.observe())
         if scenario.walk != "evade":  # which the turns of the sensors change
             for name in ("target_position", "velocity", "draws", "present"):
-                theirs = getattr(scripted.simulator.state, name)
-                np.testing.assert_array_equal(theirs, getattr(flat.simulator.state, name), err_msg=name)
+                states = [getattr(task.simulator.state, name) for task in (scripted, flat)]
+                np.testing.assert_array_equal(*states, err_msg=name)
 
 
 def test_in_a_decision_of_the_paper_the_targets_move_eleven_times():
@@ -150,9 +150,7 @@ def test_a_policy_as_executor_is_called_in_one_batch():
     features = ("bearing_sin", "bearing_cos", "distance")
     ours = CoordinatorTask("hit-mac", 30, 7, executor=policy, executor_features=features, padding="masked")
     scripted = CoordinatorTask("hit-mac", 30, 7)
-    rng = np.random.default_rng(0)
-    for _ in range(5):
-        action = rng.integers(0, 2, (30, 20))
+    for action in np.random.default_rng(0).integers(0, 2, (5, 30, 20)):
         action[:, ::5] = 1  # no sensor is idle
         np.testing.assert_allclose(ours.step(action), scripted.step(action), atol=1e-9)
     assert (policy.calls, policy.seen["pairs"].shape) == (50, (120, 5, 3))
