@@ -116,7 +116,7 @@ def test_numbers_out_of_range_are_refused(job):
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["chess"], "unknown job 'chess': known are coverage, coverage-ppo, executor, coordinator, hit-mac"),
+        (["chess"], f"unknown job 'chess': known are {', '.join(JOBS)}, hit-mac"),
         (["--colour", "red"], "--colour"),
         (["--num-envs", "abc"], "'abc'"),
         (["--num-envs", "0"], "--num-envs is 0; it must be 1 to 65536"),
