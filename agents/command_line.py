@@ -6,6 +6,7 @@ import io
 import os
 import platform
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -92,8 +93,8 @@ def provenance() -> dict[str, Any]:
         ``versions`` of Python and of the packages, None for a package that is not installed; ``commit``, the hash of
         the checkout of this code, and ``modified``, True if a tracked file differs from that commit, both None without
         a checkout or git; ``threads`` of PyTorch and of the simulator, and the cores of the machine; ``platform``,
-        ``processor``; ``command``, in which a path outside the current directory is reduced to its last part. It
-        contains no name of the host, the user or a directory outside the current one.
+        ``processor``; ``command``, quoted for a shell, in which a path outside the current directory is reduced to its
+        last part. It contains no name of the host, the user or a directory outside the current one.
     """
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in ("hitmac", "torch", "numpy", "numba", "stable-baselines3", "gymnasium"):
@@ -131,12 +132,13 @@ def _commit(root: Path) -> tuple[str | None, bool | None]:
 
 
 def _command(arguments: list[str], here: Path) -> str:
-    """Return the command line without directories of the machine."""
+    """Return the command line for a shell in the directory `here`, without directories of the machine."""
 
     def shown(path: re.Match[str]) -> str:
         place = Path(path[0])
         return str(place.relative_to(here)) if place.is_relative_to(here) else place.name
 
+    if len(arguments) > 1 and Path(arguments[1]).name == "hitmac":  # the installed script, which Python runs
+        arguments = arguments[1:]
     # An absolute path begins an argument, or follows a separator within one.
-    program, *rest = arguments or [""]
-    return " ".join([Path(program).name, *(re.sub(r"(?<![^,+=:])[/\\][^,+=:]*", shown, one) for one in rest)])
+    return shlex.join(re.sub(r"(?<![^,+=:])[/\\][^,+=:]*", shown, one) for one in arguments)

@@ -123,7 +123,8 @@ class Picture:
                 ring = max(1, round(0.45 * unit))
                 draw.ellipse(self._mark(*target_at[j]), fill=_BACKGROUND, outline=_UNSEEN, width=ring)
         if caption is None:
-            caption = f"coverage {state.coverage[b]:.2f}   sub-step {state.time[b]}"
+            coverage = f"coverage {state.coverage[b]:.2f}" if len(targets) else "no targets"
+            caption = f"{coverage}   sub-step {state.time[b]}"
         font = _font(round(0.032 * self._full))
         draw.text((width / 2, self._margin / 2), caption, fill=_TEXT, font=font, anchor="mm")
         return np.asarray(picture.reduce(_SMOOTH))

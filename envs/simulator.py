@@ -107,6 +107,17 @@ class Simulator:
         return self.state.coverage.copy()
 
     @property
+    def observed_coverage(self) -> np.ndarray:
+        """(B,) :attr:`coverage`, NaN where no target is present."""
+        return np.where(self.state.present.any(1), self.state.coverage, np.nan)
+
+    @property
+    def recording(self) -> np.ndarray | None:
+        """(B,) number of the file of the scenario's `tracks` that each scene follows; None without files."""
+        recordings = self.rows.recordings
+        return None if recordings is None else np.searchsorted(recordings.first, recordings.row, "right") - 1
+
+    @property
     def track_ended(self) -> np.ndarray:
         """(B,) bool: the scene follows recorded tracks and has reached their end."""
         tracks, recordings = self.rows.tracks, self.rows.recordings

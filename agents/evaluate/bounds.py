@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from hitmac.agents.baselines.exact import choose, undominated
+from hitmac.agents.evaluate.statistics import ratio
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.rails import gone_along, limits_of, make_rails, point_on, rail_of, turns_to_limits
@@ -29,7 +30,7 @@ _TIE = 1e-7  # least cost of a turn, in units of coverage: decides ties only
 _PACE = 20  # sub-steps between changes of action in a random start, so that sensors turn far enough
 
 Bound = tuple[np.ndarray, np.ndarray]
-"""Coverage (E, T), and rotation (E,): the share of (sensor, sub-step) with a turn, NaN if undefined."""
+"""Coverage (E, T), NaN without targets, and rotation (E,), share of (sensor, sub-step) with a turn or NaN."""
 
 
 def compute_bound(
@@ -149,9 +150,8 @@ def _record(scenario: Scenario, seeds: Sequence[int], sub_steps: int) -> _Record
 
 
 def _share(covered: np.ndarray, present: np.ndarray) -> np.ndarray:
-    """Return the coverage (E, T), 1 where no target is present (E, T, m)."""
-    number = present.sum(-1)
-    return np.where(number > 0, covered / np.maximum(number, 1), 1.0)
+    """Return the coverage (E, T), NaN where no target is present (E, T, m)."""
+    return ratio(covered, present.sum(-1))
 
 
 def _views(scenario: Scenario) -> np.ndarray:
@@ -209,7 +209,7 @@ def _replay(scenario: Scenario, seeds: Sequence[int], turns: np.ndarray) -> Boun
     coverage, rotation = np.empty(turns.shape[:2]), np.empty(turns.shape[:2])
     for t in range(turns.shape[1]):
         simulator.step(turns[:, t])
-        coverage[:, t], rotation[:, t] = simulator.coverage, simulator.rotation
+        coverage[:, t], rotation[:, t] = simulator.observed_coverage, simulator.rotation
     return coverage, rotation.mean(-1)
 
 

@@ -13,20 +13,24 @@ from tqdm import tqdm
 
 from hitmac.agents.command_line import provenance
 from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
-from hitmac.agents.evaluate.statistics import probability_of_improvement, summary
+from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.simulator import positive
+from hitmac.envs.simulator import Simulator, positive
 from hitmac.envs.tasks import DECISIONS_PER_EPISODE, SUB_STEPS, CoverageTask, ExecutorTask
 from hitmac.envs.tasks.base import UNSEEN_PENALTY, flatten_sensors, unflatten_sensors
 
 SCENES_AT_ONCE = 256
 MOMENTS = 101
 """Number of equal parts of an episode in which the coverage over time is averaged."""
+
+SHARE = 0.0, 1.0
+RANGES = {"coverage": SHARE, "decision_reward": (UNSEEN_PENALTY, 1.0), "rotation": SHARE, "least_covered": SHARE}
+"""Lowest and highest value of a metric, which its interval does not leave."""
 
 Groups = Mapping[str, Sequence[Agent]]
 """Agents by name; several of one name are trainings of one agent."""
@@ -79,13 +83,15 @@ def evaluate(
 
     The metrics of an episode are:
 
-    - ``coverage``: share of the present targets that are seen, mean over all sub-steps;
+    - ``coverage``: share of the present targets that are seen, mean over the sub-steps with targets; None without any;
     - ``decision_reward``: HiT-MAC's reward, mean over all sub-steps: the coverage, or -0.1 if no sensor sees a target
       assigned to it; without assignments, all targets are assigned to all sensors;
     - ``rotation``: share of (sensor, sub-step) with a turn;
     - ``average_gain``: coverage / rotation, HiT-MAC's AG = n * sum of rewards / number of turns, with the coverage as
       the reward; None without any turn;
     - ``least_covered``: share of its time for which the least covered target is covered.
+
+    Intervals are over episodes. With recorded tracks, whose episodes may overlap, they are over the recordings.
 
     Args:
         agents: agents to compare, or a single agent, each as accepted by :func:`hitmac.agents.load_agent`. Agents of
@@ -98,12 +104,13 @@ def evaluate(
         progress: show a progress bar.
 
     Returns:
-        ``{"scenario", "sub_steps", "episodes", "seeds": [first, last], "provenance", "agents": {name: result}}``.
-        A result holds
+        ``{"scenario", "sub_steps", "episodes", "seeds": [first, last], "recordings", "empty", "provenance", "agents":
+        {name: result}}``, with the number of recordings, None without recorded tracks, and the share of sub-steps
+        without targets. A result holds
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
         - ``"trainings"``: number of trainings, 0 for an untrained agent;
-        - ``"interval"``: ``"episodes and trainings"`` with several trainings, otherwise ``"episodes"``;
+        - ``"interval"``: ``"episodes"`` or ``"recordings"``, with several trainings ``"episodes and trainings"``;
         - ``"runs"``: names of the trainings; ``"per_episode"``: values of every metric, run after run;
         - ``"over_time"``: coverage in equal parts of the episodes;
         - ``"inference_ms"``: time of the decisions, in batches, milliseconds per scene and sub-step;
@@ -125,29 +132,33 @@ def evaluate(
     for agent in [load_agent(one, scenario) for one in several]:
         groups.setdefault(agent.name, []).append(agent)
     _check("agents", groups, seeds)
-    play_batch = partial(play, scenario=scenario, sub_steps=sub_steps)
+    play_batch, recording = partial(play, scenario=scenario, sub_steps=sub_steps), _recording(scenario, seeds)
     results: dict[str, Any] = {}
     scores: dict[str, np.ndarray] = {}
     for name, values in _played(groups, seeds, sub_steps, progress, play_batch):
-        scores[name], seconds, over_time = values["coverage"], values.pop("seconds"), values.pop("over_time")
-        results[name] = _result(values, groups[name]) | {
+        seconds, over_time, empty = (values.pop(one) for one in ("seconds", "over_time", "empty"))
+        scores[name] = values["coverage"]
+        results[name] = _result(values, recording, groups[name]) | {
             "inference_ms": 1000 * float(seconds.sum()) / (scores[name].size * sub_steps),
-            "over_time": over_time.reshape(-1, over_time.shape[-1]).mean(0).tolist(),
+            "over_time": _over_time(over_time),
             "runs": [agent.run for agent in groups[name] if agent.run],
         }
     first = next(iter(groups))
     for name, result in results.items():
-        result["improvement"] = None if name == first else probability_of_improvement(scores[first], scores[name])
+        pair = scores[first], scores[name]
+        result["improvement"] = None if name == first else probability_of_improvement(*pair, recording)
     for name in bounds_of(scenario) if bounds else ():
-        with _bar(f"bound: {name}", episodes, " episodes", progress) as bar:
+        with _bar(episodes, " episodes", progress) as bar:
+            bar.begin(f"bound: {name}")
             coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, bar.update)
-        part, lengths = _parts(sub_steps)
-        results[name] = _result({"coverage": coverage.mean(-1)[None], "rotation": rotation[None]}) | {
+        parts = np.split(coverage, np.flatnonzero(np.diff(_part(sub_steps))) + 1, axis=1)
+        values = {"coverage": mean_of(coverage, 1)[None], "rotation": rotation[None]}
+        results[name] = _result(values, recording) | {
             "bound": BOUNDS[name][0],
-            "over_time": (np.bincount(part, coverage.mean(0)) / lengths).tolist(),
+            "over_time": _over_time(np.stack([mean_of(part, 1) for part in parts], -1)),
             "runs": [],
         }
-    return _evaluation(scenario, seeds, sub_steps, results)
+    return _evaluation(scenario, seeds, sub_steps, recording, empty, results)
 
 
 def evaluate_executors(
@@ -181,9 +192,12 @@ def evaluate_executors(
         ]
     _check("executors", groups, seeds)
     play_batch = partial(_play_executor, scenario=scenario, steps=max_episode_steps)
-    played = _played(groups, seeds, max_episode_steps, progress, play_batch)
-    results = {name: _result(values, groups[name]) for name, values in played}
-    return _evaluation(scenario, seeds, max_episode_steps, results)
+    recording = _recording(scenario, seeds)
+    results: dict[str, Any] = {}
+    for name, values in _played(groups, seeds, max_episode_steps, progress, play_batch):
+        empty = values.pop("empty")
+        results[name] = _result(values, recording, groups[name])
+    return _evaluation(scenario, seeds, max_episode_steps, recording, empty, results)
 
 
 def fitted(scenario: Scenario, sub_steps: int) -> tuple[Scenario, int]:
@@ -205,9 +219,9 @@ def _played(
 ) -> Iterator[tuple[str, dict[str, np.ndarray]]]:
     """Play the episodes; yield the name of each group and its values by name, (S, E, ...)."""
     batches = [seeds[k : k + SCENES_AT_ONCE] for k in range(0, len(seeds), SCENES_AT_ONCE)]
-    with _bar("", sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
+    with _bar(sum(map(len, groups.values())) * steps * len(batches), " sub-steps", progress) as bar:
         for name, group in groups.items():
-            bar.set_description(f"evaluating {name}", refresh=False)
+            bar.begin(name)
             runs = [[play_batch(agent, batch, bar) for batch in batches] for agent in group]
             parts = {one: [np.concatenate([each[one] for each in run]) for run in runs] for one in runs[0][0]}
             yield name, {one: np.stack(of_runs) for one, of_runs in parts.items()}
@@ -215,17 +229,18 @@ def _played(
 
 @one_thread_each()
 def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: int) -> dict[str, np.ndarray]:
-    """Play E episodes; return the metrics (E,), NaN for no value, the coverage over time (E, parts) and the seconds."""
-    scenes = len(seeds)
+    """Play E episodes; return the metrics (E,), NaN for no value, coverage over time (E, parts), and the seconds."""
+    scenes, part = len(seeds), _part(sub_steps)
     episodes = Episodes(agent, scenario, seeds)
     simulator = episodes.task.simulator
     live = simulator.state
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
-    part, lengths = _parts(sub_steps)
-    over_time = np.zeros((scenes, len(lengths)))
+    over_time, observed = np.zeros((scenes, part[-1] + 1)), np.zeros((scenes, part[-1] + 1))
     for step in episodes.steps(sub_steps):
-        now, assigned = simulator.coverage, episodes.assigned
+        now, assigned = simulator.observed_coverage, episodes.assigned
+        there = ~np.isnan(now)
+        now = np.where(there, now, 0.0)
         coverage += now
         rotation += simulator.rotation
         seen = live.covered.any(1) if assigned is None else (live.visible & assigned).any((1, 2))
@@ -233,16 +248,17 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
         covered += live.covered
         present += live.present
         over_time[:, part[step - 1]] += now
+        observed[:, part[step - 1]] += there
         bar.update()
-    share = np.divide(covered, present, out=np.full(covered.shape, np.inf), where=present > 0)
-    least = share.min(-1)
+    time = observed.sum(1)
     return {
-        "coverage": coverage / sub_steps,
+        "coverage": ratio(coverage, time),
         "decision_reward": reward / sub_steps,
         "rotation": rotation / sub_steps,
-        "average_gain": np.divide(coverage, rotation, out=np.full(scenes, np.nan), where=rotation > 0),
-        "least_covered": np.where(np.isfinite(least), least, np.nan),
-        "over_time": over_time / lengths,
+        "average_gain": ratio(coverage, rotation * (time / sub_steps)),
+        "least_covered": np.fmin.reduce(ratio(covered, present), 1),
+        "over_time": ratio(over_time, observed),
+        "empty": 1.0 - time / sub_steps,
         "seconds": np.array([episodes.seconds]),
     }
 
@@ -254,22 +270,39 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
     assert isinstance(level, LevelPolicy)
     options: dict[str, Any] = {"features": level.features, "padding": level.padding, "row_id": level.row_id}
     task = ExecutorTask(scenario, len(seeds), list(seeds), goals_every=1, **options)
-    sums = np.zeros((3, len(seeds)))
+    sums, time = np.zeros((3, len(seeds))), np.zeros(len(seeds))
     state = level.start_sensors(seeds, scenario.num_sensors)
     start = np.ones(len(seeds) * scenario.num_sensors, np.bool_)
     for _ in range(steps):
         action, state = level.predict(flatten_sensors(task.observe()), state, start, deterministic=True)
         start = np.zeros_like(start)
         reward = task.step(unflatten_sensors(action, scenario.num_sensors, len(scenario.decisions)))
-        sums += reward, task.simulator.rotation, task.simulator.coverage
+        now = task.simulator.observed_coverage
+        sums += reward, task.simulator.rotation, np.nan_to_num(now)
+        time += ~np.isnan(now)
         bar.update()
-    return dict(zip(("reward", "rotation", "coverage"), sums / steps, strict=True))
+    values = dict(zip(("reward", "rotation"), sums / steps, strict=False))
+    return values | {"coverage": ratio(sums[2], time), "empty": 1.0 - time / steps}
 
 
-def _parts(sub_steps: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the part of an episode of each sub-step (T,), and the lengths of the parts (parts,)."""
-    part = np.arange(sub_steps) * min(MOMENTS, sub_steps) // sub_steps
-    return part, np.bincount(part)
+def _part(sub_steps: int) -> np.ndarray:
+    """Return the part of an episode (T,) to which each sub-step belongs."""
+    return np.arange(sub_steps) * min(MOMENTS, sub_steps) // sub_steps
+
+
+def _over_time(coverage: np.ndarray) -> list[float | None]:
+    """Return the mean (parts,) over the episodes of the coverage (..., parts); None for no value."""
+    return _plain(mean_of(coverage.reshape(-1, coverage.shape[-1]), 0))
+
+
+def _plain(values: np.ndarray) -> list[float | None]:
+    """Return values as a list, None for NaN."""
+    return [None if np.isnan(x) else x for x in values.ravel().tolist()]
+
+
+def _recording(scenario: Scenario, seeds: range) -> np.ndarray | None:
+    """Return the number (E,) of the recording of each episode; None without recorded tracks."""
+    return Simulator(scenario, len(seeds), seeds).recording if scenario.tracks else None
 
 
 def _check(what: str, groups: Groups, seeds: range) -> None:
@@ -300,23 +333,50 @@ def _trainings(group: Sequence[Agent]) -> int:
     return sum(agent.trained or bool(agent.training_seeds) for agent in group)
 
 
-def _result(values: Mapping[str, np.ndarray], group: Sequence[Agent] = ()) -> dict[str, Any]:
+def _result(
+    values: Mapping[str, np.ndarray], recording: np.ndarray | None, group: Sequence[Agent] = ()
+) -> dict[str, Any]:
     """Return the result of a group of agents with the values (S, E) of every metric."""
-    trained = _trainings(group)
-    return {metric: summary(of_one) for metric, of_one in values.items()} | {
+    trained, samples = _trainings(group), "episodes" if recording is None else "recordings"
+    return {metric: summary(of_one, RANGES.get(metric), recording) for metric, of_one in values.items()} | {
         "trainings": trained,
-        "interval": "episodes and trainings" if trained > 1 else "episodes",
-        "per_episode": {
-            metric: [None if np.isnan(x) else x for x in of_one.ravel().tolist()] for metric, of_one in values.items()
-        },
+        "interval": f"{samples} and trainings" if trained > 1 else samples,
+        "per_episode": {metric: _plain(of_one) for metric, of_one in values.items()},
     }
 
 
-def _evaluation(scenario: Scenario, seeds: range, sub_steps: int, results: Mapping[str, Any]) -> dict[str, Any]:
+def _evaluation(
+    scenario: Scenario,
+    seeds: range,
+    sub_steps: int,
+    recording: np.ndarray | None,
+    empty: np.ndarray,
+    results: Mapping[str, Any],
+) -> dict[str, Any]:
     about = {"scenario": scenario.name, "sub_steps": sub_steps, "episodes": len(seeds), "seeds": [seeds[0], seeds[-1]]}
+    about |= {"recordings": None if recording is None else len(np.unique(recording)), "empty": float(empty.mean())}
     return about | {"provenance": provenance(), "agents": results}
 
 
-def _bar(about: str, total: int, unit: str, progress: bool) -> tqdm:
+class _Bar(tqdm):
+    """Progress bar that says "compiling" until the first step of an agent is done, and does not count that time."""
+
+    name = ""
+
+    def begin(self, name: str) -> None:
+        """Begin with the agent of this name."""
+        self.name = name
+        self.set_description(f"compiling {name}")
+
+    def update(self, n: float | None = 1) -> bool | None:
+        """Add finished steps."""
+        if self.name:
+            self.unpause()
+            self.set_description(f"evaluating {self.name}", refresh=False)
+            self.name = ""
+        return super().update(n)
+
+
+def _bar(total: int, unit: str, progress: bool) -> _Bar:
     interval = 0.2 if sys.stdout.isatty() else 10.0  # rarely in a log file
-    return tqdm(desc=about, total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)
+    return _Bar(total=total, unit=unit, disable=not progress, file=sys.stdout, mininterval=interval)

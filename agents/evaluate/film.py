@@ -4,7 +4,10 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import numpy as np
+
 from hitmac.agents.evaluate.compare import Episodes, fitted
+from hitmac.agents.evaluate.statistics import mean_of
 from hitmac.agents.policy import Policy
 from hitmac.agents.registry import Agent, load_agent
 from hitmac.envs.render import Picture, check_film, save_pictures
@@ -33,12 +36,14 @@ def save_film(
     agent = load_agent(agent, scenario)
     scenario, sub_steps = fitted(scenario, sub_steps)
     picture = Picture(scenario, size)
-    episode, pictures, total = Episodes(agent, scenario, [seed]), [], 0.0
+    episode, pictures, coverage = Episodes(agent, scenario, [seed]), [], []
     simulator = episode.task.simulator
     for step in episode.steps(sub_steps):
-        total += float(simulator.coverage[0])
+        coverage.append(simulator.observed_coverage[0])
         if step % every == 0 or step == sub_steps:
-            caption = f"{agent.name}   coverage so far {total / step:.3f}   sub-step {step}"
+            so_far = mean_of(np.array(coverage), 0)
+            shown = "-" if np.isnan(so_far) else f"{so_far:.3f}"
+            caption = f"{agent.name}   coverage so far {shown}   sub-step {step}"
             assigned = None if episode.assigned is None else episode.assigned[0]
             pictures.append(picture.draw(simulator, 0, caption, assigned))
     save_pictures(path, pictures)

@@ -15,6 +15,16 @@ Components", 1992, chapter 4)::
 with the quantiles t of Student's distribution, weighted as by Cochran ("Approximate significance levels of the
 Behrens-Fisher test", Biometrics 1964). Two different runs therefore have a very wide interval, since they are little
 evidence of the spread of others. The interval of one run is over episodes only.
+
+A metric between 0 and 1 has the interval of Wilson ("Probable inference", JASA 1927), which stays between them, for the
+number of trials with the same variance and with the quantile t, as recommended for proportions from few, clustered
+observations (Franco, Little, Louis, Slud, "Comparative Study of Confidence Intervals for Proportions in Complex Sample
+Surveys", Journal of Survey Statistics and Methodology 2019)::
+
+    (interval - mean)^2 = t^2 * variance * interval (1 - interval) / (mean (1 - mean))
+
+Episodes that are parts of the same recording are a cluster: the recordings take the place of the episodes, each with
+the sum of the deviations of its episodes from the mean.
 """
 
 import itertools
@@ -25,7 +35,20 @@ import numpy as np
 from scipy.special import stdtrit
 
 
-def summary(scores: np.ndarray) -> dict[str, Any]:
+def ratio(total: np.ndarray, number: np.ndarray) -> np.ndarray:
+    """Return `total` / `number`, NaN where `number` is 0."""
+    return np.divide(total, number, out=np.full(total.shape, np.nan), where=number > 0)
+
+
+def mean_of(values: np.ndarray, axis: int) -> np.ndarray:
+    """Return the mean along an axis of the values other than NaN, NaN without any."""
+    known = ~np.isnan(values)
+    return ratio(np.where(known, values, 0.0).sum(axis), known.sum(axis))
+
+
+def summary(
+    scores: np.ndarray, limits: tuple[float, float] | None = None, recording: np.ndarray | None = None
+) -> dict[str, Any]:
     """Summarise a metric, with 95 % intervals over both trainings and episodes.
 
     The interval of the interquartile mean is that of the mean of its influence function (Huber, "Robust Statistics",
@@ -38,72 +61,94 @@ def summary(scores: np.ndarray) -> dict[str, Any]:
 
     Args:
         scores: (S, E).
+        limits: lowest and highest possible score; None: any number, with Student's interval.
+        recording: (E,) number of the recording of each episode; None: the episodes are independent.
 
     Returns:
         ``mean``, ``std`` (over all values, divided by their number), ``ci95`` (low and high, of the mean), ``iqm``
         (interquartile mean, without floor(K / 4) of K values at either end) and ``iqm_ci95``, all floats. All are None
-        without any value; the intervals are None with values of only one episode.
+        without any value; the intervals are None with values of only one episode, or recording.
     """
     scores = np.asarray(scores, np.float64)
     known = ~np.isnan(scores)
-    scores = scores[known.any(1)][:, known.any(0)]
+    valued = np.flatnonzero(known.any(0))
+    scores, samples = scores[known.any(1)][:, valued], valued if recording is None else recording[valued]
     if scores.size == 0:
         return dict.fromkeys(("mean", "std", "ci95", "iqm", "iqm_ci95"))
     values = scores[~np.isnan(scores)]  # (K,)
     drop = values.size // 4
-    mean, iqm = float(values.mean()), float(np.sort(values)[drop : values.size - drop].mean())
-    of_mean, of_iqm = map(float, _half_widths(_filled(scores)))
-    several = scores.shape[1] > 1
-    return {
-        "mean": mean,
-        "std": float(values.std()),
-        "ci95": [mean - of_mean, mean + of_mean] if several else None,
-        "iqm": iqm,
-        "iqm_ci95": [iqm - of_iqm, iqm + of_iqm] if several else None,
-    }
+    mean, iqm = values.mean(), np.sort(values)[drop : values.size - drop].mean()
+    spreads = _spreads(_filled(scores), samples)
+    of_mean, of_iqm = (
+        np.stack(_interval(middle, *spread, limits)).tolist() if len(np.unique(samples)) > 1 else None
+        for middle, spread in zip((mean, iqm), spreads, strict=True)
+    )
+    return {"mean": float(mean), "std": float(values.std()), "ci95": of_mean, "iqm": float(iqm), "iqm_ci95": of_iqm}
 
 
 def probability_of_improvement(
-    x: np.ndarray, y: np.ndarray
+    x: np.ndarray, y: np.ndarray, recording: np.ndarray | None = None
 ) -> tuple[float, float, float] | tuple[float, None, None] | tuple[None, None, None]:
     """Estimate the probability that a run of X beats a run of Y, the mean over episodes of P(X > Y) + P(X = Y) / 2.
 
     P is over all pairs of a run of X (S, E) and a run of Y (T, E) with values. The result is the probability and the
-    ends of its 95 % interval; all three are None without any pair, the ends are None with pairs in only one episode.
+    ends of its 95 % interval; all three are None without any pair, the ends are None with pairs in only one episode, or
+    recording.
 
-    The interval is that of Wilson ("Probable inference", JASA 1927) for the number of trials with the same variance,
-    estimated as in :func:`summary` from the runs of X, the runs of Y and the episodes. In the simulations of
-    :func:`summary` it contains the truth in at least 93 % of cases, if the spread of runs is at most half the spread
-    of scores that the episode does not explain. With a larger spread of runs it can be much too short (57 % at worst)
-    if few runs win almost every comparison. If one agent wins all comparisons, it is over episodes only.
+    The interval is Wilson's, with the variance estimated as in :func:`summary` from the runs of X, the runs of Y and
+    the episodes. In the simulations of :func:`summary` it contains the truth in at least 93 % of cases, if the spread
+    of runs is at most half the spread of scores that the episode does not explain. With a larger spread of runs it can
+    be much too short (57 % at worst) if few runs win almost every comparison. If one agent wins all comparisons, it is
+    over episodes only.
     """
     better = np.where(np.isnan(x)[:, None] | np.isnan(y), np.nan, (x[:, None] > y) + 0.5 * (x[:, None] == y))
     known = ~np.isnan(better)  # (S, T, E)
     if not known.any():
         return None, None, None
-    better = better[known.any((1, 2))][:, known.any((0, 2))][:, :, known.any((0, 1))]
-    p = float(np.nanmean(better, (0, 1)).mean())
-    if better.shape[-1] < 2:
+    valued = np.flatnonzero(known.any((0, 1)))
+    better = better[known.any((1, 2))][:, known.any((0, 2))][:, :, valued]
+    samples = valued if recording is None else recording[valued]
+    p, number = float(np.nanmean(better, (0, 1)).mean()), len(np.unique(samples))
+    if number < 2:
         return p, None, None
-    if p in (0, 1):
-        t, trials = float(stdtrit(better.shape[-1] - 1, 0.975)), float(better.shape[-1])
-    else:
-        variance, t = (float(each) for each in _spread(_filled(better), 3))
-        trials = p * (1 - p) / variance if variance > 0 else math.inf
-    middle, half = p + t**2 / (2 * trials), t * math.sqrt(p * (1 - p) / trials + (t / (2 * trials)) ** 2)
-    whole = 1 + t**2 / trials
-    low, high = max(0.0, (middle - half) / whole), min(1.0, (middle + half) / whole)
-    return p, low if p > 0 else 0.0, high if p < 1 else 1.0
+    if p in (0, 1):  # Wilson's interval for as many trials as samples, since no variance is seen
+        width = 1 / (1 + number / float(stdtrit(number - 1, 0.975)) ** 2)
+        return (p, 0.0, width) if p == 0 else (p, 1 - width, 1.0)
+    low, high = _interval(p, *_spread(_clustered(_filled(better), samples), 3), (0.0, 1.0))
+    return p, float(low), float(high)
 
 
-def _half_widths(scores: np.ndarray) -> list[np.ndarray]:
-    """Return half the widths (...) of the intervals of mean and interquartile mean of scores (..., S, E), no NaN."""
+def _interval(middle: Any, variance: Any, t: Any, limits: tuple[float, float] | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the ends (...) of the intervals of estimates `middle` (...), Student's or, within limits, Wilson's."""
+    if limits is None:
+        half = t * np.sqrt(variance)
+        return middle - half, middle + half
+    lowest, span = limits[0], limits[1] - limits[0]
+    p = np.clip((middle - lowest) / span, 0.0, 1.0)
+    k = np.nan_to_num(ratio(np.asarray(t**2 * variance / span**2), np.asarray(p * (1 - p))))  # t^2 / number of trials
+    centre, half = p + k / 2, np.sqrt(k * p * (1 - p) + k**2 / 4)
+    low, high = (lowest + span * np.clip(end / (1 + k), 0.0, 1.0) for end in (centre - half, centre + half))
+    return low, high
+
+
+def _clustered(values: np.ndarray, samples: np.ndarray) -> np.ndarray:
+    """Return a value (..., G) for each of the G different numbers in `samples` (E,), of values (..., E)."""
+    numbers = np.unique(samples)
+    if len(numbers) == values.shape[-1]:
+        return values
+    middle = values.mean()
+    sums = [(values[..., samples == number] - middle).sum(-1) for number in numbers]
+    return middle + np.stack(sums, -1) * (len(numbers) / values.shape[-1])
+
+
+def _spreads(scores: np.ndarray, samples: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Return variance and quantile (...) of mean and interquartile mean of scores (..., S, E), no NaN."""
     number = math.prod(scores.shape[-2:])
     drop = number // 4
     ordered = np.sort(scores.reshape(*scores.shape[:-2], number), -1)
     ends = ordered[..., drop, None, None], ordered[..., number - drop - 1, None, None]
     influence = scores.clip(*ends) * (number / (number - 2 * drop))
-    return [t * np.sqrt(variance) for variance, t in (_spread(scores, 2), _spread(influence, 2))]
+    return [_spread(_clustered(values, samples), 2) for values in (scores, influence)]
 
 
 def _spread(values: np.ndarray, crossed: int) -> tuple[np.ndarray, np.ndarray]:

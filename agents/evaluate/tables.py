@@ -18,7 +18,7 @@ _COLUMNS = {
 }
 """Further columns of executors and of agents: title, metric, format of its value."""
 _NOT_IN_A_TERMINAL = ("gain", "ms")  # to keep tables within 80 characters
-_ONE_SEED = "one training seed: the interval is over episodes only; another training would differ"
+_ONE_SEED = "one training seed: the interval is over {} only; another training would differ"
 _RELEASED = {
     (4, 5): 0.737, (2, 5): 0.476, (3, 5): 0.629, (5, 5): 0.786, (6, 5): 0.857,
     (4, 3): 0.797, (4, 7): 0.693, (4, 9): 0.665, (6, 9): 0.778,
@@ -38,7 +38,7 @@ def table(evaluation: Mapping[str, Any]) -> str:
     many, one = _rows(evaluation, terminal=True)
     widths = [max(map(len, column)) for column in zip(*many, *one, strict=True)]
     many.insert(1, ["-" * width for width in widths])
-    rows = [*many, *([[f"{_ONE_SEED}:"], *one] if one else [])]
+    rows = [*many, *([[f"{_one_seed(evaluation)}:"], *one] if one else [])]
     lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
     kinds = {name: result["bound"] for name, result in evaluation["agents"].items() if result.get("bound")}
     notes = [f"* {name}: {kind}, computed with the future known." for name, kind in kinds.items()]
@@ -52,7 +52,7 @@ def markdown(evaluation: Mapping[str, Any]) -> str:
     """Return an evaluation as a Markdown table with all columns, and one more for agents with one training seed."""
     many, one = _rows(evaluation)
     text = f"{title(evaluation)}:"
-    for before, cells in (("", many), (f"\n\n{_ONE_SEED.capitalize()}:", [many[0], *one])):
+    for before, cells in (("", many), (f"\n\n{_one_seed(evaluation).capitalize()}:", [many[0], *one])):
         if len(cells) > 1:
             lines = (f"| {' | '.join(row)} |" for row in (cells[0], ["---"] * len(cells[0]), *cells[1:]))
             text += before + "\n\n" + "\n".join(lines)
@@ -60,9 +60,13 @@ def markdown(evaluation: Mapping[str, Any]) -> str:
 
 
 def title(evaluation: Mapping[str, Any]) -> str:
-    """Return the title of an evaluation: scenario, episodes and seeds."""
+    """Return the title of an evaluation: scenario, episodes, recordings, seeds, share of time without targets."""
     first, last = evaluation["seeds"]
-    return f"{evaluation['scenario']}, {evaluation['episodes']} episodes, seeds {first} to {last}"
+    episodes, recordings = f"{evaluation['episodes']} episodes", evaluation.get("recordings")
+    if recordings:
+        episodes += f" of {recordings} recordings" if recordings > 1 else " of 1 recording, without intervals"
+    empty = f"; no targets {100 * evaluation['empty']:.1f} % of the time" if evaluation.get("empty") else ""
+    return f"{evaluation['scenario']}, {episodes}, seeds {first} to {last}{empty}"
 
 
 def note(result: Mapping[str, Any]) -> str:
@@ -73,6 +77,11 @@ def note(result: Mapping[str, Any]) -> str:
     return f" ({trainings} seed{'s' if trainings > 1 else ''})" if trainings else ""
 
 
+def _one_seed(evaluation: Mapping[str, Any]) -> str:
+    """Return the caption of agents with one training seed."""
+    return _ONE_SEED.format("recordings" if evaluation.get("recordings") else "episodes")
+
+
 def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[list[str]], list[list[str]]]:
     """Return the cells of the titles and the agents, best first, and those of agents with one training seed."""
     agents = evaluation["agents"]
@@ -81,7 +90,7 @@ def _rows(evaluation: Mapping[str, Any], terminal: bool = False) -> tuple[list[l
     shown = [column for column in columns if not terminal or column[0] not in _NOT_IN_A_TERMINAL]
     many: list[list[str]] = [["agent", *(column[0] for column in shown)]]
     one: list[list[str]] = []
-    for name, result in sorted(agents.items(), key=lambda item: -item[1][main]["mean"]):
+    for name, result in sorted(agents.items(), key=lambda item: -(item[1][main]["mean"] or 0.0)):
         label = f"{name} *" if terminal and result.get("bound") else name + note(result)
         cells = [label, *(_cell(result.get(metric), form) for _, metric, form in shown)]
         (one if result.get("trainings") == 1 else many).append(cells)

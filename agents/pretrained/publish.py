@@ -83,6 +83,7 @@ def _figures(run: Path) -> tuple[dict[str, Any], str]:
         raise FileNotFoundError(f"{run} has no evaluation.json; end its training with train.py --resume")
     evaluation: dict[str, Any] = json.loads(read_text(path))
     result = next(iter(evaluation["agents"].values()))
-    low, high = result["coverage"]["ci95"]
-    coverage = f"coverage {result['coverage']['mean']:.3f} ({low:.3f} .. {high:.3f} over {result['interval']})"
+    coverage, ends = f"coverage {result['coverage']['mean']:.3f}", result["coverage"]["ci95"]
+    if ends:  # not from a single recording
+        coverage += f" ({ends[0]:.3f} .. {ends[1]:.3f} over {result['interval']})"
     return evaluation, f"{coverage}, rotation {result['rotation']['mean']:.3f}"

@@ -107,9 +107,8 @@ function agentColour(k) {
 function movingMeans(values, window) {
   const last = values.length - 1;
   return Float64Array.from(values, (_, t) => {
-    const [from, to] = [Math.max(1, t - window / 2), Math.min(last, t + window / 2)];
-    let total = 0;
-    for (let k = from; k <= to; k++) total += values[k];
-    return total / Math.max(1, to - from + 1);
+    const shown = values.subarray(Math.max(1, t - window / 2), Math.min(last, t + window / 2) + 1);
+    const numbers = shown.filter((value) => !isNaN(value));
+    return numbers.reduce((a, b) => a + b, 0) / numbers.length;
   });
 }

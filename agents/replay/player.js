@@ -63,11 +63,11 @@ class Card {
   draw(shown) {
     const { episode, written } = this;
     const t = shown.frame;
-    written.coverage.textContent = t ? episode.meanCoverage[t].toFixed(3) : "-";
-    written.rotation.textContent = t ? episode.meanRotation[t].toFixed(3) : "-";
-    written["coverage now"].textContent = episode.coverage[t].toFixed(2);
-    written["rotation now"].textContent = t ? episode.rotation[t].toFixed(2) : "-";
-    this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${episode.coverage[t].toFixed(2)}`;
+    written.coverage.textContent = inWords(episode.meanCoverage[t], 3);
+    written.rotation.textContent = inWords(episode.meanRotation[t], 3);
+    written["coverage now"].textContent = inWords(episode.coverage[t], 2);
+    written["rotation now"].textContent = t ? inWords(episode.rotation[t], 2) : "-";
+    this.canvas.ariaLabel = `${episode.agent} at sub-step ${t}, coverage now ${inWords(episode.coverage[t], 2)}`;
     const chosen = shown.sensor >= 0 && shown.sensor < episode.sensors;
     // Episodes without the chosen level show one of their own.
     const level = episode.levels.includes(shown.level) ? shown.level : episode.levels[0];
@@ -259,9 +259,10 @@ async function start() {
     await world.picture.decode();
   }
   const episodes = await Promise.all(world.episodes.map(unpackEpisode));
-  const { sensors, targets, frames } = episodes[0];
+  const { sensors, targets, frames, empty } = episodes[0];
+  const without = empty ? `, ${(100 * empty).toFixed(1)} % of them without targets` : "";
   byId("title").textContent = `${world.scenario}, seed ${world.seed}`;
-  byId("about").textContent = `${sensors} sensors, ${targets} targets, ${frames - 1} sub-steps. Click a sensor to see what it attends to.`;
+  byId("about").textContent = `${sensors} sensors, ${targets} targets, ${frames - 1} sub-steps${without}. Click a sensor to see what it attends to.`;
   return new Player(world, episodes);
 }
 

@@ -46,8 +46,9 @@ class Episode {
     Object.assign(this, recorded, { tracks });
     this.coverage = this.eachFrame((t) => {
       const present = tracks.present.count(t);
-      return present ? tracks.covered.count(t) / present : 1;
+      return present ? tracks.covered.count(t) / present : NaN;
     });
+    this.empty = this.coverage.subarray(1).filter(isNaN).length / (this.frames - 1);
     this.rotation = this.eachFrame((t) => tracks.turned.whole(t, 0) / this.sensors);
     this.meanCoverage = meansSoFar(this.coverage);
     this.meanRotation = meansSoFar(this.rotation);
@@ -94,9 +95,17 @@ async function unpackEpisode(recorded) {
 // Means over the sub-steps up to each one, without frame 0, the start.
 function meansSoFar(values) {
   const means = new Float64Array(values.length).fill(NaN);
-  let total = 0;
-  for (let t = 1; t < values.length; t++) means[t] = (total += values[t]) / t;
+  let [total, number] = [0, 0];
+  for (let t = 1; t < values.length; t++) {
+    if (!isNaN(values[t])) [total, number] = [total + values[t], number + 1];
+    means[t] = total / number;
+  }
   return means;
+}
+
+// A figure in words, "-" for none.
+function inWords(value, digits) {
+  return isNaN(value) ? "-" : value.toFixed(digits);
 }
 
 // Names of targets: a, b, ..., z, aa, ab, ...

@@ -45,7 +45,8 @@ _PAIRS = 32 * 20  # of EPISODES scenes of 4 x 5: larger scenes have fewer episod
 _CHEAPER = 8  # steps of an evaluation for a step of a training
 
 MILESTONES = (0.749, 0.8, 0.83)
-"""Coverages whose times are reported; the first is that of the released executor with all targets assigned."""
+"""Coverages in HiT-MAC's scene whose times are reported there; the first is that of the released executor with all
+targets assigned."""
 
 
 def metric_of(options: Options) -> str:
@@ -97,8 +98,8 @@ class CurveEvaluation:
             agent = self._trained._replace(name=TRAINED)
             evaluation, reward = evaluate(agent, self._scenario, **options), "decision_reward"
         result = evaluation["agents"][TRAINED]
-        means = (result[metric]["mean"] for metric in ("coverage", "rotation", reward))
-        self._progress.evaluations.append((steps, self._progress.seconds, *means))
+        means = np.array([result[metric]["mean"] for metric in ("coverage", "rotation", reward)], float)  # None: NaN
+        self._progress.evaluations.append((steps, self._progress.seconds, *means.tolist()))
 
     def _is_due(self, steps: int, last: tuple[float, ...]) -> bool:
         passed = int(self._points * math.sqrt(self._fraction(int(last[0]), last[1])))
@@ -106,28 +107,36 @@ class CurveEvaluation:
         return due > passed and steps - last[0] >= self._episodes * self._sub_steps / _CHEAPER
 
 
-def reached(progress: Progress) -> dict[str, dict[str, float] | None]:
-    """Return the steps and seconds at which the deterministic policy first reached every milestone; None: never."""
+def reached(progress: Progress, scenario: Scenario) -> dict[str, dict[str, float] | None]:
+    """Return the steps and seconds at which the deterministic policy first reached every milestone; None: never.
+
+    Without points, and in other scenes than HiT-MAC's, there are no milestones.
+    """
+    if not progress.evaluations or (scenario.num_sensors, scenario.num_targets) != (4, 5):
+        return {}
     points = [(coverage, {"steps": int(steps), "seconds": at}) for steps, at, coverage, *_ in progress.evaluations]
-    return {f"{least:g}": next((when for coverage, when in points if coverage >= least), None) for least in MILESTONES}
+    milestones = MILESTONES if released_reward(scenario.name) else ()
+    return {f"{least:g}": next((when for coverage, when in points if coverage >= least), None) for least in milestones}
 
 
-def reached_in_words(progress: Progress) -> str:
-    """Return the times of the milestones as a sentence, empty without points."""
-    if not progress.evaluations:
-        return ""
-    times = [
+def reached_in_words(times: Mapping[str, Mapping[str, float] | None]) -> str:
+    """Return the result of :func:`reached` as a sentence, empty without milestones."""
+    words = [
         f"{least} after {at['seconds']:.0f} s ({at['steps']} steps)" if at else f"{least} never"
-        for least, at in reached(progress).items()
+        for least, at in times.items()
     ]
-    return f"Coverage on the curve, seconds of training until it was first reached: {', '.join(times)}."
+    about = "Coverage on the curve, seconds of training until it was first reached"
+    return f"{about}: {', '.join(words)}." if words else ""
 
 
-def save_points(path: str | Path, progress: Progress) -> None:
-    """Write the points of both policies, exploring and deterministic, and the times of the milestones as JSON."""
+def save_points(path: str | Path, progress: Progress, times: Mapping[str, Any]) -> None:
+    """Write the points of both policies, exploring and deterministic, and the result of :func:`reached` as JSON."""
     curves = {"deterministic": progress.evaluations, "exploring": progress.curve}
-    content = {name: [dict(zip(POINT, point, strict=True)) for point in points] for name, points in curves.items()}
-    write_text(path, json.dumps(content | {"reached": reached(progress)}, indent=1) + "\n")
+    content: dict[str, Any] = {
+        name: [{key: None if math.isnan(x) else x for key, x in zip(POINT, point, strict=True)} for point in points]
+        for name, points in curves.items()
+    }
+    write_text(path, json.dumps(content | {"reached": times}, indent=1) + "\n")
 
 
 def save_curve(path: str | Path, progress: Progress, metric: str, references: Mapping[str, Mapping[str, Any]]) -> None:
@@ -181,6 +190,7 @@ def load_trained(options: Options, scenario: Scenario) -> Agent:
 def evaluate_trainings(trainings: Sequence[tuple[str, Options]], scenario: Scenario) -> dict[str, Any]:
     """Evaluate the policies of runs, by name, and the baselines; policies of one name are seeds of one agent."""
     options = trainings[0][1]
+    print(f"\nevaluating {options.episodes} episodes of each agent; --episodes sets another number")
     with checked_device(options.device):
         if options.task.spec.role == "executor":
             executors: dict[str, Any] = {}
@@ -220,12 +230,13 @@ def report(
     """
     run_dir, metric, size = options.folder, metric_of(options), (scenario.num_sensors, scenario.num_targets)
     warned = [line for name in dict.fromkeys(names) for line in diagnostics(evaluation, metric, entropy, name)]
+    times = reached(progress or Progress(), scenario)
     save_evaluation(run_dir / "evaluation.json", evaluation)
     if metric == "coverage":
-        note = "\n\n".join([reached_in_words(progress or Progress()), *warned]).strip()
+        note = "\n\n".join([reached_in_words(times), *warned]).strip()
         save_pictures(run_dir, {size: evaluation}, note)
     if progress is not None:
-        save_points(run_dir / "curve.json", progress)
+        save_points(run_dir / "curve.json", progress, times)
         others = {name: result for name, result in evaluation["agents"].items() if name != TRAINED}
         if metric == "coverage" and size in (released := released_reward(scenario.name)):
             others["released HiT-MAC"] = {"coverage": {"mean": released[size]}}
@@ -244,7 +255,7 @@ def diagnostics(
     """
     agents = evaluation["agents"]
     own, rotation = agents[name][metric]["mean"], agents[name]["rotation"]["mean"]
-    means = {other: agents[other][metric]["mean"] for other in MODEST if other in agents}
+    means = {other: agents[other][metric]["mean"] for other in MODEST if other in agents and own is not None}
     if beaten_by := [f"{other} ({mean:.3f})" for other, mean in means.items() if mean >= own]:
         yield f"Warning: {name} is no better than {', '.join(beaten_by)}: its {metric} is {own:.3f}."
     if rotation > SPINNING:

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from tqdm import tqdm
 
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor, in_place
+from hitmac.agents.evaluate.statistics import ratio
 from hitmac.agents.learned import checkpoint
 from hitmac.agents.learned.checkpoint import PolicyConfig, checked_device, save_policy, tensors_of
 from hitmac.agents.learned.difference_rewards import ActingRolloutBuffer, SensorRolloutBuffer
@@ -372,7 +373,7 @@ class RolloutCallback(BaseCallback):
         self._clock = clock
 
     def _on_rollout_start(self) -> None:
-        self._sums = np.zeros(4)  # coverage, rotation, reward and steps of this rollout
+        self._sums, self._numbers = np.zeros(3), np.zeros(3)  # of coverage, rotation and reward in this rollout
 
     def _on_step(self) -> bool:
         assert isinstance(self.training_env, DirectionalSensorVecEnv)
@@ -382,11 +383,13 @@ class RolloutCallback(BaseCallback):
             check_finite("the observation", self.locals["new_obs"]["pairs"])
         # With credit for every sensor, their rewards sum to the team's.
         reward = rewards.sum(-1) if rewards.ndim > 1 else rewards
-        self._sums += (simulator.coverage.mean(), simulator.rotation.mean(), reward.mean(), 1)
+        coverage = simulator.observed_coverage
+        self._sums += np.nan_to_num(coverage).mean(), simulator.rotation.mean(), reward.mean()
+        self._numbers += 1 - np.isnan(coverage).mean(), 1, 1
         return self._clock is None or not self._clock.is_overdue
 
     def _on_rollout_end(self) -> None:
-        means = (self._sums[:3] / self._sums[3]).tolist()
+        means = ratio(self._sums, self._numbers).tolist()
         self.means = dict(zip(MEANS, means, strict=True))
         for name, value in self.means.items():
             self.logger.record(f"rollout/{name}", value)

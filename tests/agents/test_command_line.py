@@ -63,7 +63,18 @@ def test_the_command_shows_no_directory_of_the_machine():
     arguments = ["/usr/bin/python3.12", "-m", "agents.evaluate", "--agents", "/home/someone/work/runs/a,/data/b", "x/y"]
     assert _command(arguments, here) == "python3.12 -m agents.evaluate --agents runs/a,b x/y"
     assert _command(["python", "a=/data/x/1+/home/someone/work/y", "--json=/tmp/z"], here) == "python a=1+y --json=z"
-    assert _command([], here) == ""
+
+
+def test_the_command_is_one_for_a_shell_in_its_directory():
+    here, asked = Path("/work"), ["evaluate", "--agents", "still, nearest", "--set", "a=[1, 2]"]
+    quoted = "evaluate --agents 'still, nearest' --set 'a=[1, 2]'"
+    for started, program in (
+        (["/venv/bin/python", "/venv/bin/hitmac"], "hitmac"),
+        (["/work/.venv/bin/python", "/work/.venv/bin/hitmac"], ".venv/bin/hitmac"),
+        ([".venv/bin/python", "-m", "hitmac"], ".venv/bin/python -m hitmac"),  # of make
+        (["python", "train.py"], "python train.py"),
+    ):
+        assert _command([*started, *asked], here) == f"{program} {quoted}"
 
 
 def test_the_commit_is_that_of_the_own_checkout(tmp_path, monkeypatch):
