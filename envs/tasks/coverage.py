@@ -81,7 +81,7 @@ class CoverageTask(Task):
 
     | key | value |
     |---|---|
-    | `coverage` | float, share of the present targets that are seen |
+    | `coverage` | float, share of the present targets that are seen; 1 without any |
     | `turned` | int, number of sensors that turned in this sub-step |
     | `visible` | bool (m,), True for targets that are seen |
 

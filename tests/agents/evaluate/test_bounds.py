@@ -24,9 +24,9 @@ LIVELY = Scenario(
 
 
 def found(name, scenario, seeds, sub_steps, **options):
-    """The coverage (E,) of a bound in each episode, mean over its sub-steps, and its rotation (E,)."""
+    """Mean coverage (E,) of a bound, with 1 in sub-steps without targets, as in rewards; its rotation (E,)."""
     coverage, rotation = compute_bound(name, scenario, seeds, sub_steps, **options)
-    return coverage.mean(-1), rotation
+    return np.nan_to_num(coverage, nan=1.0).mean(-1), rotation
 
 
 def freely(bearing, view):
@@ -49,8 +49,6 @@ def test_what_views_can_hold():
         ([[0, 120, 240]], [241], 3),
         ([[0, 180]], [np.inf], 2),
         ([[nan, nan]], [90], 0),
-        ([[0, 89, nan], [0, nan, 180]], [90, 90], 3),
-        ([[0, 20, 180, 200], [0, 20, 180, nan]], [30, 30], 4),
         ([[0, 20, 180, 200], [0, 20, nan, nan], [0, 20, 180, nan]], [30, 30, 10], 4),
     ):
         assert freely(bearing, view) == most
@@ -92,7 +90,8 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
         for t in range(sub_steps):
             turns = rng.integers(0, 3, (2, scenario.num_sensors))
             task.step(turns if name == "random" else agent.predict(task.observe())[0])
-            assert (task.simulator.coverage <= most[:, t] + 1e-12).all()
+            now = task.simulator.observed_coverage
+            assert ((now <= most[:, t] + 1e-12) | np.isnan(now) & np.isnan(most[:, t])).all()
 
     record = bounds._record(scenario, seeds, sub_steps)
     turns, value = bounds._foreseen_turns(scenario, seeds, record, 2, cost)
@@ -108,7 +107,6 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
     coverage, turned = found("clairvoyant", scenario, seeds, sub_steps, restarts=2, turn_cost=cost)
     np.testing.assert_allclose(turned, rotation, atol=1e-12)
     np.testing.assert_allclose(coverage, covered, atol=1e-12)
-    assert (covered <= most.mean(-1) + 1e-12).all()
 
 
 def everything(scenario, seed, sub_steps):
@@ -130,12 +128,9 @@ FAILING = {"failure_rate": 0.2, "recovery_rate": 0.5}
     ("turn", "cost", "changes"),
     [
         (20.0, 0.0, {}),
-        (47.3, 0.2, {}),
         (180.0, 0.0, FAILING | {"leave_rate": 0.1}),
         (50.0, 0.2, FAILING | {"leave_rate": 0.1}),
-        (50.0, 0.0, {"pan_limits": [(-60, 75)]}),
         (120.0, 0.2, {"pan_limits": [(-60, 75)]}),
-        (20.0, 0.2, FAILING | {"pan_limits": [(170, 470)]}),
         (47.3, 0.0, FAILING | {"pan_limits": [(170, 470)]}),
     ],
 )
@@ -150,30 +145,24 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
 
 
 def test_several_sensors_come_close_to_the_best_of_all_sequences():
-    scenario, gaps = LIVELY.replace(num_sensors=2, turn_angle=(40, 30)), []
-    for seed in range(10):
-        gaps.append(
-            everything(scenario, seed, 4)[0].max() - found("clairvoyant", scenario, [seed], 4, restarts=10)[0][0]
-        )
-    assert min(gaps) > -1e-12
-    assert np.mean(np.abs(gaps) < 1e-12) > 0.8
+    scenario, seeds = LIVELY.replace(num_sensors=2, turn_angle=(40, 30)), list(range(10))
+    best = np.array([everything(scenario, seed, 4)[0].max() for seed in seeds])
+    gaps = best - found("clairvoyant", scenario, seeds, 4, restarts=10)[0]
+    assert (gaps > -1e-12).all()
+    assert (gaps < 1e-12).mean() > 0.8
 
 
 def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
-    seeds, sub_steps, progress = [10**7, 10**7 + 5, 10**7 + 11], 200, []
-    free, still = compute_bound("free turning", "hit-mac", seeds, sub_steps, progress.append)
-    clairvoyant, rotation = compute_bound("clairvoyant", "hit-mac", seeds, sub_steps, progress.append)
-    assert progress == [3, 3]
-    agent = scripted_agent("planner", CoverageTask("hit-mac").scenario)
+    seeds, sub_steps = [10**7, 10**7 + 5, 10**7 + 11], 200
+    (free, still), (clairvoyant, rotation) = (found(name, "hit-mac", seeds, sub_steps) for name in bounds_of(ONE))
+    agent = scripted_agent("planner", load_scenario("hit-mac"))
     task = CoverageTask("hit-mac", 3, seeds, features=agent.features)
     planner = 0.0
     for _ in range(sub_steps):
         task.step(agent.predict(task.observe())[0])
         planner += task.simulator.coverage / sub_steps
-    assert free.shape == clairvoyant.shape == (3, sub_steps)
-    assert (planner < clairvoyant.mean(-1)).all()
-    assert (clairvoyant.mean(-1) < free.mean(-1)).all()
-    assert (clairvoyant.mean(0) <= free.mean(0) + 1e-12).all()
+    assert (planner < clairvoyant).all()
+    assert (clairvoyant < free).all()
     assert np.isnan(still).all()
     assert ((rotation > 0.05) & (rotation < 0.3)).all()
 
@@ -185,22 +174,24 @@ def test_an_episode_is_the_same_in_any_company(name, monkeypatch):
     progress = []
     parts = compute_bound(name, "random", [3, 4, 5, 6, 7], 30, progress.append)
     assert progress == [2, 2, 1]
-    alone = compute_bound(name, "random", [5], 30)
-    for one, other, single in zip(together, parts, alone, strict=True):
+    for one, other in zip(together, parts, strict=True):
         np.testing.assert_array_equal(one, other)
-        np.testing.assert_array_equal(single, one[2:3])
 
 
-def test_where_there_is_nothing_to_gain_nobody_turns():
-    for scenario in (
-        ONE.replace(num_sensors=3, field_of_view=360, sensing_range=4000),  # exactly behind as well
-        ONE.replace(num_sensors=3, leave_rate=1),  # no target is left
-    ):
-        assert found("free turning", scenario, [0, 1], 5)[0].tolist() == [1, 1]
-        coverage, rotation = found("clairvoyant", scenario, [0, 1], 5, restarts=2)
-        assert (coverage.tolist(), rotation.tolist()) == ([1, 1], [0, 0])
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"field_of_view": 360, "sensing_range": 4000}, 1.0),  # exactly behind as well
+        ({"leave_rate": 1}, np.nan),  # no target is left
+        ({"failure_rate": 1}, 0.0),
+    ],
+)
+def test_where_there_is_nothing_to_gain_nobody_turns(changes, expected):
+    scenario = ONE.replace(num_sensors=3, **changes)
     for name in bounds_of(ONE):
-        assert found(name, ONE.replace(failure_rate=1), [0], 5)[0].tolist() == [0]
+        coverage, rotation = compute_bound(name, scenario, [0, 1], 5)
+        np.testing.assert_array_equal(coverage, np.full((2, 5), expected))
+        np.testing.assert_array_equal(rotation, [0, 0] if name == "clairvoyant" else [np.nan, np.nan])
 
 
 def test_more_targets_than_bits_of_a_word():
@@ -216,8 +207,6 @@ def test_more_targets_than_bits_of_a_word():
     [
         ((ONE.replace(walk="evade"), [0], 5), "walk is 'evade'"),
         ((ONE.replace(zoom=(30, 120)), [0], 5), "zoom is on"),
-        ((ONE, [-1], 5), "seed is -1"),
-        (("nowhere", [0], 5), "unknown scenario 'nowhere'"),
     ],
 )
 def test_scenes_without_bounds_are_refused(arguments, says):
@@ -258,15 +247,14 @@ def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, 
     seed=st.integers(0, 99),
 )
 def test_no_agent_on_rails_covers_more_than_is_within_reach(scenario, seed):
-    sub_steps = 10
-    most = compute_bound("within reach", scenario, [seed], sub_steps)[0].mean(0)
-    agent = scripted_agent("planner-fast", scenario)
+    most = compute_bound("within reach", scenario, [seed], 10)[0].mean(0)
+    agent = scripted_agent("nearest", scenario)
     task = CoverageTask(scenario, 1, [seed], features=agent.features)
-    for t in range(sub_steps):
+    for t in range(10):
         task.step(agent.predict(task.observe())[0])
-        assert task.simulator.coverage[0] <= most[t] + 1e-12
+        assert not task.simulator.observed_coverage[0] > most[t] + 1e-12
 
 
 def test_scenes_with_rails_have_this_bound_and_others_two():
-    assert bounds_of(load_scenario("volleyball-4")) == ("within reach",)
-    assert bounds_of(load_scenario("hit-mac")) == ("free turning", "clairvoyant")
+    assert bounds_of(RAILS) == ("within reach",)
+    assert bounds_of(ONE) == ("free turning", "clairvoyant")

@@ -1,4 +1,4 @@
-"""Evaluations are functions of their arguments; agents by name, path and object; trainings and intervals."""
+"""Evaluations are functions of their arguments; agents by name, path and object; metrics by hand."""
 
 import itertools
 
@@ -10,12 +10,13 @@ from stable_baselines3 import PPO
 from hitmac.agents import AttentionPolicy
 from hitmac.agents.baselines.levels import COORDINATORS, EXECUTORS, AssignAll, ScriptedExecutor
 from hitmac.agents.evaluate import evaluate, evaluate_executors
+from hitmac.agents.evaluate.tables import table
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
 from hitmac.agents.registry import SCRIPTED, Agent, load_agent, load_executor
 from hitmac.envs import load_scenario
-from hitmac.envs.tasks import CoverageTask, ExecutorTask
+from hitmac.envs.tasks import CoverageTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-from tests.agents.evaluate.made import HIT_MAC, SHORT, Learned, Left, saved, trainings
+from tests.agents.evaluate.made import HIT_MAC, SHORT, Left, saved, trainings
 
 NAMES = [*SCRIPTED, *map(":".join, zip(COORDINATORS, EXECUTORS, strict=True))]
 SCENES = itertools.cycle(["hit-mac", "random", "obstacles"])
@@ -58,13 +59,12 @@ def test_the_evaluation_of_an_executor_depends_on_nothing_but_its_arguments(name
 
 def test_agents_by_name_path_and_object(tmp_path):
     run = saved(tmp_path / "run")
-    spelled = str(tmp_path / "run" / ".." / "run")
-    agents = ["planner", "assign-all:still", run, spelled, Left(), load_agent("still", HIT_MAC)]
+    agents = ["assign-all:still", run, Left(), load_agent("still", HIT_MAC), *trainings("three", 3)]
     found = evaluate(agents, "hit-mac", **SHORT)["agents"]
-    assert {name: result["trainings"] for name, result in found.items()} == {
-        "planner": 0, "assign-all:still": 0, str(run): 1, spelled: 1, "Left": 0, "still": 0
+    assert {name: (result["trainings"], result["interval"]) for name, result in found.items()} == {
+        "assign-all:still": (0, "episodes"), str(run): (1, "episodes"), "Left": (0, "episodes"),
+        "still": (0, "episodes"), "three": (3, "episodes and trainings"),
     }  # fmt: skip
-    assert list(found) == ["planner", "assign-all:still", str(run), spelled, "Left", "still"]
     assert found["Left"]["rotation"]["mean"] == 1
     model = PPO(AttentionPolicy, DirectionalSensorVecEnv("Coverage", 2), n_steps=8, batch_size=8, device="cpu")
     for alone, number in (("planner", 0), (run, 1), (Left(), 0), (load_agent("still", HIT_MAC), 0), (model, 1)):
@@ -74,14 +74,10 @@ def test_agents_by_name_path_and_object(tmp_path):
 
 def test_executors_by_name_path_and_object(tmp_path):
     run = saved(tmp_path / "run", task="Executor")
-    executors = {
-        "scripted": "scripted", "run": run, "path": str(run), "mine": Turner(), "level": load_executor(run, HIT_MAC)
-    }  # fmt: skip
+    executors = {"scripted": "scripted", "run": run, "mine": Turner(), "level": load_executor(run, HIT_MAC)}
     found = evaluate_executors(executors, "hit-mac-executor", **SHORT)["agents"]
-    assert {name: result["trainings"] for name, result in found.items()} == {
-        "scripted": 0, "run": 1, "path": 1, "mine": 0, "level": 1
-    }  # fmt: skip
-    assert found["run"] == found["path"] == found["level"]
+    assert [result["trainings"] for result in found.values()] == [0, 1, 0, 1]
+    assert found["run"] == found["level"]
     assert found["mine"]["rotation"]["mean"] == 1
     assert load_agent("assign-all", "hit-mac", executor=Turner()).features == ("distance", "bearing")
     with pytest.raises(ValueError, match="overlap with the seeds 1099511627776 to 1099511627776 that run was trained"):
@@ -95,8 +91,6 @@ def test_executors_by_name_path_and_object(tmp_path):
         (evaluate, Left, TypeError, "agent is <class .*Left'>; it must be"),
         (evaluate, [], ValueError, "agents is empty"),
         (evaluate, ["planner", "planner"], ValueError, "2 agents are named planner, and 2 of them were not trained"),
-        (evaluate, [Left(), Left()], ValueError, "2 agents are named Left, and 2 of them were not trained"),
-        (evaluate_executors, {}, ValueError, "executors is empty"),
         (evaluate_executors, {"none": []}, ValueError, "executors is empty"),
         (evaluate_executors, {"a": "nobody"}, ValueError, "unknown executor 'nobody'"),
         (evaluate_executors, {"a": Left}, TypeError, "a level of a hierarchy is <class .*Left'>"),
@@ -105,16 +99,6 @@ def test_executors_by_name_path_and_object(tmp_path):
 def test_wrong_agents_are_refused(function, agents, error, message):
     with pytest.raises(error, match=message):
         function(agents, **SHORT)
-
-
-def test_trainings_of_one_agent_widen_its_interval():
-    result = evaluate([*trainings("three", 3), *trainings("one", 1), "planner"], **SHORT)
-    assert {name: (found["trainings"], found["interval"]) for name, found in result["agents"].items()} == {
-        "three": (3, "episodes and trainings"), "one": (1, "episodes"), "planner": (0, "episodes")
-    }  # fmt: skip
-    one = Agent("one", Learned(), Learned.features, trained=True)
-    with pytest.raises(ValueError, match="two trainings of one, first and one, are the same run"):
-        evaluate([one._replace(run="first"), one], **SHORT)
 
 
 def test_bounds_follow_the_agents():
@@ -138,18 +122,22 @@ class FirstTurns:
         return np.tile([1, 0, 0, 0], (len(observation["pairs"]), 1)), (np.zeros(1),)
 
 
+def played(scenario, number, seed, sub_steps, action=(0, 0, 0, 0)):
+    """Simulator of scenes with these actions, after each sub-step."""
+    task = CoverageTask(scenario, number, seed)
+    for _ in range(sub_steps):
+        task.step(np.tile(action, (number, 1)))
+        yield task.simulator
+
+
 def test_evaluation_by_hand():
     agents = [Agent("turner", FirstTurns(), ("bearing",)), load_agent("still", HIT_MAC)]
     result = evaluate(agents, HIT_MAC, episodes=5, seed=30, max_episode_steps=20, progress=False)
     assert (result["scenario"], result["episodes"], result["seeds"]) == ("hit-mac", 5, [30, 34])
+    assert (result["recordings"], result["empty"]) == (None, 0)
     for name, action in (("turner", [1, 0, 0, 0]), ("still", [0, 0, 0, 0])):
-        for episode in range(5):
-            task = CoverageTask(HIT_MAC, 1, 30 + episode)
-            coverage = []
-            for _ in range(20):
-                task.step(np.array([action]))
-                coverage.append(task.simulator.coverage[0])
-            assert result["agents"][name]["per_episode"]["coverage"][episode] == pytest.approx(np.mean(coverage))
+        coverage = np.mean([now.coverage for now in played(HIT_MAC, 5, 30, 20, action)], 0)
+        np.testing.assert_allclose(result["agents"][name]["per_episode"]["coverage"], coverage)
     turner, still = result["agents"]["turner"], result["agents"]["still"]
     assert turner["rotation"] == {"mean": 0.25, "std": 0.0, "ci95": [0.25, 0.25], "iqm": 0.25, "iqm_ci95": [0.25, 0.25]}
     assert turner["average_gain"]["mean"] == pytest.approx(4 * turner["coverage"]["mean"])
@@ -157,7 +145,7 @@ def test_evaluation_by_hand():
     assert turner["improvement"] is None
     assert 0 <= still["improvement"][1] <= still["improvement"][0] <= still["improvement"][2] <= 1
     low, high = turner["coverage"]["ci95"]
-    assert low < turner["coverage"]["mean"] < high
+    assert 0 < low < turner["coverage"]["mean"] < high < 1
 
 
 def test_the_decision_reward_counts_what_is_assigned():
@@ -174,25 +162,53 @@ def test_the_decision_reward_counts_what_is_assigned():
     assert result["idle"]["decision_reward"]["mean"] == pytest.approx(-0.1)
     still = result["still"]["per_episode"]
     assert result["idle"]["per_episode"]["coverage"] == still["coverage"]
-    task = CoverageTask(scenario, 6, 7)
-    reward, seen, present = np.zeros(6), np.zeros((6, 5)), 10
-    for _ in range(10):
-        task.step(np.zeros((6, 4), np.int64))
-        now = task.simulator.coverage
-        reward += np.where(now > 0, now, -0.1) / 10
-        seen += task.simulator.state.covered
+    reward, seen = np.zeros(6), np.zeros((6, 5))
+    for now in played(scenario, 6, 7, 10):
+        reward += np.where(now.coverage > 0, now.coverage, -0.1) / 10
+        seen += now.state.covered
     np.testing.assert_allclose(still["decision_reward"], reward)
-    np.testing.assert_allclose(still["least_covered"], seen.min(-1) / present)
+    np.testing.assert_allclose(still["least_covered"], seen.min(-1) / 10)
     assert 0 < (seen.min(-1) > 0).sum() < 6
     whole = result["full"]["per_episode"]
     assert all(r <= c + 1e-12 for r, c in zip(whole["decision_reward"], whole["coverage"], strict=True))
 
 
-def test_executors_are_evaluated_on_their_own_task():
-    result = evaluate_executors(
-        {"still": load_executor("still", HIT_MAC)}, episodes=4, seed=3, max_episode_steps=12, progress=False
-    )["agents"]["still"]
-    task = ExecutorTask(num_envs=4, seed=3, goals_every=1)
-    reward = np.mean([task.step(np.zeros((4, 4), np.int64)) for _ in range(12)], 0)
-    np.testing.assert_allclose(result["per_episode"]["reward"], reward)
-    assert result["rotation"]["mean"] == 0
+def test_sub_steps_without_targets_are_no_observation_of_coverage():
+    scenario = HIT_MAC.replace(leave_rate=0.5, return_rate=0.05, field_of_view=240.0, sensing_range=1500.0)
+    options = {"episodes": 6, "seed": 2, "max_episode_steps": 10, "progress": False}
+    found = evaluate("still", scenario, bounds=True, **options)
+    covered, present = np.swapaxes([(now.state.covered.sum(1), now.state.present.sum(1))
+                                    for now in played(scenario, 6, 2, 10)], 0, 1)  # fmt: skip
+    there = present > 0  # (T, E)
+    assert 0.2 < found["empty"] < 0.8
+    assert found["empty"] == pytest.approx(1 - there.mean())
+    assert f"no targets {100 * found['empty']:.1f} % of the time" in table(found)
+    share, still = covered / present.clip(1), found["agents"]["still"]
+    np.testing.assert_allclose(still["per_episode"]["coverage"], share.sum(0) / there.sum(0))
+    np.testing.assert_allclose(still["over_time"], share.sum(1) / there.sum(1))
+    assert still["coverage"]["mean"] <= found["agents"]["free turning"]["coverage"]["mean"] <= 1
+    executor = evaluate_executors({"still": "still"}, scenario, **options)
+    assert executor["agents"]["still"]["per_episode"]["coverage"] == pytest.approx(still["per_episode"]["coverage"])
+    gone = evaluate(["still", "nearest"], scenario.replace(leave_rate=1, return_rate=0), **options)
+    assert gone["agents"]["still"]["coverage"]["mean"] is None
+    assert "no targets 100.0 % of the time" in table(gone)
+
+
+def test_parts_of_recordings_are_clusters(tmp_path):
+    for name, places in (("a", [(0, 300), (30, 400)]), ("b", [(0, -900), (30, 900)])):
+        rows = [f"{time},{j},{x},{100 * j}" for j in range(5) for time, x in places]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["time,id,x,y", *rows]))
+    tracks = [str(tmp_path / f"{name}.csv") for name in "ab"]
+    for files, several in ((tracks, True), (tracks[:1], False)):
+        found = evaluate(["still", "nearest"], HIT_MAC.replace(tracks=files), **SHORT | {"episodes": 12})
+        assert found["recordings"] == len(files)
+        result = found["agents"]["nearest"]
+        assert result["interval"] == "recordings"
+        assert (result["coverage"]["ci95"] is not None) == (result["improvement"][1] is not None) == several
+    assert "12 episodes of 1 recording, without intervals, seeds 0 to 11" in table(found)
+
+
+def test_the_bar_says_compiling_until_the_first_step_is_done(capsys):
+    evaluate(["still", "nearest"], HIT_MAC, **SHORT | {"progress": True})
+    shown = capsys.readouterr().out
+    assert shown.index("compiling still") < shown.index("compiling nearest") < shown.index("evaluating nearest")

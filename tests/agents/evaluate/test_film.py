@@ -11,26 +11,22 @@ from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
 
 
-@pytest.mark.parametrize("name", ["random", "planner", "belief-planner", "assign-randomly:random"])
+@pytest.mark.parametrize("name", ["random", "planner", "assign-randomly:random"])
 def test_a_film_shows_the_episode_of_its_seed(name, tmp_path, monkeypatch):
-    shown = []
-
-    def draw(self, simulator, b, *others):
-        state = simulator.state
-        shown.append(state.covered[b].sum() / state.present[b].sum())
-        return np.zeros((8, 8, 3), np.uint8)
-
-    monkeypatch.setattr(Picture, "draw", draw)
-    (found,) = evaluate(name, "hit-mac", episodes=4, seed=40, max_episode_steps=13, progress=False)["agents"].values()
-    save_film(tmp_path / "film.gif", name, "hit-mac", seed=43, sub_steps=13, every=1, size=64)
-    assert np.mean(shown) == pytest.approx(found["per_episode"]["coverage"][3], abs=1e-12)
+    scenario, captions = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1), []
+    monkeypatch.setattr(Picture, "draw", lambda *given: captions.append(given[3]) or np.zeros((8, 8, 3), np.uint8))
+    found = evaluate(name, scenario, episodes=4, seed=40, max_episode_steps=13, progress=False)
+    save_film(tmp_path / "film.gif", name, scenario, seed=43, sub_steps=13, every=1, size=64)
+    (result,) = found["agents"].values()
+    assert found["empty"] > 0.1
+    assert captions[-1] == f"{name}   coverage so far {result['per_episode']['coverage'][3]:.3f}   sub-step 13"
 
 
 def test_a_film_shows_the_knowledge_of_the_sensors(tmp_path):
     films = []
     for knowledge in ("full", "shared", "full"):
         scenario = load_scenario("hit-mac").replace(knowledge=knowledge)
-        save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=100, every=50, size=200)
+        save_film(tmp_path / "film.gif", "still", scenario, seed=0, sub_steps=60, every=60, size=200)
         films.append((tmp_path / "film.gif").read_bytes())
     assert films[0] == films[2] != films[1]
 
@@ -60,7 +56,6 @@ def test_films_of_several_agents_and_scenarios_have_their_names(tmp_path):
         save_films(tmp_path / "d.gif", [(scenes[0], [still, still._replace(name="still!")])], seed=0, sub_steps=2)
 
 
-@pytest.mark.parametrize("path", ["film", "film.avi"])
-def test_another_ending_is_refused_at_once(path):
-    with pytest.raises(ValueError, match=f"path is '{path}'; its name must end in .gif or .mp4"):
-        save_film(path, None, None, seed=0)
+def test_another_ending_is_refused_at_once():
+    with pytest.raises(ValueError, match=r"path is 'film.avi'; its name must end in .gif or .mp4"):
+        save_film("film.avi", None, None, seed=0)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from hitmac.agents.evaluate.statistics import _half_widths, probability_of_improvement, summary
+from hitmac.agents.evaluate.statistics import _interval, _spreads, probability_of_improvement, summary
 from tests.agents.evaluate.made import NOTHING
 
 NAN = np.nan
@@ -40,11 +40,16 @@ def test_means_by_hand(values, expected):
     assert found["std"] == pytest.approx(np.nanstd(values))
 
 
-def test_one_run_has_students_interval_over_its_episodes():
+def test_one_run_has_students_interval_over_its_episodes_and_a_share_wilsons():
     values = scores(1)
     found = summary(values)
     half = scipy.stats.t.ppf(0.975, 39) * values.std(ddof=1) / np.sqrt(40)
     assert found["ci95"] == pytest.approx([values.mean() - half, values.mean() + half])
+    p = values.mean()
+    for end in summary(values, (0.0, 1.0))["ci95"]:
+        assert (end - p) ** 2 == pytest.approx(half**2 * end * (1 - end) / (p * (1 - p)))
+    wide = summary(3 * values - 1, (-1.0, 2.0))["ci95"]
+    assert wide == pytest.approx([3 * end - 1 for end in summary(values, (0.0, 1.0))["ci95"]])
     ordered = np.sort(values[0])
     ends = values.clip(ordered[10], ordered[29])  # Winsor's, of the trimmed mean
     half = scipy.stats.t.ppf(0.975, 39) * 2 * ends.std(ddof=1) / np.sqrt(40)
@@ -71,13 +76,34 @@ def test_the_intervals_contain_the_truth(runs, episodes, of_rest):
     rest = rng.normal(size=(800, runs, episodes)) if of_rest else 0.0
     for of_runs in (0.0, 0.003, 0.01, 0.03):
         values = of_runs * run + of_episodes * episode + of_rest * rest  # the truth is 0
-        half_mean, half_iqm = _half_widths(values)
         iqm = scipy.stats.trim_mean(values.reshape(len(values), -1), 0.25, 1)
-        assert least <= (abs(values.mean((1, 2))) <= half_mean).mean() <= most
-        assert least <= (abs(iqm) <= half_iqm).mean() <= most
-    found = summary(values[0])
-    assert width(found["ci95"]) == pytest.approx(2 * half_mean[0])
-    assert width(found["iqm_ci95"]) == pytest.approx(2 * half_iqm[0])
+        for middle, spread in zip((values.mean((1, 2)), iqm), _spreads(values, np.arange(episodes)), strict=True):
+            low, high = _interval(middle, *spread, None)
+            assert least <= ((low <= 0) & (high >= 0)).mean() <= most
+
+
+@pytest.mark.parametrize("episodes", [2, 5, 50])
+def test_the_intervals_of_shares_contain_the_truth_and_stay_within_their_range(episodes):
+    values = np.random.default_rng(1).beta(0.85 * 20, 0.15 * 20, (4000, 1, episodes))
+    low, high = _interval(values.mean((1, 2)), *_spreads(values, np.arange(episodes))[0], (0.0, 1.0))
+    assert 0.93 <= ((low <= 0.85) & (high >= 0.85)).mean() <= 0.97
+    assert (low >= 0).all()
+    assert (high <= 1).all()
+
+
+def test_parts_of_a_recording_are_one_sample():
+    x, y, files = scores(3, 8), scores(2, 8, seed=6), np.arange(8)
+    thrice, parts = np.repeat(files, 3), np.random.default_rng(0).permutation(24)
+    found, expected = summary(x[:, thrice[parts]], None, thrice[parts]), summary(x)
+    assert found["ci95"] == pytest.approx(expected["ci95"])
+    assert found["iqm_ci95"] == pytest.approx(expected["iqm_ci95"])
+    better = probability_of_improvement(x[:, thrice[parts]], y[:, thrice[parts]], thrice[parts])
+    assert better == pytest.approx(probability_of_improvement(x, y))
+    uneven = summary(np.array([[1.0, 2, 3, 7]]), None, np.array([5, 5, 5, 0]))  # deviations -3.75 and 3.75
+    assert uneven["ci95"] == pytest.approx([3.25 - 12.7062 * 1.875, 3.25 + 12.7062 * 1.875])
+    alone = np.zeros(8, int)
+    assert summary(x, None, alone) == summary(x) | {"ci95": None, "iqm_ci95": None}
+    assert probability_of_improvement(x, y, alone)[1:] == (None, None)
 
 
 @pytest.mark.parametrize(

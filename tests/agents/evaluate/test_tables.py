@@ -21,17 +21,17 @@ def test_the_cells_of_a_table():
     assert "* free turning: upper bound, computed with the future known." in lines
     assert lines[-1] == "reward: HiT-MAC's decision reward. P: probability that three covers more."
     assert max(map(len, lines)) <= 85
+    assert table(shown | {"recordings": 3, "empty": 0.93}).splitlines()[0] == (
+        "hit-mac, 200 episodes of 3 recordings, seeds 0 to 199; no targets 93.0 % of the time"
+    )
 
 
 def test_agents_of_one_training_have_their_own_markdown_table():
-    shown = evaluation(PLACES, bounds=("free turning",), three=3, one=1)
-    first, second = markdown(shown).split("One training seed: the interval is over episodes only; another training")
-    assert [line.split(" | ")[0] for line in first.splitlines() if line.startswith("| ")] == [
-        "| agent", "| ---", "| free turning (upper bound)", "| three (3 seeds)", "| still"
-    ]  # fmt: skip
-    assert [line.split(" | ")[0] for line in second.splitlines() if line.startswith("| ")] == [
-        "| agent", "| ---", "| one (1 seed)"
-    ]  # fmt: skip
+    shown = evaluation(PLACES, bounds=("free turning",), three=3, one=1) | {"recordings": 2}
+    first, second = markdown(shown).split("One training seed: the interval is over recordings only; another training")
+    names = [[line.split(" | ")[0] for line in part.splitlines() if line[:2] == "| "] for part in (first, second)]
+    assert names[0] == ["| agent", "| ---", "| free turning (upper bound)", "| three (3 seeds)", "| still"]
+    assert names[1] == ["| agent", "| ---", "| one (1 seed)"]
     assert "| still | 0.400 | 0.390 .. 0.410 | 0.400 | 0.380 | 0.000 | - | 0.200 | - | 0.500 |" in first
     alone = evaluation({"one": (0.8, 0.1)}, one=1)
     assert markdown(alone).count("| agent |") == 1

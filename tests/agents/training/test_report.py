@@ -27,15 +27,18 @@ POINTS = [(0, 0.0, 0.3, 0.7, 0.2), (100, 9.5, 0.78, 0.3, 0.7), (200, 20.0, 0.74,
 
 
 def test_the_first_point_that_reaches_a_coverage_counts(tmp_path):
-    progress = Progress(40.0, [(50, 5.0, 0.5, 0.5, 0.4)], POINTS)
+    progress = Progress(40.0, [(50, 5.0, np.nan, 0.5, 0.4)], POINTS)  # without targets
     times = {"0.749": {"steps": 100, "seconds": 9.5}, "0.8": {"steps": 300, "seconds": 31.0}, "0.83": None}
-    assert reached(progress) == times
-    assert reached_in_words(progress).endswith("0.749 after 10 s (100 steps), 0.8 after 31 s (300 steps), 0.83 never.")
-    assert reached_in_words(Progress()) == ""
-    save_points(tmp_path / "curve.json", progress)
+    scenario = load_scenario("hit-mac")
+    assert reached(progress, scenario) == times
+    assert reached_in_words(times).endswith("0.749 after 10 s (100 steps), 0.8 after 31 s (300 steps), 0.83 never.")
+    others = scenario.replace(name="site"), scenario.replace(num_targets=9)
+    assert [reached_in_words(reached(progress, other)) for other in others] == ["", ""]  # not HiT-MAC's scene
+    assert reached(Progress(), scenario) == {}
+    save_points(tmp_path / "curve.json", progress, times)
     written = json.loads((tmp_path / "curve.json").read_text())
     assert [tuple(point.values()) for point in written["deterministic"]] == POINTS
-    assert written["exploring"] == [{"steps": 50, "seconds": 5.0, "coverage": 0.5, "rotation": 0.5, "reward": 0.4}]
+    assert written["exploring"] == [{"steps": 50, "seconds": 5.0, "coverage": None, "rotation": 0.5, "reward": 0.4}]
     assert written["reached"] == times
 
 
