@@ -44,13 +44,12 @@ def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
     assert len(data["background"]) < 10_000
 
 
-def test_wrong_arguments_are_refused():
-    for path, agents, message in (
-        ("a.gif", ["still"], "its name must end in .html"),
-        ("a.html", [], "agents is empty"),
-    ):
-        with pytest.raises(ValueError, match=message):
-            save_replay(path, agents, "hit-mac", seed=0, sub_steps=1)
+@pytest.mark.parametrize(
+    ("path", "agents", "message"), [("a.gif", ["still"], "must end in .html"), ("a.html", [], "agents is empty")]
+)
+def test_wrong_arguments_are_refused(path, agents, message):
+    with pytest.raises(ValueError, match=message):
+        save_replay(path, agents, "hit-mac", seed=0, sub_steps=1)
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +78,10 @@ def frame(tab):
     return tab.run("document.getElementById('time').valueAsNumber")
 
 
+def figures(tab, name):
+    return tab.run(f"[...document.querySelectorAll('[data-figure=\"{name}\"]')].map((one) => one.textContent)")
+
+
 def load(tab, path):
     tab.open(path)
     tab.wait_for("document.querySelector('#switches input') !== null")
@@ -89,12 +92,8 @@ def test_a_page_plays_the_evaluated_episodes(tab, tmp_path):
     save_replay(path, names, "hit-mac", seed=5, sub_steps=SUB_STEPS)
     evaluated = evaluate(names, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)["agents"]
     load(tab, path)
-
-    def figures(name):
-        return tab.run(f"[...document.querySelectorAll('[data-figure=\"{name}\"]')].map((one) => one.textContent)")
-
     assert tab.run("document.title") == "hit-mac, seed 5"
-    assert figures("coverage") == ["-"] * 3
+    assert figures(tab, "coverage") == ["-"] * 3
     tab.run("document.getElementById('play').click()")
     tab.wait_for("document.getElementById('time').valueAsNumber > 2")
     press(tab, " ")
@@ -109,7 +108,7 @@ def test_a_page_plays_the_evaluated_episodes(tab, tmp_path):
     )
     assert frame(tab) == SUB_STEPS
     for figure in ("coverage", "rotation"):
-        assert figures(figure) == [f"{evaluated[name][figure]['mean']:.3f}" for name in names]
+        assert figures(tab, figure) == [f"{evaluated[name][figure]['mean']:.3f}" for name in names]
 
     x, y = tab.run(
         "player.then(({ cards: [card] }) => { const box = card.canvas.getBoundingClientRect();"
@@ -133,6 +132,17 @@ def test_a_page_plays_the_evaluated_episodes(tab, tmp_path):
     np.testing.assert_allclose(shares, expected, atol=0.003)
     tab.click(x, y)
     assert tab.run("document.getElementById('sensor').value") == "-1"
+
+
+def test_time_without_targets_does_not_count(tab, tmp_path):
+    path, scenario = tmp_path / "watch.html", load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1)
+    save_replay(path, ["still"], scenario, seed=5, sub_steps=SUB_STEPS)
+    found = evaluate("still", scenario, episodes=1, seed=5, max_episode_steps=SUB_STEPS, progress=False)
+    load(tab, path)
+    press(tab, "End")
+    assert figures(tab, "coverage") == [f"{found['agents']['still']['coverage']['mean']:.3f}"]
+    assert f"{100 * found['empty']:.1f} % of them without targets" in tab.run("document.body.textContent")
+    assert 0.2 < found["empty"] < 0.8
 
 
 def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, tmp_path):
