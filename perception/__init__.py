@@ -1,7 +1,8 @@
 """Attention over agent-target features, after HiT-MAC, for any policy. Requires only torch.
 
-Constructors raise ``ValueError`` for options out of range. Calls raise ``ValueError`` for mismatched shapes and
-``TypeError`` for masks that are not tensors. The message names the argument, its value and the allowed values.
+Constructors raise ``ValueError`` for options out of range. Calls raise ``ValueError`` for mismatched shapes, for masks
+on a CPU with numbers other than 0 and 1, and ``TypeError`` for masks that are not tensors. The message names the
+argument, its value and the allowed values. Numbers of equations are those of ``docs/mathematics.md``.
 
 Further modules: :mod:`hitmac.perception.functional` (scores), :mod:`hitmac.perception.released` (the published
 networks), :mod:`hitmac.perception.plots` (plots of attention weights).

@@ -15,13 +15,12 @@ CRITICS = ("amc", "no_prefix", "value_head")
 class AMCCritic(nn.Module):
     """Critic that sums the contribution of each pair to the pairs before it.
 
-    ``value = sum over j of linear([G(z_1 .. z_(j-1)); z_j])``, where G is the global feature of a second attention
-    layer over the prefix, 0 for the empty prefix (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate marginal
-    contribution, after Shapley).
+    ``value = sum over j of linear([G(z_1 .. z_(j-1)); z_j])``, equation (6), where G is the global feature of a second
+    attention layer over the prefix, 0 for the empty prefix (Xu, Zhong, Wang, NeurIPS 2020, section 3.2: approximate
+    marginal contribution, after Shapley).
 
-    One pass computes all prefixes. With the scores ``s = q k^T``, the prefix 1..j has ``G_j = sum over i <= j of
-    (sum over l <= j of exp(s[i, l]) v_l) / (sum over l <= j of exp(s[i, l]))``, two running sums along each row. The
-    linear layer needs only one number per v, so the sums cost L^2 operations. Memory grows with L.
+    One pass computes all prefixes, equation (7): two running sums along each row of scores. The linear layer needs only
+    one number per v, so the sums cost L^2 operations. Memory grows with L.
 
     Args:
         feature_dim: width of a pair's feature z.
@@ -36,7 +35,7 @@ class AMCCritic(nn.Module):
     def __init__(self, feature_dim: int, weight_dim: int | None = None, *, kind: str = "amc") -> None:
         super().__init__()
         weight_dim = feature_dim if weight_dim is None else weight_dim
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        feature_dim, weight_dim = check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_choice("kind", kind, CRITICS)
         self.feature_dim, self.weight_dim, self.kind = feature_dim, weight_dim, kind
         self.attention = AttentionLayer(feature_dim, weight_dim) if kind == "amc" else None
@@ -59,7 +58,7 @@ class AMCCritic(nn.Module):
         mask = check_tokens(z, mask, self.feature_dim)
         z = zero_masked(z, mask)
         if self.attention is not None:
-            # The linear layer over [G; z], split: it needs only one number per v.
+            # linear([G; z]) = u . G + w . z + b, so that the prefixes need only the number u . v of each v.
             of_prefix, of_pair = self.linear.weight.squeeze(0).split((self.weight_dim, self.feature_dim))
             query, key, value = self.attention.project(z)
             # tanh bounds every score by +-weight_dim.

@@ -2,29 +2,34 @@
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from numbers import Integral
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from hitmac.perception.fast_paths import is_recorded, is_transformed
+
 
 def is_whole(value: Any, least: int) -> bool:
-    """Return True if `value` is a whole number, `least` or more."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+    """Return True if `value` is a whole number, of Python or numpy, `least` or more."""
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= least
 
 
-def check_widths(**widths: int) -> None:
-    """Raise ValueError unless every width is a whole number, 1 or more."""
+def check_widths(**widths: int) -> list[int]:
+    """Return the widths, each as an int; raise ValueError unless every one is a whole number, 1 or more."""
     for name, width in widths.items():
         if not is_whole(width, 1):
             raise ValueError(f"{name} is {width!r}; it must be a whole number, 1 or more")
+    return [int(width) for width in widths.values()]
 
 
-def check_heads(width: int, num_heads: int) -> None:
-    """Raise ValueError unless the heads divide the width."""
-    check_widths(num_heads=num_heads)
-    if width % num_heads:
-        raise ValueError(f"num_heads is {num_heads}; it must divide the width {width}")
+def check_heads(width: int, num_heads: int) -> int:
+    """Return the number of heads as an int; raise ValueError unless they divide the width."""
+    (heads,) = check_widths(num_heads=num_heads)
+    if width % heads:
+        raise ValueError(f"num_heads is {heads}; it must divide the width {width}")
+    return heads
 
 
 def check_share(name: str, value: float) -> None:
@@ -46,11 +51,30 @@ def one_of(known: Iterable[str], value: Any) -> str:
     return f"one of {', '.join(known)}" + (f" (did you mean {near[0]}?)" if near else "")
 
 
+def can_read(x: Tensor) -> bool:
+    """Return True if the values of `x` may be checked: on a CPU, and not compiled, exported or mapped.
+
+    Reading a value on an accelerator would wait for all of its work.
+    """
+    return not is_recorded() and x.device.type == "cpu" and type(x) is Tensor and not is_transformed()
+
+
 def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
-    """Return a mask of 0 and 1 in any dtype as bool; TypeError if it is not a tensor."""
+    """Return a mask of 0 and 1 in any dtype as bool, True for 1.
+
+    Raise TypeError if it is not a tensor, and ValueError for other values on a CPU, such as those of an additive mask.
+    """
     if not isinstance(mask, Tensor):
         raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
-    return mask if mask.dtype == torch.bool else mask != 0
+    if mask.dtype == torch.bool:
+        return mask
+    valid = mask == 1
+    if can_read(mask) and not torch.equal(valid.to(mask.dtype), mask):
+        other = mask[(mask != 0) & ~valid][0].item()
+        raise ValueError(
+            f"{name} holds {other}; expected 1 (valid) and 0 (absent); for an additive mask, pass {name} == 0"
+        )
+    return valid
 
 
 def check_tokens(x: Tensor, mask: Tensor | None, feature_dim: int, axes: int = 1) -> Tensor | None:
@@ -77,6 +101,19 @@ def check_index(name: str, index: Tensor, shape: tuple[int | str, ...]) -> None:
         raise TypeError(f"{name} is {index.dtype}; expected whole numbers, -1 for none")
     if index.ndim != len(shape) or any(b != "any" and a != b for a, b in zip(index.shape, shape, strict=True)):
         raise ValueError(f"{name} has shape {tuple(index.shape)}; it must have shape ({', '.join(map(str, shape))})")
+
+
+def check_repetition(name: str, index: Tensor, valid: Tensor) -> None:
+    """Raise ValueError if a list (..., k) on a CPU repeats an entry that is valid."""
+    if can_read(index):
+        entries = torch.where(valid, index.to(torch.int64), -1).sort(-1).values
+        repeated = (entries[..., 1:] == entries[..., :-1]) & (entries[..., 1:] >= 0)
+        if repeated.any():
+            place = tuple(repeated.nonzero()[0, :-1].tolist())
+            raise ValueError(
+                f"{name} holds {entries[..., 1:][repeated][0]} twice in list {place}; expected each index once, "
+                "and -1 in empty places"
+            )
 
 
 def check_attended(query: Tensor, key: Tensor, value: Tensor, causal: bool, widths: Sequence[Any] = ()) -> None:

@@ -18,21 +18,25 @@ from hitmac.perception.transformer import FourierFeatures
 
 
 def over_agents(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend over each agent's targets, then over the agents, so that agents take each other into account."""
+    """Attend over each agent's targets, then over the agents, so that agents take each other into account.
+
+    From the embedded pairs e, equation (5), a pair has the feature ``z_ij = A(e_i1 .. e_im)_j``, and an agent
+    ``g_i + B(g_1 .. g_n)_i``, where ``g_i = sum over j of z_ij``.
+    """
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     of_others, global_feature, of_agents = pairs.between_agents(layers[1], per_agent)
     return Features(per_target, per_agent + of_others, global_feature), Weights(targets=of_targets, agents=of_agents)
 
 
 def over_targets(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend over each agent's own targets only."""
+    """Attend over each agent's own targets only, ``z_ij = A(e_i1 .. e_im)_j``."""
     per_target, per_agent, of_targets = pairs.within_agents(layers[0], tokens)
     global_feature = pool(per_agent, pairs.present, pairs.pooling)
     return Features(per_target, per_agent, global_feature), Weights(targets=of_targets)
 
 
 def over_pairs(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
-    """Attend over all n * m pairs as one sequence, as the paper's coordinator does."""
+    """Attend over all n * m pairs as one sequence, ``z_ij = A(e_11 .. e_nm)_ij``, as the paper's coordinator does."""
     per_target, global_feature, of_pairs = pairs.within_scenes(layers[0], tokens)
     return Features(per_target, pairs.pool(per_target), global_feature), Weights(pairs=of_pairs)
 
@@ -40,8 +44,8 @@ def over_pairs(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> 
 def over_axes(layers: Sequence[nn.Module], pairs: AllPairs, tokens: Tensor) -> tuple[Features, Weights]:
     """Attend from each pair to the pairs of its agent and to those of its target; add both to its embedding.
 
-    The result is equivariant to permutations of rows and columns (Hartford and others, "Deep models of interactions
-    across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
+    ``z_ij = e_ij + A(e_i1 .. e_im)_j + B(e_1j .. e_nj)_i``, equivariant to permutations of rows and columns (Hartford
+    and others, "Deep models of interactions across sets", ICML 2018). The cost is n m (n + m) instead of (n m)^2.
     """
     of_agent, _, of_targets = pairs.within_agents(layers[0], tokens, pooled=False)
     of_target, of_agents = pairs.within_targets(layers[1], tokens)
@@ -87,13 +91,15 @@ class FlatEncoder(nn.Module):
 
     def __init__(self, num_agents: int, num_targets: int, feature_dim: int, weight_dim: int) -> None:
         super().__init__()
-        check_widths(num_agents=num_agents, num_targets=num_targets, feature_dim=feature_dim, weight_dim=weight_dim)
-        self.num_agents, self.num_targets = num_agents, num_targets
-        self.feature_dim, self.weight_dim = feature_dim, weight_dim
-        width = num_targets * (feature_dim + 1)
-        self.of_pair = _relu_layers(feature_dim + 1, weight_dim, weight_dim)
-        self.of_agent = _relu_layers(width, weight_dim, weight_dim)
-        self.of_scene = _relu_layers(num_agents * width, weight_dim, weight_dim)
+        self.num_agents, self.num_targets, self.feature_dim, self.weight_dim = check_widths(
+            num_agents=num_agents, num_targets=num_targets, feature_dim=feature_dim, weight_dim=weight_dim
+        )
+        of_pair = self.feature_dim + 1  # with its mask
+        of_agent = self.num_targets * of_pair
+        self.of_pair, self.of_agent, self.of_scene = (
+            _relu_layers(width, self.weight_dim, self.weight_dim)
+            for width in (of_pair, of_agent, self.num_agents * of_agent)
+        )
 
     def forward(self, pairs: Tensor, mask: Tensor | None = None) -> Features:
         """Encode scenes as :class:`hitmac.perception.AgentTargetEncoder` does; raise ValueError for another n or m."""
@@ -112,6 +118,10 @@ class FlatEncoder(nn.Module):
 def _relu_layers(*widths: int) -> nn.Sequential:
     """Build linear layers, each with a ReLU, from the first width through the others."""
     return nn.Sequential(*(layer for pair in pairwise(widths) for layer in (xavier_linear(*pair), nn.ReLU())))
+
+
+_WHOLE_NUMBERS = {"num_heads": 1, "embed_layers": 1, "num_blocks": 1, "num_frequencies": 0, "weight_dim": 1}
+"""Options that are whole numbers, each with its least value."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,6 +155,8 @@ class EncoderConfig:
     def __post_init__(self) -> None:
         if problems := self.problems():
             raise ValueError("; ".join(f"{name} is {getattr(self, name)!r}; {what}" for name, what in problems.items()))
+        for name in _WHOLE_NUMBERS:  # numpy's cannot be written as JSON
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     def problems(self) -> dict[str, str]:
         """Return the options out of range, each with a description of the allowed values."""
@@ -152,8 +164,8 @@ class EncoderConfig:
         for name, known in (("encoder", ENCODERS), ("attend_over", ATTEND_OVER), ("pooling", FIXED_POOLINGS)):
             if (value := getattr(self, name)) not in list(known):
                 found[name] = f"it must be {one_of(known, value)}"
-        for name in ("num_heads", "embed_layers", "num_blocks", "num_frequencies", "weight_dim"):
-            if not is_whole(getattr(self, name), least := 0 if name == "num_frequencies" else 1):
+        for name, least in _WHOLE_NUMBERS.items():
+            if not is_whole(getattr(self, name), least):
                 found[name] = f"it must be a whole number, {least} or more"
         if not isinstance(self.scaled, bool):
             found["scaled"] = "it must be True or False"
@@ -194,8 +206,8 @@ def _layers(config: EncoderConfig) -> list[nn.Module]:
 class AgentTargetEncoder(nn.Module):
     """Encoder of n agents' features of m targets, with the tanh-projected attention of HiT-MAC.
 
-    The features of each pair pass through linear layers with a ReLU, then through attention in one of the ways of
-    :data:`hitmac.perception.encoder.ATTEND_OVER`:
+    The features x of each pair pass through linear layers with a ReLU, ``e = max(0, W x + b)``, equation (5), then
+    through attention in one of the ways of :data:`hitmac.perception.encoder.ATTEND_OVER`:
 
     - ``"agents"``: over each agent's targets, then over the agents, so that agents take each other into account;
     - ``"targets"``: over each agent's own targets only;
@@ -227,7 +239,7 @@ class AgentTargetEncoder(nn.Module):
         if weight_dim is not None:
             options["weight_dim"] = weight_dim
         config = (config or EncoderConfig()).with_options(**options)
-        check_widths(feature_dim=feature_dim)
+        (feature_dim,) = check_widths(feature_dim=feature_dim)
         check_choice("encoder", config.encoder, ("attention", "recurrent"))
         self.config, self.feature_dim, self.weight_dim = config, feature_dim, config.weight_dim
         self.attend_over, self.pooling = config.attend_over, config.pooling
@@ -261,7 +273,8 @@ class AgentTargetEncoder(nn.Module):
                 valid pair. None: all are valid. An agent without a valid pair counts as absent.
             targets: (..., n, k), whole numbers: the target at each place of `pairs` (..., n, k, feature_dim) and
                 `mask`, without repetition; -1 marks an empty place. None: place j is target j.
-            neighbours: (..., n, l), whole numbers: the agents near each agent; -1 marks an empty place. None: all.
+            neighbours: (..., n, l), whole numbers: the agents near each agent, without repetition; -1 marks an empty
+                place. None: all.
             need_weights: also return the attention weights.
             need_pairs: False: with `targets`, omit the features per target, (..., n, 0, f), which saves time.
 
@@ -270,7 +283,8 @@ class AgentTargetEncoder(nn.Module):
             last block.
 
         Raises:
-            ValueError: mismatched shapes, or `targets` for an encoder that attends over ``"pairs"``.
+            ValueError: mismatched shapes; `targets` for an encoder that attends over ``"pairs"``; on a CPU, a mask with
+                other numbers than 0 and 1, or a list that repeats an index.
             TypeError: the mask, `targets` or `neighbours` is not a tensor of the right dtype.
         """
         mask = check_tokens(pairs, mask, self.feature_dim, axes=2)

@@ -28,13 +28,16 @@ _TANH_FROM = 2**16
 """Numbers in the input from which a custom gradient is faster."""
 
 
-def tanh_maps(x: Tensor, *maps: nn.Module) -> list[Tensor]:
-    """Return ``tanh(f(x))`` for each linear map f, for 65,536 numbers or more as ``2 sigmoid(2 f(x)) - 1``.
+def tanh_maps_pay(x: Tensor) -> bool:
+    """Return True if :func:`tanh_maps` is faster for tokens x: 65,536 numbers or more, on a CPU."""
+    return not is_recorded() and x.numel() >= _TANH_FROM and x.device.type == "cpu"
+
+
+def tanh_maps(x: Tensor, maps: tuple[nn.Linear, ...]) -> list[Tensor]:
+    """Return ``tanh(f(x))``, equation (3), for each linear map f, as ``tanh(u) = 2 sigmoid(2 u) - 1``.
 
     The sigmoid is faster on a CPU. The result is accurate to the rounding of 1.
     """
-    if is_recorded() or x.numel() < _TANH_FROM or x.device.type != "cpu":
-        return [linear(x).tanh() for linear in maps]
     flat = x.reshape(-1, x.shape[-1])
     return [_fast_tanh(linear(flat)).unflatten(0, x.shape[:-1]) for linear in maps]
 
@@ -46,6 +49,8 @@ def _fast_tanh(x: Tensor) -> Tensor:
 
 
 class _Tanh(torch.autograd.Function):
+    """``y = tanh(x)``, with the gradient ``1 - y^2``, as ``2 sigmoid(2 x) - 1``."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor) -> Tensor:
         output = (x + x).sigmoid_().mul_(2.0).sub_(1.0)
@@ -84,7 +89,7 @@ def fused_attention(
     mask: Tensor | None,
     causal: bool,
 ) -> Tensor:
-    """Compute dot-product attention by PyTorch's fused kernel, for a bool mask (..., 1, S) of the keys or none.
+    """Compute ``softmax(q k^T) v``, equation (1), by PyTorch's fused kernel, for a bool mask (..., 1, S) of the keys.
 
     `written_out` is the same function of query, key and value, for derivatives that the kernel lacks.
     """
@@ -155,14 +160,15 @@ _LIMIT = {torch.float64: 256.0, torch.float32: 32.0}
 
 
 def prefix_sums(query: Tensor, key: Tensor, added: Tensor, mask: Tensor | None, bound: float) -> Tensor:
-    """Attend within every prefix and sum the outputs, for values of width 1.
+    """Return ``g_j = u . G(z_1 .. z_j)``, the prefixes' part of equation (6), from q, k and ``u . v_l``.
 
-    ``g_j = sum over i <= j of N[i, j] / S[i, j]`` with the scores ``s = q k^T`` and the running sums
-    ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u_l``.
+    ``g_j = sum over i <= j of N[i, j] / S[i, j]``, equation (7), with the scores ``s = q k^T`` and the running sums
+    ``S[i, j] = sum over l <= j of exp(s[i, l])`` and ``N[i, j] = sum over l <= j of exp(s[i, l]) u . v_l``.
 
-    q and k are (..., L, d), u = `added` is (..., L); the bool `mask` (..., L) is True for valid tokens, and the others
-    are skipped. `bound` limits the absolute value of a score. The result g (..., L) is in double precision where the
-    device supports it. Memory grows with L; for second derivatives and compiled or exported programs, with L squared.
+    q and k are (..., L, d), ``u . v`` = `added` is (..., L); the bool `mask` (..., L) is True for valid tokens, and the
+    others are skipped. `bound` limits the absolute value of a score. The result g (..., L) is in double precision where
+    the device supports it. Memory grows with L; for second derivatives and compiled or exported programs, with L
+    squared.
     """
     double = _double(query)
     if query.dtype in (torch.float16, torch.bfloat16):  # exp() would amplify the rounding of a score
@@ -384,9 +390,12 @@ def chunks_pay(x: Tensor, maps: tuple[nn.Linear, ...]) -> bool:
 
 
 def attend_in_chunks(x: Tensor, groups: Groups, maps: tuple[nn.Linear, ...], scale: float) -> Tensor:
-    """Return ``softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v."""
+    """Return ``z = softmax(scale q k^T) v`` (T, f) within each group, for tokens x (T, d) and the maps of q, k and v.
+
+    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equations (3) and (4), with ``tanh(u) = 2 sigmoid(2 u) - 1``.
+    """
     width = maps[0].out_features
-    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f), for 2 sigmoid(2 u) - 1 = tanh(u)
+    weight = torch.cat([linear.weight for linear in maps]).mul_(2.0).t()  # (d, 3 f)
     bias = torch.cat([linear.bias for linear in maps]).mul_(2.0)
     outputs, done = x.new_empty(sum(bucket.tokens.numel() for bucket in groups.buckets), width), 0
     for bucket in groups.buckets:

@@ -62,7 +62,7 @@ class Bilinear(Score):
     def __init__(self, query_dim: int, key_dim: int | None = None) -> None:
         super().__init__()
         key_dim = query_dim if key_dim is None else key_dim
-        check_widths(query_dim=query_dim, key_dim=key_dim)
+        query_dim, key_dim = check_widths(query_dim=query_dim, key_dim=key_dim)
         self.weight = nn.Parameter(torch.empty(query_dim, key_dim))
         nn.init.xavier_uniform_(self.weight)
 
@@ -90,7 +90,7 @@ class Additive(Score):
         super().__init__()
         key_dim = query_dim if key_dim is None else key_dim
         hidden_dim = query_dim if hidden_dim is None else hidden_dim
-        check_widths(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
+        query_dim, key_dim, hidden_dim = check_widths(query_dim=query_dim, key_dim=key_dim, hidden_dim=hidden_dim)
         self.query_weight = nn.Parameter(torch.empty(hidden_dim, query_dim))
         self.key_weight = nn.Parameter(torch.empty(hidden_dim, key_dim))
         self.weight = nn.Parameter(torch.empty(hidden_dim))
@@ -131,7 +131,7 @@ def attend(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute ``softmax(score(query, key)) value``; leading axes broadcast.
+    """Compute ``softmax(score(query, key)) value``, equations (1) and (2); leading axes broadcast.
 
     Args:
         query: (..., L, d_q).
@@ -167,7 +167,7 @@ def attend_finite(
     dropout: float = 0.0,
     need_weights: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Compute :func:`attend` for a bool mask of at least two axes, and finite keys and values."""
+    """Compute :func:`attend`, equation (1), for a bool mask of at least two axes, and finite keys and values."""
     if not need_weights and dropout == 0.0 and fused_kernel_pays(query, key, value, mask):
         changed = query if score is None else score.as_dot(query)
         if changed is not None:
@@ -200,7 +200,10 @@ def attend_heads(
 
 
 def masked_softmax(scores: Tensor, mask: Tensor | None) -> Tensor:
-    """Return the softmax over the last axis of scores (..., L, S) where the bool mask is True; 0 elsewhere."""
+    """Return the weights of scores s (..., L, S) for a bool mask, 0 where it is False and in rows without keys.
+
+    ``w_il = mask_il exp(s_il) / sum over r of mask_ir exp(s_ir)``, equation (2).
+    """
     if mask is None:
         return scores.softmax(-1)
     # The lowest finite number, unlike -inf, keeps rows without keys free of NaN; the product with the mask makes masked

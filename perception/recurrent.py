@@ -20,7 +20,7 @@ def gru(h: Tensor, of_input: Tensor, of_state: Tensor) -> Tensor:
     (gates, new), (gates_, new_) = (part.split((2 * width, width), -1) for part in (of_input, of_state))
     reset, keep = (gates + gates_).sigmoid().chunk(2, -1)
     new = (new + reset * new_).tanh()
-    return new + keep * (h - new)
+    return new + keep * (h - new)  # (1 - z) n + z h
 
 
 class RecurrentLayer(nn.Module):
@@ -41,7 +41,7 @@ class RecurrentLayer(nn.Module):
 
     def __init__(self, feature_dim: int, weight_dim: int, *, pooling: str = "sum") -> None:
         super().__init__()
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        feature_dim, weight_dim = check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
         check_choice("pooling", pooling, FIXED_POOLINGS)
         if weight_dim % 2:
             raise ValueError(f"weight_dim is {weight_dim}; it must be even, half for each direction")
@@ -121,7 +121,7 @@ class PairMemory(nn.Module):
 
     def __init__(self, feature_dim: int, width: int) -> None:
         super().__init__()
-        check_widths(feature_dim=feature_dim, width=width)
+        feature_dim, width = check_widths(feature_dim=feature_dim, width=width)
         if width % 2:
             raise ValueError(f"width is {width}; it must be even, for vectors of the plane")
         self.width = width
@@ -185,8 +185,8 @@ class NoisyLinear(nn.Linear):
     noise_out: Tensor
 
     def __init__(self, in_features: int, out_features: int, *, sigma: float = 0.5) -> None:
-        check_widths(in_features=in_features, out_features=out_features)
-        if isinstance(sigma, bool) or not isinstance(sigma, int | float) or not sigma >= 0:
+        in_features, out_features = check_widths(in_features=in_features, out_features=out_features)
+        if not sigma >= 0:
             raise ValueError(f"sigma is {sigma!r}; it must be a number, 0 or more")
         super().__init__(in_features, out_features)
         self.weight_sigma = nn.Parameter(torch.full_like(self.weight, sigma * in_features**-0.5))

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from hitmac.perception.checks import check_index
+from hitmac.perception.checks import as_mask, check_index, check_repetition
 from hitmac.perception.fast_paths import (
     Bucket,
     Groups,
@@ -98,8 +98,10 @@ class SparsePairs(AllPairs):
         if targets is not None:
             check_index("targets", targets, tuple(shape))
             valid = valid & (targets >= 0)
+            check_repetition("targets", targets, valid)
         if neighbours is not None:
             check_index("neighbours", neighbours, (*scenes, n, "any"))
+            check_repetition("neighbours", neighbours, neighbours >= 0)
         super().__init__(valid, dense.pooling, dense.need_weights)
         self.neighbours = neighbours
         rows = valid.reshape(self.present.numel(), k)
@@ -238,4 +240,4 @@ def unpad_scenes(per_target: Tensor, mask: Tensor) -> list[Tensor]:
     The agents of a scene are the rows with any 1 in the mask (B, n, m), 0 and 1 in any dtype, and its targets the
     columns with any 1. A scene without agents or without targets is returned as (0, 0, f), since its mask is all 0.
     """
-    return [scene[valid.any(1)][:, valid.any(0)] for scene, valid in zip(per_target, mask != 0, strict=True)]
+    return [scene[valid.any(1)][:, valid.any(0)] for scene, valid in zip(per_target, as_mask(mask), strict=True)]

@@ -4,15 +4,15 @@ import torch
 from torch import Tensor, nn
 
 from hitmac.perception.checks import check_choice, check_heads, check_share, check_tokens, check_widths
-from hitmac.perception.fast_paths import tanh_maps
+from hitmac.perception.fast_paths import tanh_maps, tanh_maps_pay
 from hitmac.perception.functional import FIXED_POOLINGS, POOLINGS, attend_heads, zero_masked
 
 
 class AttentionLayer(nn.Module):
     """Tanh-projected self-attention of HiT-MAC (Xu, Zhong, Wang, NeurIPS 2020, section 4).
 
-    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, each a linear projection with bias;
-    ``z = softmax(q k^T) v`` without scaling; ``global_feature = sum of z over the sequence``.
+    ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, each a linear projection with bias, equation (3);
+    ``z = softmax(q k^T) v`` without scaling and ``global_feature = sum of z over the sequence``, equation (4).
     The defaults are the paper's; the options follow other attention layers.
 
     Args:
@@ -43,8 +43,8 @@ class AttentionLayer(nn.Module):
         dropout: float = 0.0,
     ) -> None:
         super().__init__()
-        check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
-        check_heads(weight_dim, num_heads)
+        feature_dim, weight_dim = check_widths(feature_dim=feature_dim, weight_dim=weight_dim)
+        num_heads = check_heads(weight_dim, num_heads)
         check_choice("pooling", pooling, POOLINGS)
         check_share("dropout", dropout)
         if residual and feature_dim != weight_dim:
@@ -71,13 +71,14 @@ class AttentionLayer(nn.Module):
             `need_weights` the weights (..., num_heads, L, L). Masked tokens affect neither values nor gradients.
 
         Raises:
-            ValueError: the last axis of x is not feature_dim, or the mask's shape is not (..., L).
+            ValueError: the last axis of x is not feature_dim, the mask's shape is not (..., L), or on a CPU the mask
+                holds other numbers than 0 and 1.
             TypeError: the mask is not a tensor.
         """
         mask = check_tokens(x, mask, self.feature_dim)
         x = zero_masked(x, mask)
-        query, key, value = self.project(x)  # tanh(Q x), tanh(K x), tanh(V x)
-        z, weights = self.attend(query, key, value, mask, need_weights)  # softmax(q k^T) v
+        query, key, value = self.project(x)  # q, k, v = tanh(Q x), tanh(K x), tanh(V x)
+        z, weights = self.attend(query, key, value, mask, need_weights)  # z = softmax(q k^T) v
         z = z + x if self.residual else z
         z = z if self.norm is None else self.norm(z)
         if mask is not None:
@@ -87,8 +88,9 @@ class AttentionLayer(nn.Module):
         return (z, global_feature) if weights is None else (z, global_feature, weights)
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Return q, k, v (..., L, weight_dim), each the concatenated heads."""
-        query, key, value = tanh_maps(x, self.Q, self.K, self.V)  # tanh(Q x), tanh(K x), tanh(V x)
+        """Return ``q, k, v = tanh(Q x), tanh(K x), tanh(V x)``, equation (3), each (..., L, weight_dim)."""
+        maps = self.Q, self.K, self.V
+        query, key, value = tanh_maps(x, maps) if tanh_maps_pay(x) else [linear(x).tanh() for linear in maps]
         if self.scaled:
             query = query / (self.weight_dim // self.num_heads) ** 0.5
         return query, key, value

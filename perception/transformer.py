@@ -21,7 +21,7 @@ class TokenEmbedding(nn.Module):
 
     def __init__(self, num_tokens: int, embed_dim: int, *, scaled: bool = True) -> None:
         super().__init__()
-        check_widths(num_tokens=num_tokens, embed_dim=embed_dim)
+        num_tokens, embed_dim = check_widths(num_tokens=num_tokens, embed_dim=embed_dim)
         self.factor = embed_dim**0.5 if scaled else 1.0
         self.table = nn.Embedding(num_tokens, embed_dim)
         nn.init.normal_(self.table.weight, std=embed_dim**-0.5 if scaled else 1.0)
@@ -43,9 +43,8 @@ class PositionalEncoding(nn.Module):
 
     def __init__(self, embed_dim: int, dropout: float = 0.0) -> None:
         super().__init__()
-        check_widths(embed_dim=embed_dim)
         check_share("dropout", dropout)
-        self.embed_dim = embed_dim
+        (self.embed_dim,) = check_widths(embed_dim=embed_dim)
         self.dropout = nn.Dropout(dropout)
 
     def encoding(
@@ -109,14 +108,12 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"output_dim is {output_dim}; without the output map it must be None")
         given = {"query_dim": query_dim, "key_dim": key_dim, "value_dim": value_dim, "output_dim": output_dim}
         widths = {name: embed_dim if width is None else width for name, width in given.items()}
-        check_widths(embed_dim=embed_dim, **widths)
+        embed_dim, *inputs, output_dim = check_widths(embed_dim=embed_dim, **widths)
         if head_dim is None:
-            check_heads(embed_dim, num_heads)
-            head_dim = embed_dim // num_heads
-        check_widths(num_heads=num_heads, head_dim=head_dim)
+            head_dim = embed_dim // check_heads(embed_dim, num_heads)
+        num_heads, head_dim = check_widths(num_heads=num_heads, head_dim=head_dim)
         check_share("dropout", dropout)
         self.num_heads, self.dropout = num_heads, dropout
-        *inputs, output_dim = widths.values()
         inner = num_heads * head_dim
         self.query, self.key, self.value = (nn.Linear(width, inner, bias=bias) for width in inputs)
         self.output = nn.Linear(inner, output_dim, bias=bias) if output_map else nn.Identity()
@@ -145,6 +142,7 @@ class MultiHeadAttention(nn.Module):
             key: (..., S, key_dim); None: the query (self-attention).
             value: (..., S, value_dim); None: the key.
             mask: 1 lets a query attend to a key, broadcastable to (..., L, S), 0 and 1 in any dtype; for all heads.
+                A bool mask of ``nn.MultiheadAttention`` is the opposite, ``~mask``; an additive one is ``mask == 0``.
             key_mask: 1 marks a valid key (padding is 0), (..., S), 0 and 1 in any dtype.
             causal: query i attends only to the keys up to i.
             need_weights: also return the weights.
@@ -210,8 +208,8 @@ class EncoderBlock(nn.Module):
         norm_first: bool = False,
     ) -> None:
         super().__init__()
-        hidden_dim = 4 * embed_dim if hidden_dim is None else hidden_dim
-        check_widths(embed_dim=embed_dim, hidden_dim=hidden_dim)
+        (embed_dim,) = check_widths(embed_dim=embed_dim)
+        (hidden_dim,) = check_widths(hidden_dim=4 * embed_dim if hidden_dim is None else hidden_dim)
         self.attention = MultiHeadAttention(embed_dim, num_heads, score=score, dropout=dropout)
         self.feed_forward = nn.Sequential(nn.Linear(embed_dim, hidden_dim), nn.ReLU(), nn.Linear(hidden_dim, embed_dim))
         self.norms = nn.ModuleList([nn.LayerNorm(embed_dim), nn.LayerNorm(embed_dim)])

