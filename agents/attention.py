@@ -11,11 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
 from hitmac.agents.hierarchy import HierarchicalAgent, HierarchyState
 from hitmac.agents.policy import Memoryless, Policy, networks_of
-from hitmac.agents.registry import Agent, load_agent
+from hitmac.agents.registry import Agent, named_agent
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, load_scenario
@@ -157,13 +157,15 @@ Moment = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 @dataclass(frozen=True)
 class Options:
-    """Draw the attention of a learned policy as lines from sensors to targets: hitmac attention pretrained:flat.
+    """Draw the attention of a learned policy as lines from sensors to targets.
+
+    For example: hitmac attention --agents pretrained:flat.
 
     A thicker line is a larger share of the sensor's attention; see hitmac.agents.attention.
     """
 
-    agent: str = "pretrained:flat"
-    """Agent, as for hitmac evaluate. It may stand first, without the name of the option."""
+    agents: Agents = ("pretrained:flat",)
+    """Agent, as in hitmac evaluate. The name of the option may be left out in first place."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
@@ -203,11 +205,11 @@ def moments(agent: Agent, scenario: Scenario, seed: int, sub_steps: int, level: 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
-    options = parse(Options, PROGRAM, arguments, first="--agent")
+    options = parse(Options, PROGRAM, arguments, first="--agents")
     with stop_on_bad_input(PROGRAM):
         check_ending("--to", options.to, ".png", ".gif")
         scenario, sub_steps = fitted(load_scenario(options.scenario), options.at)
-        agent = load_agent(options.agent, scenario)
+        agent = named_agent(options.agents, scenario)
         found = moments(agent, scenario, options.seed, sub_steps, options.level, _SIZE)
         extent = Picture(scenario, _SIZE).extent
         if options.to.suffix.lower() == ".gif":

@@ -23,6 +23,9 @@ from hitmac.envs.validation import did_you_mean, field_types, help_texts
 
 Options = TypeVar("Options")
 
+Agents = Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])]
+"""Type of the option ``--agents`` of all commands, names for :func:`hitmac.agents.registry.named_agents`."""
+
 
 def parse(
     options: type[Options],
@@ -82,6 +85,8 @@ def stop_on_bad_input(program: str) -> Iterator[None]:
     """Context in which errors of bad input end the program with a one-line message and exit status 2."""
     try:
         yield
+    except BrokenPipeError:  # the reader of the output has left, see end_on_signal
+        raise
     except (ValueError, TypeError, OSError, ModuleNotFoundError) as error:
         _refuse(program, error)
 

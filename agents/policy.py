@@ -60,6 +60,16 @@ def one_thread_each() -> Iterator[None]:
         torch.set_num_threads(threads)
 
 
+def pair_of(answer: Any, name: str) -> tuple[np.ndarray, State]:
+    """Return the answer of the ``predict`` of the agent `name`; raise TypeError unless it is a pair."""
+    if not isinstance(answer, tuple) or len(answer) != 2:
+        raise TypeError(
+            f"predict() of {name} returned {type(answer).__name__}; it must return the tuple (actions, state), with "
+            "the state None for an agent without a memory"
+        )
+    return answer
+
+
 def started(policy: Policy, seeds: Sequence[int] | np.ndarray) -> State:
     """Return a policy's initial state for scenes with these seeds (B,); None for a policy without ``start``."""
     start = getattr(policy, "start", None)

@@ -6,10 +6,10 @@ import inspect
 import os
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from hitmac.agents.baselines import planner, rules
 from hitmac.agents.baselines.exact import ExactAgent
@@ -30,7 +30,7 @@ from hitmac.agents.policy import (
 from hitmac.agents.pretrained import PREFIX, pretrained_folder
 from hitmac.envs.observation import PAPER_FEATURES
 from hitmac.envs.scenario import Scenario, load_scenario
-from hitmac.envs.validation import did_you_mean, is_among
+from hitmac.envs.validation import convert, did_you_mean, is_among
 from hitmac.perception.released import ReleasedCoordinator, ReleasedExecutor, load_released
 
 SCRIPTED: dict[str, type[rules.RulePolicy]] = {
@@ -48,9 +48,9 @@ SCRIPTED: dict[str, type[rules.RulePolicy]] = {
 """Classes of the scripted agents, by name."""
 
 _MEMORYLESS = "memoryless:"
-_IMPORT = re.compile(r"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)")
 _OPTIONS = re.compile(r"(?::[^:=]+=[^:=+]*)+$")
-_VALUES = re.compile(r"(?<==)[^:=+/]+(?:/[^:=+/]+)+")
+_IMPORT = re.compile(rf"([^\W\d]\w*(?:\.[^\W\d]\w*)*):([^\W\d]\w*)(?:{_OPTIONS.pattern})?")
+_VALUES = re.compile(r"(?<==)[-.\de]+(?:/[-.\de]+)+(?=:|$)")
 
 
 def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
@@ -66,7 +66,7 @@ def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
         return Path(name), "", {}
     parts = name.removeprefix(_MEMORYLESS).split(":")
     shown = [part for part in parts if "=" in part and part.partition("=")[0] in NEARNESS]
-    nearness = checked_nearness(_options(name, shown, NEARNESS))
+    nearness = checked_nearness(_options(name, shown, dict.fromkeys(NEARNESS)))
     first, *rest = parts = [part for part in parts if part not in shown]
     whole, after = ":".join(parts), ":".join(rest)
     if first in COORDINATORS:
@@ -82,19 +82,22 @@ def parse_name(name: str | Path) -> tuple[str | Path, str, dict[str, Any]]:
     return whole, "", nearness
 
 
-def _options(name: str, given: Iterable[str], known: Iterable[str]) -> dict[str, Any]:
-    """Return the options `given` in a name, each ``OPTION=VALUE``; numbers are converted."""
+def _options(name: str, given: Iterable[str], known: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options `given` in a name, each ``OPTION=VALUE``, in the types of `known`; None: numbers or text."""
     options: dict[str, Any] = {}
     for part in given:
         option, _, text = part.partition("=")
         if option not in known:
-            raise ValueError(
-                f"unknown option {option!r} in {name}{did_you_mean(option, known)}: known are {', '.join(known)}"
-            )
+            names = f"known are {', '.join(known)}" if known else "it takes none"
+            raise ValueError(f"unknown option {option!r} in {name}{did_you_mean(option, known)}: {names}")
         if not text or option in options:
             raise ValueError(f"{option} in {name} is given {'twice' if option in options else 'without a value'}")
-        number = number_of(text)
-        options[option] = text if number is None else number
+        hint = known[option]
+        number = None if str in (hint, *get_args(hint)) else number_of(text)
+        value = text if number is None else number
+        if hint is bool:
+            value = {"true": True, "false": False}.get(text, text)
+        options[option] = value if hint is None else convert(f"{option} in {name}", hint, value)
     return options
 
 
@@ -158,7 +161,7 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     ``pretrained:flat``            policy that comes with the package, see :mod:`hitmac.agents.pretrained`
     ``released:C.pth:E.pth``       released HiT-MAC, from its files of coordinator and executor
     ``released:assign-all:E.pth``  scripted coordinator with the released executor
-    ``my_module:MyPolicy``         custom policy, see :func:`import_policy`
+    ``my_module:MyPolicy:seed=1``  custom policy, here with an option, see :func:`import_policy`
     ``memoryless:planner``         any of these, observing only the targets in sight
     ``planner:nearest=16``         agent that turns all sensors, observing the 16 nearest targets of each; also
                                    ``radius=40``, their largest distance, and ``neighbours=8``
@@ -176,7 +179,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
     Raises:
         ValueError: an unknown name (the message lists the known ones), a damaged checkpoint, or a checkpoint of
             another task.
-        TypeError: an agent of another type.
+        FileNotFoundError: the name is a path, without a directory.
+        TypeError: an agent of another type, or an option of another type.
     """
     scenario = load_scenario(scenario)
     if not isinstance(agent, str | Path):
@@ -218,6 +222,8 @@ def load_agent(agent: Agent | Policy | str | Path, scenario: Scenario | str | Pa
         made = _released(name, scenario, *rest)
     elif _IMPORT.fullmatch(source) and rest[0] not in EXECUTORS:
         made = _custom(name, import_policy(source, scenario))._replace(nearness=nearness)
+    elif "/" in first:
+        raise FileNotFoundError(f"no such directory: {name}")
     else:
         names = (*SCRIPTED, *COORDINATORS)
         raise ValueError(
@@ -315,6 +321,7 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
 
     Raises:
         ValueError: an unknown name, a damaged checkpoint, or a checkpoint of another task.
+        FileNotFoundError: the name is a path, without a directory.
         TypeError: an executor of another type.
     """
     scenario = load_scenario(scenario)
@@ -329,6 +336,8 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
             raise ValueError(f"{executor} was trained for {config.task}; expected an executor")
         return as_level(policy, config, scenario)
     if isinstance(executor, str) and not _IMPORT.fullmatch(executor):
+        if "/" in executor:
+            raise FileNotFoundError(f"no such directory: {executor}")
         raise ValueError(
             f"unknown executor {executor!r}{did_you_mean(executor, EXECUTORS)}: known are {', '.join(EXECUTORS)}, "
             "and folders of checkpoints or runs, or MODULE:CLASS"
@@ -336,36 +345,50 @@ def load_executor(executor: LevelPolicy | Policy | str | Path, scenario: Scenari
     return LevelPolicy.of(import_policy(executor, scenario) if isinstance(executor, str) else executor)
 
 
-def named_agents(names: str, scenario: Scenario, device: str = "cpu") -> list[Agent]:
-    """Load the comma-separated agents `names`, networks on a device; the agents of a group have the group's name.
+def named_agents(names: str | Sequence[str], scenario: Scenario, device: str = "cpu") -> list[Agent]:
+    """Load the agents `names`, networks on a device; the agents of a group have the group's name.
+
+    `names` is a comma-separated text, or several of them.
 
     ============================== ===========================================================================
     ``planner``                    agent, see :func:`load_agent`
     ``planner:turn_cost=0.1/0.5``  an agent for each value of an option
     ``runs/x``                     directory of several seeds: a group of its runs; of several variations: a group
                                    for each
-    ``NAME=runs/a+runs/b``         group: trainings of one agent
+    ``NAME=runs/a+runs/b``         group: trainings of one agent, also of a custom one
     ============================== ===========================================================================
     """
+    names = names if isinstance(names, str) else ",".join(names)
     agents: dict[tuple[str, str], Agent] = {}
-    for several in filter(None, names.split(",")):
-        for group, run in _members(several):
+    for several in filter(None, map(str.strip, names.split(","))):
+        members = [*_members(several)]
+        for group, run in members:
             if (key := (group or run, run)) in agents:
                 raise ValueError(f"agents has {run} twice{f' in {group}' if group else ''}; leave one out")
             with checkpoint.checked_device(device):
                 agent = load_agent(run, scenario)
-            agents[key] = agent._replace(name=group, run=run) if group else agent
+            trained = agent.trained or (len(members) > 1 and _is_custom(run))
+            agents[key] = agent._replace(name=group, run=run, trained=trained) if group else agent
     if not agents:
         raise ValueError(f"agents is {names!r}; give one or more")
     return [*agents.values()]
+
+
+def named_agent(names: str | Sequence[str], scenario: Scenario) -> Agent:
+    """Load the agent `names`, which must be a single one; see :func:`named_agents`."""
+    first, *others = named_agents(names, scenario)
+    if others:
+        raise ValueError(f"agents has {1 + len(others)}: {first.run or first.name}, ...; give a single one")
+    return first
 
 
 def _members(names: str) -> Iterator[tuple[str, str]]:
     """Yield the names of the group, "" for a single agent, and of the agent, in a text without commas."""
     first = names.partition("+")[0]
     family, options = split_options(first)
-    scripted = family.rpartition("=")[2].removeprefix(_MEMORYLESS) in SCRIPTED
-    if not scripted and not any(one.partition("=")[0] in NEARNESS for one in options.split(":")):
+    agent = family.rpartition("=")[2]
+    shown = any(one.partition("=")[0] in NEARNESS for one in options.split(":"))
+    if not (agent.removeprefix(_MEMORYLESS) in SCRIPTED or _is_custom(agent) or shown):
         family, options = first, ""  # the last = is that of a group
     if (place := family.rfind("=")) >= 0:
         for member in names[place + 1 :].split("+"):
@@ -381,13 +404,22 @@ def _members(names: str) -> Iterator[tuple[str, str]]:
         yield from ((name if run != name else "", run) for run in each_training(name))
 
 
+def _is_custom(name: str) -> bool:
+    """Return True for ``MODULE:CLASS``, also memoryless, or as the executor of a scripted coordinator."""
+    name = name.removeprefix(_MEMORYLESS)
+    first, _, rest = name.partition(":")
+    return f"{first}:" != PREFIX and bool(_IMPORT.fullmatch(rest if first in COORDINATORS else name))
+
+
 def import_policy(name: str, scenario: Scenario) -> Policy:
     """Import the policy ``my_module:MyPolicy`` from the current directory or an installed package.
 
-    A class or function is called, with the scenario if it has a parameter `scenario`; an object with ``predict`` is
-    used unchanged. Raises ``ValueError`` for an unknown module or class, or one without ``predict``.
+    A class or function is called, with the scenario if it has a parameter `scenario`, and with the options of a name
+    such as ``my_module:MyPolicy:seed=1``, converted to the annotated types of its parameters; an object with
+    ``predict`` is used unchanged. Raises ``ValueError`` for an unknown module, class or option, or a class without
+    ``predict``, and ``TypeError`` for an option of another type.
     """
-    place, _, attribute = name.partition(":")
+    place, attribute, *given = name.split(":")
     if not {"", os.getcwd()} & set(sys.path):
         sys.path.append(os.getcwd())
     try:
@@ -399,8 +431,16 @@ def import_policy(name: str, scenario: Scenario) -> Policy:
     if not hasattr(module, attribute):
         raise ValueError(f"{name}: the module {place} has no {attribute}")
     policy: Any = getattr(module, attribute)
-    if callable(policy) and (inspect.isclass(policy) or not hasattr(policy, "predict")):
-        policy = policy(**({"scenario": scenario} if "scenario" in inspect.signature(policy).parameters else {}))
+    made = callable(policy) and (inspect.isclass(policy) or not hasattr(policy, "predict"))
+    parameters = inspect.signature(policy).parameters if made else {}
+    hints = {
+        option: None if isinstance(how.annotation, str) or how.annotation is how.empty else how.annotation
+        for option, how in parameters.items()
+        if option != "scenario" and how.kind in (how.POSITIONAL_OR_KEYWORD, how.KEYWORD_ONLY)
+    }
+    options = _options(name, given, hints)
+    if made:
+        policy = policy(**({"scenario": scenario} if "scenario" in parameters else {}), **options)
     if not callable(getattr(policy, "predict", None)):
         raise ValueError(f"{name} is {policy!r}, which has no predict(); it must be a class or an object with it")
     return policy

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from hitmac.agents import watch
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import Episodes, fitted
-from hitmac.agents.registry import load_agent
+from hitmac.agents.registry import named_agent
 from hitmac.envs import TASKS, load_scenario, presets
 from hitmac.envs.files import check_ending
 from hitmac.envs.render import Picture, check_film, save_pictures, save_png
@@ -25,8 +25,8 @@ class Options:
     scenario: str = ""
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run; empty: list the
     presets. The name of the option can be left out in first place."""
-    agent: str = "random"
-    """Agent, as in hitmac evaluate: random, still, pretrained:flat."""
+    agents: Agents = ("random",)
+    """Agent, as in hitmac evaluate: random, still, pretrained:flat; on a page also several, comma-separated."""
     film: Path | None = None
     """File for a film, .gif or .mp4."""
     picture: Path | None = None
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         return
     name = options.scenario or "hit-mac"
     if not (options.film or options.picture):
-        watch.main([options.agent, f"--scenario={name}", f"--seed={options.seed}", f"--sub-steps={options.steps}"])
+        watch.main([*options.agents, f"--scenario={name}", f"--seed={options.seed}", f"--sub-steps={options.steps}"])
         return
     with stop_on_bad_input(PROGRAM):
         if options.film:
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
             check_ending("--picture", options.picture, ".png")
         steps = convert("--steps", field_types(Options)["steps"], options.steps)
         scenario, steps = fitted(load_scenario(name), steps)
-        episode = Episodes(load_agent(options.agent, scenario), scenario, [checked_seed(options.seed, "--seed")])
+        episode = Episodes(named_agent(options.agents, scenario), scenario, [checked_seed(options.seed, "--seed")])
         picture, frames = Picture(scenario, options.size), []
         for step in episode.steps(steps):
             if options.film or step == steps:

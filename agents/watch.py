@@ -6,11 +6,8 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
 
-import tyro
-
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.registry import named_agents
 from hitmac.agents.replay.page import save_replay
 from hitmac.envs.files import check_ending
@@ -23,14 +20,14 @@ PROGRAM = "hitmac watch"
 
 @dataclass(frozen=True)
 class Options:
-    """Watch agents play the same episode, side by side: hitmac watch planner pretrained:flat.
+    """Watch agents play the same episode, side by side: hitmac watch --agents planner,pretrained:flat.
 
     The episodes are written as one self-contained HTML page, which is shown in the browser.
     """
 
-    agents: Annotated[tuple[str, ...], tyro.conf.arg(aliases=["--agent"])] = ("pretrained:flat",)
-    """Agents, as in hitmac evaluate: planner, pretrained:NAME, the directory of a run. The name of the option may be
-    left out in first place."""
+    agents: Agents = ("pretrained:flat",)
+    """Agents, comma-separated, as in hitmac evaluate: planner, pretrained:NAME, the directory of a run. The name of
+    the option may be left out in first place."""
     scenario: str = "hit-mac"
     """Scenario: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run."""
     seed: int = 0
@@ -58,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         scenario = load_scenario(options.scenario)
         if options.tracks:
             scenario = scenario.replace(tracks=options.tracks)
-        agents = named_agents(",".join(options.agents), scenario, options.device)
+        agents = named_agents(options.agents, scenario, options.device)
         names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
         agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]
         length, speed = options.sub_steps, options.sub_steps_per_second

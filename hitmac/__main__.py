@@ -23,6 +23,12 @@ COMMANDS = {
 def main() -> None:
     """Run the command named by the first argument with the other arguments."""
     name, *rest = sys.argv[1:] or ["--help"]
+    with end_on_signal(f"hitmac {name}"):
+        run(name, rest)
+
+
+def run(name: str, rest: list[str]) -> None:
+    """Run the command `name` with the arguments `rest`."""
     if name in ("-h", "--help"):
         print("usage: hitmac COMMAND [OPTIONS]\n\ncommands (hitmac COMMAND --help explains its options)")
         print("\n".join(f"  {command:<10}  {about}" for command, (_, about) in COMMANDS.items()))
@@ -35,8 +41,7 @@ def main() -> None:
         print(f"hitmac: error: unknown command {name!r}{hint}: known are {', '.join(COMMANDS)}", file=sys.stderr)
         sys.exit(2)
     sys.argv = [f"hitmac {name}", *rest]
-    with end_on_signal(f"hitmac {name}"):
-        importlib.import_module(COMMANDS[name][0]).main()
+    importlib.import_module(COMMANDS[name][0]).main()
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Ctrl-C, SIGTERM and SIGHUP: each ends a program in one line."""
+"""Ctrl-C, SIGTERM and SIGHUP end a program in one line; a reader that closes the pipe of its output ends it quietly."""
 
 import contextlib
 import os
@@ -18,7 +18,8 @@ PARENT = "HITMAC_ENDS_WITH_STANDARD_INPUT"
 def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
     """End the program on Ctrl-C, SIGTERM or SIGHUP with one line, `program` and `hint`, and status 128 + the signal.
 
-    A signal that is ignored, as under ``nohup``, stays ignored.
+    A signal that is ignored, as under ``nohup``, stays ignored. When the reader of the output closes the pipe, as
+    ``head`` does, the program ends without a word, with the status of SIGPIPE.
     """
 
     def end(number: int, frame: object) -> None:
@@ -37,6 +38,12 @@ def end_on_signal(program: str, hint: str = "") -> Iterator[None]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+        unread = isinstance(sys.exception(), BrokenPipeError)  # or the pipe of another process is broken: an error
+        try:
+            print(end="\n" * unread, flush=True)
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes it again as it ends
+            sys.exit(128 + signal.SIGPIPE)
 
 
 def end_with_parent() -> None:

@@ -29,6 +29,23 @@ def test_a_signal_ends_a_running_command_in_one_line(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("buffered", [True, False])
+def test_a_reader_that_leaves_ends_a_command_quietly(buffered, tmp_path):
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(
+        [sys.executable, "-m", "hitmac", "scenarios"], cwd=tmp_path, stdout=writer, stderr=subprocess.PIPE, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "" if buffered else "1"},
+    )  # fmt: skip
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
+def test_another_broken_pipe_is_an_error(capsys):
+    with pytest.raises(BrokenPipeError), end_on_signal("x"):
+        raise BrokenPipeError
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_handlers_are_restored_and_ignored_signals_stay_so(number, capsys):
     before = signal.signal(number, signal.SIG_IGN)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 
 from hitmac.agents.baselines.levels import COORDINATORS
-from hitmac.agents.command_line import parse, stop_on_bad_input
+from hitmac.agents.command_line import Agents, parse, stop_on_bad_input
 from hitmac.agents.evaluate.compare import evaluate, save_evaluation
 from hitmac.agents.evaluate.figures import save_pareto, save_pictures, save_sweeps
 from hitmac.agents.evaluate.film import save_films
@@ -30,10 +30,11 @@ PROGRAM = "hitmac evaluate"
 class Options:
     """Compare agents on the same new episodes; write a table, the metrics of every episode, and figures."""
 
-    agents: str = "random,still,nearest"
+    agents: Agents = ("random", "still", "nearest")
     """Agents, comma-separated: scripted agents, also with options, planner:turn_cost=0.5, or several values of one,
     planner:turn_cost=0.5/1; scripted coordinators, also with an executor, assign-all:runs/x; folders of runs or
-    checkpoints; released:FILE:FILE; custom agents, MODULE:CLASS. Several trainings of an agent: NAME=runs/a+runs/b."""
+    checkpoints; released:FILE:FILE; custom agents, MODULE:CLASS:OPTION=VALUE. Several trainings of an agent:
+    NAME=runs/a+runs/b."""
     scenario: str = "hit-mac"
     """Scenarios, comma-separated: a preset's name (also with sizes: hit-mac-6x9), the path of a YAML file, or a run or
     its config.yaml."""
@@ -72,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line."""
     names = f"Scripted agents: {', '.join(SCRIPTED)}; scripted coordinators: {', '.join(COORDINATORS)}; "
     names += f"trained: {', '.join(PREFIX + name for name in pretrained())}."
-    options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}")
+    options = parse(Options, PROGRAM, arguments, description=f"{Options.__doc__}\n\n{names}", first="--agents")
     with stop_on_bad_input(PROGRAM):
         scenes = _scenarios(options)
         sweeps = dict(varied(scenes[0], text) for text in options.vary)

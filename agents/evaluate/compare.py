@@ -15,7 +15,7 @@ from hitmac.agents.command_line import provenance
 from hitmac.agents.evaluate.bounds import BOUNDS, bounds_of, compute_bound
 from hitmac.agents.evaluate.statistics import mean_of, probability_of_improvement, ratio, summary
 from hitmac.agents.hierarchy import HierarchicalAgent, LevelPolicy
-from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, started
+from hitmac.agents.policy import Memoryless, Policy, digest, has_learned, one_thread_each, pair_of, started
 from hitmac.agents.registry import Agent, load_agent, load_executor
 from hitmac.envs.files import write_text
 from hitmac.envs.recordings import shortest_recording
@@ -56,7 +56,8 @@ class Episodes:
             self.observation = self.task.observe()
             starts = np.full(self.task.num_envs, self.sub_step == 0)
             began = time.perf_counter()
-            action, self.state = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
+            answer = self.agent.policy.predict(self.observation, self.state, starts, deterministic=True)
+            action, self.state = pair_of(answer, self.agent.name)
             self.seconds += time.perf_counter() - began
             self.task.step(action)
             self.sub_step += 1

@@ -1,6 +1,7 @@
 """Agents by name, with options in their names, by path, and from custom code."""
 
 import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,11 +9,11 @@ import pytest
 import torch
 
 from hitmac.agents import PolicyConfig, save_policy
-from hitmac.agents.baselines.planner import FastPlannerAgent
+from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main
 from hitmac.agents.evaluate.figures import colours_of
 from hitmac.agents.learned.checkpoint import build_policy, copy_executor
-from hitmac.agents.registry import load_agent, load_executor, load_run, named_agents, split_options
+from hitmac.agents.registry import load_agent, load_executor, load_run, named_agent, named_agents, split_options
 from hitmac.envs import DEFAULT_FEATURES, PAPER_FEATURES, load_scenario
 
 HIT_MAC = load_scenario("hit-mac")
@@ -31,10 +32,7 @@ def saved(folder, task="Coverage"):
 class Left:
     """Turns every sensor to the left."""
 
-    features = ("distance",)
-
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
-        assert observation["pairs"].shape[-1] == len(self.features)
         return np.ones(observation["mask"].shape[:-1], int), None
 
 
@@ -81,78 +79,85 @@ def test_a_name_is_a_path_only_if_it_is_nothing_else(tmp_path, monkeypatch):
 
 
 def test_an_object_with_predict_is_an_agent():
-    agent = load_agent(Left(), "hit-mac")
-    assert (agent.name, agent.features, agent.trained) == ("Left", ("distance",), False)
-    assert load_agent(agent, "hit-mac") is agent
-    plain = type("Plain", (), {"predict": Left.predict})()
-    assert load_agent(plain, "hit-mac").features == DEFAULT_FEATURES
-    level = load_executor(plain, "hit-mac")
+    agent = load_agent(Left(), HIT_MAC)
+    assert (agent.name, agent.features, agent.trained) == ("Left", DEFAULT_FEATURES, False)
+    assert load_agent(agent, HIT_MAC) is agent
+    level = load_executor(Left(), HIT_MAC)
     assert (level.features, level.padding, level.training_seeds) == (PAPER_FEATURES, "attended", ())
-    assert load_executor(level, "hit-mac") == level
+    assert load_executor(level, HIT_MAC) == level
     with pytest.raises(TypeError, match="agent is 3; it must be"):
-        load_agent(3, "hit-mac")
+        load_agent(3, HIT_MAC)
     with pytest.raises(TypeError, match="a level of a hierarchy is 3; it must be"):
-        load_executor(3, "hit-mac")
+        load_executor(3, HIT_MAC)
     with pytest.raises(ValueError, match="executor is given"):
-        load_agent(Left(), "hit-mac", executor="still")
+        load_agent(Left(), HIT_MAC, executor="still")
 
 
-# Options in names.
+# Options and lists.
 
 
 def test_options_reach_the_constructor():
     agent = load_agent("planner:turn_cost=0.5:horizon=30", HIT_MAC)
     assert (agent.name, agent.policy.turn_cost, agent.policy.horizon) == ("planner:turn_cost=0.5:horizon=30", 0.5, 30)
     fast = load_agent("planner-fast:turn_cost=2", HIT_MAC).policy  # by the constructor of its base
-    assert isinstance(fast, FastPlannerAgent)
     assert (fast.turn_cost, fast.horizon, fast.samples) == (2.0, 45, 1)
     assert load_agent("random:seed=7", HIT_MAC).policy.seed == 7
 
 
 @pytest.mark.parametrize(
-    ("name", "error", "says"),
-    [
-        ("genius", ValueError, "unknown agent 'genius'.*: known are random, still"),
-        ("planer", ValueError, r"unknown agent 'planer' \(did you mean planner\?\)"),
-        ("12:30", ValueError, "unknown agent '12:30'"),
-        ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are"),
-        ("still:turn_cost=1", ValueError, "unknown option 'turn_cost'"),
-        ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
-        ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
-        ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
-        ("assign-all:nearest=3", ValueError, "assign-all:nearest=3 is given nearest"),
-    ],
-)
-def test_names_that_are_refused(name, error, says):
-    with pytest.raises(error, match=says):
-        load_agent(name, HIT_MAC)
-
-
-@pytest.mark.parametrize(
     ("names", "expected"),
     [
-        ("planner:turn_cost=0.5/1,still", ["planner:turn_cost=0.5", "planner:turn_cost=1", "still"]),
+        ("planner:turn_cost=0.5/1, still", ["planner:turn_cost=0.5", "planner:turn_cost=1", "still"]),
+        (("still,", "random", "nearest,greedy"), ["still", "random", "nearest", "greedy"]),
         ("planner:horizon=4/5:samples=2", ["planner:horizon=4:samples=2", "planner:horizon=5:samples=2"]),
         ("slow=planner:turn_cost=2:horizon=9", ["slow"]),
         ("a=b=planner:horizon=9", ["a=b"]),
         ("planner:turn_cost=0.5=still", ["planner:turn_cost=0.5"]),  # a name in the form of a family's
     ],
 )
-def test_names_with_options_among_groups(names, expected):
+def test_lists_of_names(names, expected):
     assert [agent.name for agent in named_agents(names, HIT_MAC)] == expected
 
 
 @pytest.mark.parametrize(
-    ("names", "says"),
+    ("names", "error", "says"),
     [
-        ("planner:horizon=4/4", "agents has planner:horizon=4 twice"),
-        ("still+random", "joins several trainings without a name; write NAME="),
-        (",", "agents is ','; give one or more"),
+        ("genius", ValueError, "unknown agent 'genius'.*: known are random, still"),
+        ("planer", ValueError, r"unknown agent 'planer' \(did you mean planner\?\)"),
+        ("12:30", ValueError, "unknown agent '12:30'"),
+        ("runs/none", FileNotFoundError, "no such directory: runs/none"),
+        ("ours=still+./planner", FileNotFoundError, "no such directory: ./planner"),
+        ("assign-all:runs/none", FileNotFoundError, "no such directory: runs/none"),
+        ("planner:turncost=1", ValueError, r"unknown option 'turncost' .*\(did you mean turn_cost\?\): known are"),
+        ("still:turn_cost=1", ValueError, "unknown option 'turn_cost'"),
+        ("planner:turn_cost=much", TypeError, "turn_cost is 'much'"),
+        ("planner:turn_cost=", ValueError, "turn_cost in planner:turn_cost= is given without a value"),
+        ("planner:horizon=3:horizon=4", ValueError, "horizon in planner:horizon=3:horizon=4 is given twice"),
+        ("assign-all:nearest=3", ValueError, "assign-all:nearest=3 is given nearest; agents with a coordinator"),
+        ("pretrained:flat:nearest=0", ValueError, "nearest is 0; it must be a whole number, 1 or more"),
+        ("planner:radius=3", ValueError, "radius is 3; it needs nearest"),
+        ("planner:horizon=4/4", ValueError, "agents has planner:horizon=4 twice"),
+        ("still+random", ValueError, "joins several trainings without a name; write NAME="),
+        (", ", ValueError, "agents is ', '; give one or more"),
     ],
 )
-def test_lists_of_names_that_are_refused(names, says):
-    with pytest.raises(ValueError, match=says):
+def test_names_that_are_refused(names, error, says):
+    with pytest.raises(error, match=says):
         named_agents(names, HIT_MAC)
+
+
+def test_a_single_agent():
+    assert named_agent("still,", HIT_MAC).name == "still"
+    with pytest.raises(ValueError, match=r"agents has 2: still, .*; give a single one"):
+        named_agent("still,random", HIT_MAC)
+
+
+def test_lists_of_the_nearest_are_part_of_the_name():
+    agents = named_agents("pretrained:any-size:nearest=2/3,planner:turn_cost=0.5:nearest=4:radius=900", HIT_MAC)
+    assert [agent.name for agent in agents] == [
+        "pretrained:any-size:nearest=2", "pretrained:any-size:nearest=3", "planner:turn_cost=0.5:nearest=4:radius=900",
+    ]  # fmt: skip
+    assert (dict(agents[-1].nearness), agents[-1].policy.turn_cost) == ({"nearest": 4, "radius": 900.0}, 0.5)
 
 
 def test_families_by_hand():
@@ -169,20 +174,23 @@ MODULE = """
 import numpy as np
 
 class Base:
+    features = ("bearing",)
+
     def predict(self, observation, state=None, episode_start=None, deterministic=False):
         return np.ones(observation["mask"].shape[:-1], int), None
 
-class Alone(Base):
-    features = ("bearing",)
-
 class Scene(Base):
-    def __init__(self, scenario, gain=1.0):
-        self.sensors = scenario.num_sensors
+    def __init__(self, scenario, seed: int = 0, *, gain: float | None = None, name: str = "", on: bool = False, any=1):
+        self.options = scenario.num_sensors, seed, gain, name, on, any
 
-class Other(Base):
+class Learned(Base):
     trained = True
 
-def make():
+class Array(Base):
+    def predict(self, *arguments, **options):
+        return super().predict(*arguments, **options)[0]
+
+def make(scenario):
     return Base()
 
 ready = Base()
@@ -190,38 +198,71 @@ number = 3
 """
 
 
-def test_policies_are_imported(tmp_path, monkeypatch):
+@pytest.fixture
+def code(tmp_path, monkeypatch):
+    """Makes the current directory one with the package `mine`."""
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "policies_of_mine").mkdir()
-    (tmp_path / "policies_of_mine" / "__init__.py").write_text(MODULE)
-    (tmp_path / "policies_of_mine" / "inner.py").write_text(MODULE)
-    (tmp_path / "policies_broken.py").write_text("import an_absent_module\n")
-    assert load_agent("policies_of_mine:Alone", "hit-mac").features == ("bearing",)
-    assert load_agent("policies_of_mine.inner:Scene", "hit-mac-6x9").policy.sensors == 6
-    assert load_agent("policies_of_mine:Other", "hit-mac").trained
-    for name in ("make", "ready"):
-        assert load_agent(f"policies_of_mine:{name}", "hit-mac").features == DEFAULT_FEATURES
-    assert "bearing" in load_agent("assign-all:policies_of_mine:Alone", "hit-mac").features
-    for name, says in [
-        ("policies_of_mine:Nobody", "the module policies_of_mine has no Nobody"),
-        ("policies_of_mine.nowhere:Alone", "no module policies_of_mine.nowhere in the current directory"),
-        ("policies_of_mine:number", r"is 3, which has no predict\(\)"),
-    ]:
-        with pytest.raises(ValueError, match=says):
-            load_agent(name, "hit-mac")
+    for name in [name for name in sys.modules if name.partition(".")[0] == "mine"]:
+        monkeypatch.delitem(sys.modules, name)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "__init__.py").write_text(MODULE)
+    (tmp_path / "mine" / "inner.py").write_text(MODULE)
+    (tmp_path / "broken.py").write_text("import an_absent_module\n")
+
+
+def test_policies_are_imported(code):
+    assert load_agent("mine.inner:Scene", "hit-mac-6x9").policy.options == (6, 0, None, "", False, 1)
+    for name in ("Base", "make", "ready"):
+        assert load_agent(f"mine:{name}", HIT_MAC).features == ("bearing",)
+    assert "bearing" in load_agent("assign-all:mine:Base", HIT_MAC).features
+    assert load_agent("mine:Learned", HIT_MAC).trained
     with pytest.raises(ModuleNotFoundError, match="an_absent_module"):
-        load_agent("policies_broken:Alone", "hit-mac")
-    saved(Path("policies_of_mine"), "Coordinator")  # a run beside the code of a package
-    assert load_agent("policies_of_mine:scripted", "hit-mac").training_seeds
-    assert load_agent("policies_of_mine:Alone", "hit-mac").features == ("bearing",)
+        load_agent("broken:Base", HIT_MAC)
+    saved(Path("mine"), "Coordinator")  # a run beside the code of a package
+    assert load_agent("mine:scripted", HIT_MAC).training_seeds
+    assert load_agent("mine:Base", HIT_MAC).features == ("bearing",)
 
 
-def test_the_front_of_several_values_is_one_picture(tmp_path, monkeypatch, capsys):
+def test_policies_take_options_of_their_signature(code):
+    agents = named_agents("mine:Scene:seed=1/2,x=memoryless:mine:Scene:gain=2:name=7:on=true:any=a/b", HIT_MAC)
+    assert [agent.name for agent in agents] == ["mine:Scene:seed=1", "mine:Scene:seed=2", "x"]
+    assert agents[1].policy.options == (4, 2, None, "", False, 1)
+    options = agents[2].policy.policy.options
+    assert options == (4, 0, 2.0, "7", True, "a/b")
+    assert isinstance(options[2], float)
+    level = load_agent("assign-all:mine:Scene:seed=5", HIT_MAC).policy.executor
+    assert level.policy.options[1] == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "error", "says"),
+    [
+        ("mine:Nobody", ValueError, "the module mine has no Nobody"),
+        ("mine.nowhere:Base", ValueError, "no module mine.nowhere in the current directory"),
+        ("mine:number", ValueError, r"is 3, which has no predict\(\)"),
+        ("mine:Scene:sed=1", ValueError, r"unknown option 'sed' .*mean seed\?\): known are seed, gain, name, on, any"),
+        ("mine:ready:seed=1", ValueError, "unknown option 'seed' in mine:ready:seed=1: it takes none"),
+        ("mine:Scene:seed=0.5", TypeError, "seed in mine:Scene:seed=0.5 is 0.5; it must be a whole number"),
+        ("mine:Scene:gain=high", TypeError, "gain in .* is 'high'; it must be a finite number"),
+        ("mine:Scene:on=1", TypeError, "on in .* is '1'; it must be true or false"),
+    ],
+)
+def test_custom_names_that_are_refused(name, error, says, code):
+    with pytest.raises(error, match=says):
+        named_agents(name, HIT_MAC)
+
+
+def test_several_trainings_of_custom_code_are_a_row(code):
+    agents = named_agents("ours=mine:Scene:seed=0+mine:Scene:seed=1,mine:Array", HIT_MAC)
+    few = {"episodes": 2, "max_episode_steps": 20, "progress": False}
+    found = evaluate(agents[:2], HIT_MAC, **few)["agents"]["ours"]
+    assert (found["trainings"], found["runs"]) == (2, ["mine:Scene:seed=0", "mine:Scene:seed=1"])
+    with pytest.raises(TypeError, match=r"predict\(\) of mine:Array returned ndarray; it must return the tuple"):
+        evaluate(agents[2], HIT_MAC, **few)
+
+
+def test_the_front_of_several_values_is_one_picture(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    few = ["--episodes", "2", "--max-episode-steps", "20"]
-    main(["--agents", "planner-fast:turn_cost=0.2/1/3:horizon=9,still", "--front", "front.png", *few])
+    agents = "planner-fast:turn_cost=0.2/1/3:horizon=9,still"
+    main([agents, "--front", "front.png", "--episodes", "2", "--max-episode-steps", "20"])
     assert [path.name for path in tmp_path.iterdir()] == ["front.png"]
-    for wrong, says in ((["f.gif"], "its name must end in .png"), (["f.png", "--sizes", "2x2,2x3"], "--front takes a")):
-        with pytest.raises(SystemExit):
-            main(["--agents", "still", *few, "--front", *wrong])
-        assert says in capsys.readouterr().err

@@ -12,6 +12,7 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import gymnasium
 import pytest
@@ -19,41 +20,49 @@ import tyro
 
 from hitmac import envs, train
 from hitmac.__main__ import COMMANDS
-from hitmac.agents import PolicyConfig, save_policy
+from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
-from hitmac.agents.attention import Options as AttentionOptions
-from hitmac.agents.evaluate.command import Options as EvaluateOptions
-from hitmac.agents.export.folder import main as export
-from hitmac.agents.learned.checkpoint import build_policy
-from hitmac.agents.pretrained.publish import main as publish
 from hitmac.agents.registry import named_agents
 from hitmac.agents.reproduce import ROWS
-from hitmac.agents.reproduce import Options as ReproduceOptions
-from hitmac.agents.scenarios import main as show_scenes
 from hitmac.agents.training import config
-from hitmac.agents.training.config import JOBS, HitMacOptions
-from hitmac.agents.watch import Options as WatchOptions
-from hitmac.envs import DEFAULT_FEATURES, TASKS, load_scenario
+from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
-from tests.docs.pages import PAGES, ROOT, Shell, inline_commands, steps
+from tests.agents.evaluate.made import saved
+
+ROOT = Path(__file__).parents[2]
+FILES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "tools/README.md")), *(ROOT / "docs").glob("*.md")]
+PAGES = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in sorted(FILES)}
+FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+def indented(text):
+    """Return the commands of the indented blocks, with continued lines joined, without comments."""
+    blocks = re.findall(r"(?:\A|\n)\n((?: {4}\S.*\n(?: {5,}\S.*\n|\n(?= {4}\S))*)+)", text)
+    lines = "".join(blocks).replace("\\\n", " ").splitlines()
+    return [re.sub(r"\s+", " ", re.sub(r"\s+#.*$", "", line)).strip() for line in lines if line.strip()]
+
+
+def steps(page):
+    """Return the blocks of Python of a page, and its commands in indented blocks, in order, each with its kind."""
+    found, text, end = [], PAGES[page], 0
+    for block in FENCED.finditer(text):
+        found += [("command", command) for command in indented(text[end : block.start()])]
+        found += [("python", block[2])] * (block[1] == "python")
+        end = block.end()
+    return found + [("command", command) for command in indented(text[end:])]
+
 
 BLOCKS = {
-    f"{page}, {number}": step.text
+    f"{page}, {number}": text
     for page in PAGES.keys() - {"docs/tutorial.md"}  # whose blocks run in order
-    for number, step in enumerate(step for step in steps(page) if step.kind == "python")
+    for number, text in enumerate(text for kind, text in steps(page) if kind == "python")
 }
-WRITTEN = {re.sub(r"\s+#.*$", "", step.text) for page in PAGES for step in steps(page) if step.kind == "command"}
-INLINE = {command for page in PAGES for command in inline_commands(page)}
-TINY = ["--total-steps", "32", "--num-envs", "2", "--episodes", "1", "--episode-steps", "2", "--weight-dim", "8"]
-
-
-def save(folder, task="Coverage"):
-    """Save an untrained policy of a task as a checkpoint."""
-    scenario = load_scenario("hit-mac-6x9")
-    config = PolicyConfig(
-        policy={"weight_dim": 8}, features=DEFAULT_FEATURES, scenario=scenario, training_seeds=(2**40, 2**40), task=task
-    )
-    save_policy(folder / "checkpoint", build_policy(config, scenario), config)
+WRITTEN = {text for page in PAGES for kind, text in steps(page) if kind == "command"}
+INLINE = {
+    " ".join(command.split())
+    for text in PAGES.values()
+    for command in re.findall(r"(?<!`)`((?:python|hitmac|make)\s[^`]+)`(?!`)", FENCED.sub("", text))
+}
 
 
 # Links and names
@@ -79,12 +88,17 @@ def test_the_readme_links_every_page():
 
 
 def test_options_exist(capsys):
-    for main in (show_scenes, publish, export):
-        with pytest.raises(SystemExit):
-            main(["--help"])
-    known = {"help", "logdir", "version", "head", "port"} | set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
-    for options in (*JOBS.values(), HitMacOptions, EvaluateOptions, ReproduceOptions, WatchOptions, AttentionOptions):
-        known |= {field.name.replace("_", "-") for field in dataclasses.fields(options)}
+    known = {"help", "logdir", "version", "head", "port"}
+    fields = [*train.COMMANDS.values()]
+    for name, (place, _) in COMMANDS.items():
+        module = importlib.import_module(place)
+        if hasattr(module, "Options"):
+            fields.append(module.Options)
+        elif name != "train":
+            with pytest.raises(SystemExit):
+                module.main(["--help"])
+    known |= set(re.findall(r"--([a-z-]+)", capsys.readouterr().out))
+    known |= {field.name.replace("_", "-") for kind in fields for field in dataclasses.fields(kind)}
     for page in PAGES.keys() - {"tools/README.md"}:  # whose programs have their own
         names = {name.removeprefix("no-") for name in re.findall(r"(?<![\w-])--([a-z][a-z-]*)", PAGES[page])}
         assert names <= known, page
@@ -98,12 +112,11 @@ def test_the_rows_of_the_results_can_be_reproduced():
 
 # Commands
 
-FILM = "hitmac scenarios examples/site/site.yaml --agent planner --film site.gif --size 600"
-ELSEWHERE = {  # tested in test_export.py, part of every session, or Ray's
+ELSEWHERE = {  # tested in test_run.py, part of every session, or Ray's
     "python policy/run.py", "source .venv/bin/activate", ".ci/run", "pip install 'hitmac[train,rllib]'",
     "ray start --head --port 6379", "ray start --address 10.0.0.1:6379",
 }  # fmt: skip
-PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "JOB": "coverage"}
+PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "JOB": "coverage", "AGENT": "still"}
 
 
 class Parsed(Exception):  # noqa: N818 - raised where the program would begin its work
@@ -113,7 +126,6 @@ class Parsed(Exception):  # noqa: N818 - raised where the program would begin it
 def parsed(monkeypatch, name, arguments):
     """Parse arguments by the program of a command of ``hitmac``, which stops before its work."""
     module = importlib.import_module(COMMANDS[name][0])
-    parse_argparse = argparse.ArgumentParser.parse_args
 
     def stop(parse):
         def parse_and_stop(*given, **options):
@@ -121,77 +133,44 @@ def parsed(monkeypatch, name, arguments):
 
         return parse_and_stop
 
-    if name == "train":  # it parses, and then resolves what depends on the scenario, which may not exist
+    def resolve(asked, given):  # what depends on the scenario, whose file may not exist
+        config.check(config.completed(asked, given - {"start"}, load_scenario("hit-mac")))
+        raise Parsed(asked)
 
-        def resolve(asked, given):
-            config.check(config.completed(asked, given - {"start"}, load_scenario("hit-mac")))
-            raise Parsed(asked)
-
+    if name == "train":
         monkeypatch.setattr(module, "resolve", resolve)
     elif hasattr(module, "parse"):
         monkeypatch.setattr(module, "parse", stop(module.parse))
     else:
-        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop(parse_argparse))
+        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop(argparse.ArgumentParser.parse_args))
     monkeypatch.setattr(sys, "argv", [name, *arguments])
     with pytest.raises(Parsed) as caught:
         module.main()
     return caught.value.args[0]
 
 
-def check(monkeypatch, words, *, alone=False):
-    """Check that a program exists and accepts the options; `alone` allows missing arguments."""
-    program, *rest = words
-    if program == "make":
-        target, *settings = rest
-        assert re.search(rf"^(\w+ )*{target}( \w+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE), target
-        for name, value in (setting.split("=", 1) for setting in settings):
-            assert name in ("ARGS", "PYTHON")
-            if name == "ARGS" and target in ("train", "reproduce") and "--help" not in value:
-                check_options(monkeypatch, target, shlex.split(value))
-    elif program in ("python", "python3"):
-        kind, *rest = rest
-        if kind == "-c":
-            compile(rest[0], "command", "exec")
-        elif kind == "train.py":
-            check_options(monkeypatch, "train", rest)
-        elif kind.startswith("examples/"):
-            assert (ROOT / kind).is_file(), kind
-        else:
-            assert kind == "-m", kind
-            assert importlib.util.find_spec(rest[0]) is not None, rest[0]
-    else:
-        assert program == "hitmac", program
-        name, *rest = rest
-        assert name in (*COMMANDS, "--help", "--version")
-        if name in COMMANDS and "--help" not in rest and (rest or not alone):
-            check_options(monkeypatch, name, rest)
-
-
-def check_options(monkeypatch, name, arguments):
-    """Check the arguments of a command of ``hitmac``, and that the presets and agents among them are known."""
-    options = parsed(monkeypatch, name, [PLACEHOLDERS.get(one, one) for one in arguments])
-    for scenario in str(getattr(options, "scenario", None) or "hit-mac").split(","):
-        if not set(scenario) & set("/."):  # no file
-            load_scenario(scenario)
-    if name == "evaluate":
-        known = [agent for agent in options.agents.split(",") if "runs/" not in agent]
-        assert not known or named_agents(",".join(known), load_scenario("hit-mac"))
-
-
-@pytest.mark.parametrize("command", sorted(WRITTEN | INLINE), ids=lambda one: one[:60])
+@pytest.mark.parametrize("command", sorted((WRITTEN | INLINE) - ELSEWHERE), ids=lambda one: one[:60])
 def test_a_command_is_one(command, monkeypatch):
-    if command not in ELSEWHERE:
-        for one in command.split(" && "):
-            program, *words = shlex.split(one)
-            check(monkeypatch, [program.removeprefix(".venv/bin/"), *words], alone=command in INLINE)
-
-
-@pytest.mark.slow
-def test_a_film_is_made(tmp_path):
-    (tmp_path / "examples").symlink_to(ROOT / "examples")
-    assert FILM in WRITTEN
-    Shell(tmp_path)(FILM)
-    assert (tmp_path / "site.gif").is_file()
+    """Its program exists and accepts the options, whose presets and agents are known."""
+    for one in command.split(" && "):
+        program, *words = shlex.split(one)
+        name, *rest = [PLACEHOLDERS.get(word, word) for word in words]
+        if program == "make":
+            assert re.search(rf"^(\w+ )*{name}( \w+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+            rest = shlex.split(rest[0].removeprefix("ARGS=")) if rest else []
+        elif program.startswith(("python", ".venv/bin/python")):
+            module = rest[0] if name == "-m" else ""
+            assert importlib.util.find_spec(module) if module else name == "-c" or (ROOT / name).is_file()
+        else:
+            assert program == "hitmac"
+            assert name in (*COMMANDS, "--help", "--version")
+        if name in COMMANDS and "--help" not in rest and (rest or command not in INLINE):
+            options = parsed(monkeypatch, name, rest)
+            for scenario in (getattr(options, "scenario", None) or "hit-mac").split(","):
+                if not set(scenario) & set("/."):  # no file
+                    load_scenario(scenario)
+            known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
+            assert known == [""] or named_agents(known or "still", load_scenario("hit-mac"))
 
 
 # Code
@@ -208,28 +187,44 @@ def tables():
         del encoder.ENCODERS[name]
 
 
+@pytest.fixture
+def run(tmp_path, monkeypatch, capsys, tables):
+    """Runs a block of Python or a command in an empty directory; returns what it prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(kind, text):
+        if kind == "python":
+            exec(compile(text, "block", "exec"), {"__name__": "__main__"})
+        else:
+            monkeypatch.setattr(sys, "argv", shlex.split(text))
+            hitmac()
+        return capsys.readouterr().out
+
+    return run
+
+
 @pytest.mark.parametrize(
     "block", [pytest.param(name, marks=[] if "README" in name else [pytest.mark.slow]) for name in sorted(BLOCKS)]
 )
-def test_a_block_runs(block, tmp_path, monkeypatch, tables):
-    save(tmp_path / "runs" / "six-nine")
-    monkeypatch.chdir(tmp_path)
-    shortened = BLOCKS[block].replace("learn(500_000)", "learn(512)").replace("VecEnv(256)", "VecEnv(16)")
-    exec(compile(shortened, block, "exec"), {"__name__": "__main__"})
+def test_a_block_runs(block, run):
+    saved(Path("runs/six-nine/checkpoint"))
+    run("python", BLOCKS[block].replace("learn(500_000)", "learn(512)").replace("VecEnv(256)", "VecEnv(16)"))
 
 
 @pytest.mark.slow
-def test_the_tutorial_runs_with_short_trainings(tmp_path):
-    """In one folder, each block in its own process; baselines reach the figures on the page."""
-    page, shell, shown = "docs/tutorial.md", Shell(tmp_path), ""
+def test_the_tutorial_runs_with_short_trainings(run):
+    """Block by block; baselines reach the figures on the page."""
+    page, shown = "docs/tutorial.md", ""
     for kind, text in steps(page):
         if ".venv" in text:  # the installation is that of the tests
             continue
-        text = text.replace("--total-steps 40000", "--total-steps 2000").replace("range(600)", "range(10)")
-        printed = shell(text if kind == "command" else f"python - <<'END'\n{text}\nEND")
-        if "evaluate" in text and "yard" not in text:
-            shown += printed
-    left = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+        text = text.replace("--total-steps 40000 --episodes 20", "--total-steps 512 --num-envs 16 --episodes 1")
+        text = text.replace("range(600)", "range(10)") + " --steps 5" * (" --film " in text)
+        if "yard.yaml --agents" in text:
+            text += " --max-episode-steps 20"
+        printed = run(kind, text)
+        shown += printed if "evaluate" in text and "yard" not in text else ""
+    left = {str(path) for path in Path().rglob("*") if path.is_file()}
     assert {"planner.gif", "first.gif", "yard.yaml", "yard.gif", "runs/first/episode.gif"} <= left
     expected = "".join(re.findall(r"^```text\n(.*?)^```$", PAGES[page], re.DOTALL | re.MULTILINE))
     figures = re.compile(r"^(planner|nearest|random) .*?(0\.\d{3})\b", re.MULTILINE)
@@ -238,13 +233,20 @@ def test_the_tutorial_runs_with_short_trainings(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_list_of_a_run_is_complete(tmp_path, monkeypatch):
+def test_the_site_is_filmed(run):
+    Path("examples").symlink_to(ROOT / "examples")
+    (film,) = (command for command in WRITTEN if command.startswith("hitmac scenarios examples/site/site.yaml"))
+    assert run("command", f"{film} --steps 5") == "site.gif: 5 pictures\n"
+
+
+@pytest.mark.slow
+def test_the_list_of_a_run_is_complete(run):
     table = re.search(r"\| file \| content \|\n(.*?)\n\n", PAGES["docs/train.md"], re.DOTALL)
     listed = {name for row in table[1].splitlines()[1:] for name in re.findall(r"`([^`]+)`", row.split(" | ")[0])}
-    save(tmp_path / "executor", "Executor")
-    monkeypatch.chdir(tmp_path)
-    train.run_command(["coordinator", "--executor", "executor", "--run-dir", "run", "--scenario", "hit-mac-6x9", *TINY])
-    left = {str(path.relative_to(tmp_path / "run")) for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    saved(Path("executor/checkpoint"), task="Executor")
+    few = "--total-steps 32 --num-envs 2 --episodes 1 --episode-steps 2 --weight-dim 8"
+    run("command", f"hitmac train coordinator --executor executor --run-dir run {few}")
+    left = {str(path.relative_to("run")) for path in Path("run").rglob("*") if path.is_file()}
     assert {"tensorboard/" if name.startswith("tensorboard/") else name for name in left} == listed
 
 
