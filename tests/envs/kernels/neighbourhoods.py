@@ -10,14 +10,13 @@ def nearest_of(pairs, mask, distance, k, radius=np.inf):
     """
     b, n, m, d = pairs.shape
     k = min(k, m)
-    if k == m and radius == np.inf:
-        return pairs, mask, np.broadcast_to(np.arange(m, dtype=np.int32), mask.shape).copy()
+    if k == m:  # every target keeps its place
+        kept = (mask != 0) & (distance <= radius)
+        return pairs * kept[..., None], kept.astype(mask.dtype), np.where(kept, np.arange(m, dtype=np.int32), -1)
     near = np.zeros((b, n, k, d), pairs.dtype), np.zeros((b, n, k), mask.dtype), np.full((b, n, k), -1, np.int32)
-    for scene in range(b):
-        for i in range(n):
-            valid = [j for j in range(m) if mask[scene, i, j] and distance[scene, i, j] <= radius]
-            chosen = sorted(sorted(valid, key=lambda j, at=(scene, i): distance[at][j])[:k])
-            for place, j in enumerate(chosen):
-                near[0][scene, i, place], near[1][scene, i, place] = pairs[scene, i, j], 1
-                near[2][scene, i, place] = j
+    for scene, i in np.ndindex(b, n):
+        valid = [j for j in range(m) if mask[scene, i, j] and distance[scene, i, j] <= radius]
+        for place, j in enumerate(sorted(sorted(valid, key=lambda j, row=distance[scene, i]: row[j])[:k])):
+            near[0][scene, i, place], near[1][scene, i, place] = pairs[scene, i, j], 1
+            near[2][scene, i, place] = j
     return near

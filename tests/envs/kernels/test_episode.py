@@ -81,8 +81,9 @@ def test_numbers_are_drawn_for_every_episode():
     assert (state.num_sensors != before).mean() > 0.5
 
 
-def test_sensors_keep_apart():
-    position = Simulator("random", 300, 0).state.sensor_position
+def test_sensors_keep_apart_and_out_of_discs():
+    position = Simulator(load_scenario("random").replace(discs=[(0, 0, 500)]), 300, 0).state.sensor_position
+    assert 500 < np.linalg.norm(position, axis=-1).min() < 510
     apart = np.linalg.norm(position[:, :, None] - position[:, None], axis=-1) + 1e9 * np.eye(6)
     assert 400 <= apart.min() < 420
     assert 0.9 * 1250 < np.abs(position).max() <= 1250

@@ -147,12 +147,10 @@ def test_what_is_seen_is_shown_as_with_full_knowledge(scenario, knowledge):
 
 def test_messages_get_lost_at_their_rate():
     scenario = Scenario(num_sensors=2, num_targets=1, walk="still", knowledge="neighbours", communication_range=5000)
-    places = {"sensor_position": [(0, 0), (0, 100)], "heading": [0, 180], "target_position": [(500, 0)]}
-    told = {}
-    for rate in (0, 0.3, 1):
+    told = {rate: np.empty((20, 500)) for rate in (0, 0.3, 1)}
+    for rate in told:
         simulator = Simulator(scenario.replace(message_loss_rate=rate), 500, 0)
-        simulator.place(**places)
-        told[rate] = np.empty((20, 500))
+        simulator.place(sensor_position=[(0, 0), (0, 100)], heading=[0, 180], target_position=[(500, 0)])
         for step in range(20):
             simulator.step(np.zeros((500, 2), int))
             told[rate][step] = simulator.known.known_age[:, 1, 0] == 0
@@ -195,8 +193,7 @@ def test_features_by_hand():
 
 
 def test_targets_placed_at_the_start_were_never_elsewhere():
-    scenario = Scenario(num_sensors=1, num_targets=1, knowledge="own")
-    simulator = Simulator(scenario, 1, 0)
+    simulator = Simulator(Scenario(num_sensors=1, num_targets=1, knowledge="own"), 1, 0)
     behind = {"sensor_position": [(0, 0)], "heading": [0], "target_position": [(-300, 0)]}
     simulator.reset(options={**behind, "target_position": [(300, 0)]})
     assert simulator.known.known_age.item() == 0

@@ -91,8 +91,7 @@ def test_the_extra_move_comes_before_every_tenth_sub_step():
 
 
 def test_zoom_trades_view_for_range():
-    scenario = ONE.replace(walk="still", zoom=(30, 120), zoom_step=20)
-    simulator = Simulator(scenario, 1, 0)
+    simulator = Simulator(ONE.replace(walk="still", zoom=(30, 120), zoom_step=20), 1, 0)
     simulator.place(heading=[0], sensor_position=[(0, 0)], target_position=[(1000, 0)])
     assert not simulator.state.visible.item()
     area = 800**2 * 90
@@ -146,10 +145,9 @@ def test_a_target_that_has_left_does_not_count():
 def test_targets_return_elsewhere_in_their_area():
     area = (-100, 100, 200, 300)
     simulator = Simulator(Scenario(leave_rate=1, return_rate=1, walk="still", target_area=area), 50, 0)
-    before = simulator.state.target_position.copy()
+    before, after = simulator.state.target_position.copy(), simulator.state.target_position
     for _ in range(2):
         simulator.step(np.zeros((50, 4), np.int64))
-    after = simulator.state.target_position
     assert simulator.state.present.all()
     assert (after != before).any(-1).all()
     assert ((after >= (-100, 200)) & (after <= (100, 300))).all()

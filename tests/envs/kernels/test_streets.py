@@ -32,16 +32,15 @@ def test_targets_keep_to_the_streets_turn_at_crossings_and_cameras_stand_at_them
     for axis, line in enumerate(lines(SMALL)):
         assert (np.abs(simulator.state.sensor_position[..., [axis]] - line).min(-1) < 1e-9).all()
     assert all(len(np.unique(one.round(6), axis=0)) == 12 for one in simulator.state.sensor_position)
-    turned, straight, before = 0, 0, None
+    turned, straight, before = 0, 0, True
     for _ in range(100):
         place, present = simulator.state.target_position.copy(), simulator.state.present.copy()
         on_x, on_y = (np.abs(place[..., [axis]] - line).min(-1) < 1e-9 for axis, line in enumerate(lines(SMALL)))
         assert (on_x | on_y).all()
         along_x = simulator.state.velocity[..., 0] != 0
-        if before is not None:
-            turned += (along_x != before).sum()
-            straight += (along_x == before).sum()
-        before = along_x.copy()
+        turned += (along_x != before).sum()
+        straight += (along_x == before).sum()
+        before = along_x
         simulator.step(np.zeros((20, 12), int))
         assert (np.linalg.norm(simulator.state.velocity, axis=-1) <= SMALL.top_speed * (1 + 1e-9)).all()
         if simulator.state.time[0] % 3 != 1:  # no extra move

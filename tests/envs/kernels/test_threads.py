@@ -20,7 +20,6 @@ from hitmac.envs.kernels import threads
 from hitmac.envs.kernels.threads import Share, Threads, blocks, compiled, kernel, one_of
 
 ROOT = Path(__file__).resolve().parents[3]
-FORKS = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the system has no fork")
 
 PROGRAM = """
 import sys
@@ -215,7 +214,7 @@ for other in others:
 """
 
 
-@FORKS
+@pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="the system has no fork")
 def test_forks_have_helpers_of_their_own_and_end():
     environment = {**os.environ, "NUMBA_NUM_THREADS": "3"}
     subprocess.run([sys.executable, "-c", IN_FORKS], cwd=ROOT, env=environment, check=True, timeout=400)

@@ -92,14 +92,15 @@ def test_walks_by_their_steps():
     assert abs(swerve.mean()) < 1
 
 
-def test_the_border_reflects_targets():
+@pytest.mark.parametrize("axis", [0, 1])
+def test_the_border_reflects_targets(axis):
     simulator = Simulator(ONE.replace(walk="bounce"), 1, 0)
-    simulator.place(target_position=[(1230, 0)])
-    simulator.state.course[:] = np.radians(30)
+    simulator.place(target_position=[np.roll((1230, 0), axis)])
+    simulator.state.course[:] = np.radians((30, 60)[axis])
     for step in (1, 2):
         simulator.step(np.zeros((1, 1), np.int64))
-        x, y = simulator.state.target_position[0, 0]
-        assert (x, y) == (pytest.approx(1270 - step * 50 * np.cos(np.radians(30))), pytest.approx(25 * step))
+        expected = np.roll((1270 - step * 50 * np.cos(np.radians(30)), 25 * step), axis)
+        np.testing.assert_allclose(simulator.state.target_position[0, 0], expected)
 
 
 def test_evading_targets_leave_the_view_sideways():

@@ -31,9 +31,6 @@ def test_the_coordinator_task_is_the_released_programs(trajectories):
         assert (task.time >= 101).tolist() == record["done"][:, decision].tolist()
 
 
-# --- a decision ---
-
-
 @pytest.mark.parametrize(
     ("bearing", "turned"), [(0.1, 0), (4.9, 0), (5.1, 5), (60, 5), (-0.1, -5), (-60, -5), (179, 5), (-179, -5)]
 )
@@ -69,11 +66,11 @@ def test_idle_sensors():
     assert holding.simulator.state.heading[0, 0] == 0
     turning = CoordinatorTask("hit-mac", 200, 0)
     before = turning.simulator.state.heading.copy()
-    turned = np.zeros(200)
+    turned = 0
     for _ in range(5):
         turning.step(np.zeros((200, 20), int))
-        turned += turning.turned
-    assert abs(turned.mean() / 5 / 10 / 4 - 2 / 3) < 0.01
+        turned += turning.turned.mean()
+    assert abs(turned / 5 / 10 / 4 - 2 / 3) < 0.01
     assert abs((turning.simulator.state.heading - before).mean()) < 2
 
 
@@ -124,9 +121,6 @@ def test_in_a_decision_of_the_paper_the_targets_move_eleven_times():
         assert task.simulator.state.target_position[0, 0, 0] == moved
         assert task.simulator.track_ended.item() is ended
     assert task.time.tolist() == [2]
-
-
-# --- a policy as executor ---
 
 
 class Towards(Still):
