@@ -283,7 +283,7 @@ class _Pairs:
                 given[name] = array = _array(name, values, *shape)
                 leading[name] = array.shape[: array.ndim - len(shape)]
         try:
-            np.broadcast_shapes(*leading.values())
+            lead = np.broadcast_shapes(*leading.values())
         except ValueError:
             words = ", ".join(f"{name} {shape}" for name, shape in leading.items())
             raise ValueError(f"the leading axes do not broadcast: {words}") from None
@@ -295,7 +295,7 @@ class _Pairs:
             raise ValueError(f"field_of_view is {view[wrong][0]}; it must be over 0, at most 360")
         self.works = (np.isfinite(sensor).all(-1) & np.isfinite(heading))[..., None]
         known = np.isfinite(target).all(-1) & np.isfinite(age)
-        self.mask = self.works & known[..., None, :]
+        self.mask = np.logical_and(self.works, known[..., None, :], out=np.empty((*lead, self.n, self.m), np.bool_))
         self.age = np.where(known, age, 0.0)[..., None, :]
         self._target = np.where(known[..., None], target, 0.0)
         self.x, self.y = (np.where(self.works, sensor[..., :, None, axis], 0.0) for axis in range(2))
