@@ -1,6 +1,7 @@
 """Atomic writing of files, and safe YAML."""
 
 import os
+import re
 import shutil
 import stat
 from collections.abc import Iterator
@@ -79,6 +80,21 @@ class _Loader(yaml.SafeLoader):
                 raise yaml.constructor.ConstructorError(None, None, twice, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+class _Dumper(yaml.SafeDumper):
+    """PyYAML's safe dumper, which quotes text that :class:`_Loader` reads as a number."""
+
+
+for _kind in (_Loader, _Dumper):  # numbers such as 1e3, as in YAML 1.2
+    _kind.add_implicit_resolver(
+        "tag:yaml.org,2002:float", re.compile(r"[-+]?(\d+\.?\d*|\.\d+)[eE][-+]?\d+$"), [*"-+.0123456789"]
+    )
+
+
+def dump_yaml(value: Any) -> str:
+    """Return mappings, lists, text and numbers as YAML, from which :func:`parse_yaml` returns the same."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None)
 
 
 def parse_yaml(text: str) -> Any:

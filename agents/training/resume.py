@@ -19,7 +19,6 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 import torch
-import yaml
 from stable_baselines3.common.base_class import BaseAlgorithm
 from torch import nn
 from torch.optim import Optimizer
@@ -30,7 +29,7 @@ from hitmac.agents.tracking.features import BeliefObserver
 from hitmac.agents.training import config
 from hitmac.agents.training.config import AnyJob, Job, Options, flag
 from hitmac.agents.training.imitation import Imitation
-from hitmac.envs.files import parse_yaml, read_text, whole_file, working_folder, write_text
+from hitmac.envs.files import dump_yaml, parse_yaml, read_text, whole_file, working_folder, write_text
 from hitmac.envs.recordings import make_recordings
 from hitmac.envs.render import Picture
 from hitmac.envs.scenario import Scenario, from_portable, load_scenario, portable
@@ -61,8 +60,10 @@ def resolve(
         options, scenario = _resumed(asked, given)
     else:
         if scenario is None:
-            changes: dict[str, Any] = {"knowledge": asked.knowledge, "tracks": asked.tracks}
-            scenario = load_scenario(asked.scenario).replace(**{key: value for key, value in changes.items() if value})
+            names = ("knowledge", "tracks", "columns")
+            scenario = load_scenario(asked.scenario).replace(
+                **{name: value for name in names if (value := getattr(asked, name))}
+            )
         if given is not None:
             options = config.completed(asked, given, scenario)
     config.check(options)
@@ -203,7 +204,7 @@ def _write(folder: Path, options: Job, scenario: Scenario, sessions: list[Any]) 
     plain = {name: value for name, value in dataclasses.asdict(options).items() if name not in NOT_OF_A_RUN}
     plain = {name: list(value) if isinstance(value, tuple) else value for name, value in plain.items()}
     written = {"job": options.job, "options": plain, "scenario": portable(scenario, folder), "sessions": sessions}
-    write_text(folder / "config.yaml", yaml.safe_dump(written, sort_keys=False, default_flow_style=None))
+    write_text(folder / "config.yaml", dump_yaml(written))
 
 
 def contents(run_dir: Path) -> list[str]:
