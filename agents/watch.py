@@ -36,6 +36,8 @@ class Options:
     """Length of the episode, sub-steps."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks in place of the scenario's; the episode follows one of them."""
+    columns: str = ""
+    """Other names of their columns, such as time=t,id=track, or numbers without a header. Empty: the scenario's."""
     device: str = "cpu"
     """Device of networks: cpu, cuda, cuda:1, or auto, an accelerator if present."""
     to: Path = Path("watch.html")
@@ -52,9 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stop_on_bad_input(PROGRAM):
         convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
         check_ending("--to", options.to, ".html")
-        scenario = load_scenario(options.scenario)
-        if options.tracks:
-            scenario = scenario.replace(tracks=options.tracks)
+        recorded = {name: value for name in ("tracks", "columns") if (value := getattr(options, name))}
+        scenario = load_scenario(options.scenario).replace(**recorded)
         agents = named_agents(options.agents, scenario, options.device)
         names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
         agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]

@@ -1,10 +1,13 @@
 """Recorded tracks: CSV files with the columns time, id, x and y, resampled to the sub-steps of a scenario."""
 
+import contextlib
 import csv
 import functools
 import math
 import os
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,6 +17,9 @@ from hitmac.envs.kernels.state import Recordings
 COLUMNS = ("time", "id", "x", "y")
 MOST_POSITIONS = 5_000_000
 """Most positions of a file after it is resampled."""
+
+LATEST = 1e11
+"""Seconds over which a time is refused: it is in milliseconds since 1970."""
 
 GAP = 1.5
 """A target is absent between two of its rows that are more than GAP times the file's median interval apart."""
@@ -55,20 +61,30 @@ def _read(scenario: Any) -> Iterator[Recording]:
                 f"no file of tracks {path}; the option --tracks, or the parameter tracks, names others"
             )
         stamp = os.stat(path)
-        yield read_recording(path, scenario.time_step, stamp.st_mtime_ns, stamp.st_size)
+        yield read_recording(path, scenario.time_step, scenario.columns, stamp.st_mtime_ns, stamp.st_size)
+
+
+def columns_of(text: str) -> dict[str, str] | None:
+    """Return the columns of time, id, x and y from a text such as ``time=t,id=track``; None for another form."""
+    given = [part.partition("=") for part in text.lower().split(",") if text]
+    named = dict(zip(COLUMNS, COLUMNS, strict=True)) | {name.strip(): column.strip() for name, _, column in given}
+    once = len({name.strip() for name, *_ in given}) == len(given)
+    return named if once and tuple(named) == COLUMNS and len({*named.values()} - {""}) == len(COLUMNS) else None
 
 
 @functools.lru_cache(maxsize=64)
-def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0) -> Recording:
+def read_recording(path: str, time_step: float, columns: str = "", changed: int = 0, size: int = 0) -> Recording:
     """Read a CSV file of tracks and resample it linearly, every `time_step` seconds from its first row.
 
-    The columns time (seconds), id, x and y, and the rows, may be in any order; other columns are ignored. A target is
-    absent where x and y are empty or NaN, and in gaps of :data:`GAP` times the median interval. A file is read again
-    after its time of change (`changed`) or its `size` differs.
+    The columns and the rows may be in any order, separated by commas, semicolons or tabs; other columns are ignored.
+    Times are seconds, or ISO 8601 with or without a zone. A target is absent where x and y are empty or NaN, and in
+    gaps of :data:`GAP` times the median interval. For `columns` see :attr:`hitmac.envs.Scenario.columns`. A file is
+    read again after its time of change (`changed`) or its `size` differs.
 
-    Raises ``ValueError``, which names the file and the line, or ``OSError`` for a file that cannot be read.
+    Raises ``ValueError``, which names the file, the line and the column, or ``OSError`` for a file that cannot be read.
     """
-    ordered = [np.array([(time, *place) for time, place in sorted(track.items())]) for track in _rows(path).values()]
+    rows = _rows(path, columns_of(columns) or {})
+    ordered = [np.array([(time, *place) for time, place in sorted(track.items())]) for track in rows.values()]
     seen = [time for track in ordered for time, x, _ in track.tolist() if not math.isnan(x)]
     if not seen:
         raise ValueError(f"{path} has no row with a position")
@@ -79,12 +95,13 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
             f"{path} lasts {end - start:g} s with {len(ordered)} targets; it must last at least a time_step "
             f"({time_step:g} s), and have at most {MOST_POSITIONS:,} positions, one for each target and time_step"
         )
-    length = int(sub_steps + 1e-6) + 1
+    rounding = 1e-6 * time_step + 2.0 * float(np.spacing(max(abs(start), abs(end))))  # seconds since 1970 are coarse
+    length = int((end - start + rounding) / time_step) + 1
     intervals = np.concatenate([np.diff(track[:, 0]) for track in ordered])
     longest = GAP * float(np.median(intervals)) if len(intervals) else 0.0
     tracks = []
     for track in ordered:
-        place = _resampled(track, start + time_step * np.arange(length), longest, 1e-6 * time_step)
+        place = _resampled(track, start + time_step * np.arange(length), longest, rounding)
         there = np.flatnonzero(np.isfinite(place[:, 0]))
         if len(there):
             tracks.append(Track(int(there[0]), place[there[0] : there[-1] + 1]))
@@ -92,31 +109,47 @@ def read_recording(path: str, time_step: float, changed: int = 0, size: int = 0)
     return Recording(path, start, length, tuple(tracks))
 
 
-def _rows(path: str) -> dict[str, dict[float, tuple[float, float]]]:
+def _rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple[float, float]]]:
     """Return the position at every time of every id of a file; an absent one is NaN."""
     tracks: dict[str, dict[float, tuple[float, float]]] = {}
+    kinds: set[str] = set()
+    shown = {name: name if name == column else f"{name} (column {column})" for name, column in columns.items()}
     with open(path, encoding="utf-8-sig", newline="") as file:
-        lines = csv.reader(file)
         try:
-            header = [name.strip().lower() for name in next(lines, [])]
-            if any(header.count(name) != 1 for name in COLUMNS):
-                raise ValueError(f"the header is {', '.join(header)!r}; it must name time, id, x and y once each")
+            first = file.readline()
+            separator = next((one for one in "\t;" if first.count(one) >= len(COLUMNS) - 1), ",")
+            point = "," if separator == "," else "."  # of a decimal comma
+            lines = csv.reader(chain([first], file), delimiter=separator)
+            header = [name.strip().lower() for name in next(csv.reader([first], delimiter=separator), [])]
+            if all(map(str.isdecimal, columns.values())):  # no header
+                header = [str(1 + k) for k in range(len(header))]
+            else:
+                next(lines, None)
+            if any(header.count(column) != 1 for column in columns.values()):
+                *some, last = columns.values()
+                raise ValueError(
+                    f"the header is {', '.join(header)!r}; it must name {', '.join(some)} and {last} once each; the "
+                    "option --columns, or the parameter columns, names others, as in time=t,id=track, or numbers "
+                    "those of a file without a header: time=1,id=2,x=3,y=4"
+                )
+            places = {name: header.index(column) for name, column in columns.items()}
             for row in filter(None, lines):
                 if len(row) != len(header):
-                    raise ValueError(f"it has {len(row)} fields; the header has {len(header)}")
-                fields = dict(zip(header, map(str.strip, row), strict=True))
-                time, x, y = (_number(name, fields[name]) for name in ("time", "x", "y"))
-                if math.isnan(time):
-                    raise ValueError("time is nan; it must be a number of seconds")
+                    raise ValueError(f"it has {len(row)} fields; line 1 has {len(header)}")
+                fields = {name: row[place].strip() for name, place in places.items()}
+                time, kind = _seconds(shown["time"], fields["time"].replace(",", point))
+                x, y = (_number(shown[name], fields[name].replace(",", point)) for name in ("x", "y"))
+                kinds.add(kind)
+                if len(kinds) > 1:
+                    raise ValueError(f"{shown['time']} is {fields['time']!r}, {kind}; earlier lines have another form")
                 if not fields["id"]:
-                    raise ValueError("id is empty; every row must name its target")
+                    raise ValueError(f"{shown['id']} is empty; every row must name its target")
                 if math.isnan(x) != math.isnan(y):
-                    raise ValueError(
-                        f"x is {fields['x'] or 'empty'} and y is {fields['y'] or 'empty'}; give both or neither"
-                    )
+                    given = (f"{shown[name]} is {fields[name] or 'empty'}" for name in ("x", "y"))
+                    raise ValueError(f"{' and '.join(given)}; give both or neither")
                 track = tracks.setdefault(fields["id"], {})
                 if time in track:
-                    raise ValueError(f"target {fields['id']} has a row at {time} s already")
+                    raise ValueError(f"target {fields['id']} has a row at {shown['time']} {fields['time']} already")
                 track[time] = x, y
         except UnicodeDecodeError as error:  # the reader is ahead of the line
             byte = error.object[error.start]
@@ -124,6 +157,21 @@ def _rows(path: str) -> dict[str, dict[float, tuple[float, float]]]:
         except (ValueError, csv.Error) as error:
             raise ValueError(f"{path}, line {max(lines.line_num, 1)}: {error}") from None
     return tracks
+
+
+def _seconds(name: str, text: str) -> tuple[float, str]:
+    """Return a time in seconds, of a date since 1970, and its form in words."""
+    seconds, form = math.nan, "in seconds"
+    try:
+        seconds = float(text)
+    except ValueError:
+        with contextlib.suppress(ValueError, OverflowError):
+            moment = datetime.fromisoformat(text)
+            form = "a date without a zone" if moment.tzinfo is None else "a date with a zone"
+            seconds = (moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment).timestamp()
+    if not abs(seconds) < LATEST:
+        raise ValueError(f"{name} is {text!r}; it must be in seconds, or a date such as 2026-03-01T12:00:00.5Z")
+    return seconds, form
 
 
 def _number(name: str, text: str) -> float:
@@ -173,6 +221,6 @@ def _slots(recording: Recording, scenario: Any) -> np.ndarray:
         k, slot, axis = np.argwhere(wrong)[0]
         raise ValueError(
             f"{recording.path} has a target at {'xy'[axis]} = {places[k, slot, axis]:g} at "
-            f"{recording.start + k * scenario.time_step:g} s; the arena is {scenario.arena_words}"
+            f"{k * scenario.time_step:g} s after its start; the arena is {scenario.arena_words}"
         )
     return places

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Annotated, Any, Self
 
 import numpy as np
-import yaml
 
 from hitmac.envs import validation
 from hitmac.envs.deployment import KNOWLEDGE, walls_of
-from hitmac.envs.files import parse_yaml, read_text, write_text
+from hitmac.envs.files import dump_yaml, parse_yaml, read_text, write_text
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.rails import limits_of, make_rails, outside, within
 from hitmac.envs.kernels.walks import WALKS
+from hitmac.envs.recordings import columns_of
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, Row, over, plain
 
 HIT_MAC_ARENA = 1250.0
@@ -202,6 +202,9 @@ class Scenario:
     tracks: tuple[str, ...] | str = ()
     """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
     episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
+    columns: str = ""
+    """Other names of these columns, such as time=t,id=track; their numbers in files without a header,
+    time=1,id=2,x=3,y=4."""
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
@@ -318,7 +321,7 @@ class Scenario:
 
     def save(self, path: str | Path) -> None:
         """Write the scenario as YAML."""
-        write_text(path, yaml.safe_dump(self.to_dict(), sort_keys=False, default_flow_style=None))
+        write_text(path, dump_yaml(self.to_dict()))
 
 
 Scenario.__doc__ = f"{inspect.getdoc(Scenario)}\n\n{parameter_table(Scenario)}\n"
@@ -363,6 +366,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("max_speed", s.max_speed > s.min_speed, f"over min_speed ({s.min_speed:g})"),
         ("min_targets", not (s.tracks and s.min_targets), "0 with tracks, in which targets come and go"),
         ("leave_rate", not (s.tracks and s.leave_rate), "0 with tracks, in which targets come and go"),
+        ("columns", columns_of(s.columns), "such as time=t,id=track, with different columns for time, id, x and y"),
         ("sensor_areas", s.placement != "areas" or areas, "at least one area"),
         ("target_area", within_arena(*s.target_area), f"[x low, x high, y low, y high] {arena}"),
         ("sensor_areas", all(within_arena(*area) for area in areas), f"[x low, x high, y low, y high] {arena}"),

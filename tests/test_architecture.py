@@ -6,7 +6,6 @@ import sys
 from functools import cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 ROOT = Path(__file__).parents[1]
@@ -40,7 +39,7 @@ def test_packages_import_only_what_they_may(package, allowed):
 
 ROOMS = {
     "envs": [
-        {"validation"}, {"files", "deployment"}, {"kernels"}, {"scenario", "recordings"},
+        {"validation"}, {"files", "deployment"}, {"kernels"}, {"recordings"}, {"scenario"},
         {"allocation"}, {"simulator"}, {"observation"}, {"tasks"}, {"render"}, {"wrappers"}, {"__init__"},
     ],
     "agents": [
@@ -78,13 +77,7 @@ def test_perception_and_envs_keep_to_their_libraries():
         assert not top & {*optional, "pygame", "pettingzoo"}, path
 
 
-def run(code):
-    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 0, ended.stderr
-
-
-def test_an_import_brings_no_more_than_it_needs():
-    run("""
+IMPORTS = """
 import sys, gymnasium, hitmac
 steps = {spec.id: spec.max_episode_steps for spec in gymnasium.registry.values() if spec.namespace == "dsn"}
 assert not [name for name in sys.modules if name.startswith("hitmac.")]
@@ -94,11 +87,8 @@ assert not {"torch", "PIL"} & {*sys.modules}
 tasks = {task.spec.id: task.spec.episode_steps for task in envs.TASKS.values()}
 assert steps == tasks, f"hitmac/__init__.py registers {steps}; the tasks are {tasks}"
 assert hitmac.observe is hitmac.envs.observe
-""")
-
-
-def test_in_a_checkout_short_names_give_the_same_classes():
-    run("""
+"""
+SHORT_NAMES = """
 import sys
 from perception import AgentTargetEncoder
 assert not {"stable_baselines3", "numba", "hitmac.envs", "hitmac.agents"} & {*sys.modules}
@@ -108,12 +98,10 @@ assert envs.Scenario is hitmac.envs.Scenario and envs.TASKS is hitmac.envs.TASKS
 assert Policy is hitmac.agents.Policy and AgentTargetEncoder is hitmac.perception.AgentTargetEncoder
 assert not [name for name in sys.modules if name.startswith(("envs.", "agents.", "perception."))]
 assert gymnasium.make("dsn/Coverage-v0").unwrapped.__module__ == "hitmac.envs.wrappers.gym_env"
-""")
+"""
 
 
-def test_the_recordings_of_the_released_program_are_small_and_hold_no_weights():
-    files = sorted((ROOT / "tests" / "data").iterdir())
-    assert sum(path.stat().st_size for path in files) < 300_000
-    assert {path.suffix for path in files} == {".md", ".npz"}
-    names = [name for path in files if path.suffix == ".npz" for name in np.load(path)]
-    assert not [name for name in names if "weight" in name or "bias" in name]
+@pytest.mark.parametrize("code", [IMPORTS, SHORT_NAMES])
+def test_an_import_brings_no_more_than_it_needs_and_in_a_checkout_short_names_the_same_classes(code):
+    ended = subprocess.run([sys.executable, "-W", "error", "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr

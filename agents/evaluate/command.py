@@ -40,6 +40,8 @@ class Options:
     its config.yaml."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks, for all scenarios; each episode follows one of them."""
+    columns: str = ""
+    """Other names of their columns, such as time=t,id=track, or numbers without a header. Empty: the scenario's."""
     set: Annotated[tuple[str, ...], tyro.conf.UseAppendAction] = ()
     """Parameter of all scenarios, NAME=VALUE with the value in YAML, such as knowledge=shared; can be repeated."""
     sizes: str = ""
@@ -153,7 +155,8 @@ def _scenarios(options: Options) -> list[Scenario]:
     if options.curves and not options.vary:
         raise ValueError("--curves needs --vary")
     scenes = [with_settings(scenario, options.set) for scenario in scenes] if options.set else scenes
-    return [scenario.replace(tracks=options.tracks) for scenario in scenes] if options.tracks else scenes
+    recorded = {name: value for name in ("tracks", "columns") if (value := getattr(options, name))}
+    return [scenario.replace(**recorded) for scenario in scenes]
 
 
 def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:

@@ -51,6 +51,8 @@ class RunOptions:
     """Targets that a sensor knows: full, all; shared, those any sensor sees; neighbours; own. None: the scenario's."""
     tracks: tuple[str, ...] = ()
     """CSV files of recorded tracks for the targets, one of them in each episode. Empty: the scenario's, if any."""
+    columns: str = ""
+    """Other names of their columns, such as time=t,id=track, or numbers without a header. Empty: the scenario's."""
     seed: Seed = 0
     """Seed of networks and scenes."""
     seeds: Count = 1

@@ -31,7 +31,7 @@ LOG = "training.log"
 
 # Options of the whole group, and options that change the defaults of others.
 _FIXED = {"seed", "seeds", "set", "processes", "ray", "run_dir", "resume", "algorithm", "memory", "start"}
-_FIXED |= {"scenario", "knowledge", "tracks", "episodes"}
+_FIXED |= {"scenario", "knowledge", "tracks", "columns", "episodes"}
 _TRUTH = {"true": True, "yes": True, "false": False, "no": False}
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 _STOPPED = (-signal.SIGTERM, 128 + signal.SIGTERM)  # statuses of a training that SIGTERM ended before its first update

@@ -229,7 +229,7 @@ def test_every_option_is_in_the_matrix():
     """
     apart = {"scenario", "minutes", "total_steps", "seed", "seeds", "run_dir", "resume", "save_every", "episodes"}
     apart |= {"learning_rate", "final_entropy", "max_grad_norm", "curve_points"}
-    apart |= {"knowledge", "start", "memory", "tracks", "set", "processes", "ray", "device"}
+    apart |= {"knowledge", "start", "memory", "tracks", "columns", "set", "processes", "ray", "device"}
     apart |= {"nearest", "radius", "neighbours"}
     apart |= {"engine", "num_env_runners", "num_learners", "address"}
     for job, options in JOBS.items():

@@ -8,11 +8,13 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.evaluate.command import main as evaluate_main
 from hitmac.agents.training.config import CoverageOptions
 from hitmac.agents.training.train import make_environments
-from hitmac.envs import Scenario, Simulator, load_scenario
+from hitmac.envs import Scenario, Simulator
 from hitmac.envs.recordings import read_recording, shortest_recording
 from hitmac.envs.tasks import CoverageTask
 
 STILL = np.zeros((1, 2), np.int64)
+OWN = "time=t,id=track,x=px,y=py"
+NUMBERS = "time=1,id=2,x=3,y=4"
 
 
 def write(path, *rows, header="time,id,x,y"):
@@ -47,20 +49,41 @@ NAN = [np.nan, np.nan]
 
 
 @pytest.mark.parametrize(
-    ("header", "rows", "time_step", "places"),
+    ("rows", "time_step", "places"),
     [
-        ("time,id,x,y", "0,7,1,2 1,7,3,4 2,7,5,4", 1, [[1, 2], [3, 4], [5, 4]]),
-        ("y, kind ,X,id,Time", "4,x,5,7,2 2,x,1,7,0 4,x,3,7,1", 1, [[1, 2], [3, 4], [5, 4]]),  # in another order
-        ("time,id,x,y", "10,a,0,0 10.5,a,1,2 11.1,a,1,8", 0.25, [[0, 0], [0.5, 1], [1, 2], [1, 4.5], [1, 7]]),
-        ("time,id,x,y", "0,a,0,0 1,a,1,0 3,a,3,0 4,a,4,0", 1, [[0, 0], [1, 0], NAN, [3, 0], [4, 0]]),
-        ("time,id,x,y", "0,a,0,0 1,a,1,0 2,a,, 3,a,3,0", 1, [[0, 0], [1, 0], NAN, [3, 0]]),
-        ("time,id,x,y", "0,a,0,0 1,a,1,0 2,a,nan,NaN 3,a,3,0", 0.5, [[0, 0], [0.5, 0], [1, 0], *[NAN] * 3, [3, 0]]),
+        ("10,a,0,0 10.5,a,1,2 11.1,a,1,8", 0.25, [[0, 0], [0.5, 1], [1, 2], [1, 4.5], [1, 7]]),
+        ("0,a,0,0 1,a,1,0 3,a,3,0 4,a,4,0", 1, [[0, 0], [1, 0], NAN, [3, 0], [4, 0]]),
+        ("0,a,0,0 1,a,1,0 2,a,, 3,a,3,0", 1, [[0, 0], [1, 0], NAN, [3, 0]]),
+        ("0,a,0,0 1,a,1,0 2,a,nan,NaN 3,a,3,0", 0.5, [[0, 0], [0.5, 0], [1, 0], *[NAN] * 3, [3, 0]]),
     ],
 )
-def test_rows_are_resampled_on_lines_with_gaps(header, rows, time_step, places, tmp_path):
-    recording = read_recording(write(tmp_path / "a.csv", *rows.split(" "), "", header=header), time_step)
+def test_rows_are_resampled_on_lines_with_gaps(rows, time_step, places, tmp_path):
+    recording = read_recording(write(tmp_path / "a.csv", *rows.split(" "), ""), time_step)
     assert (recording.start, recording.length) == (float(rows.startswith("10") and 10), len(places))
     np.testing.assert_allclose(recording.tracks[0].place, places)
+
+
+@pytest.mark.parametrize(
+    ("columns", "text"),
+    [
+        ("", "y, kind ,X,id,Time\n4,x,5.5,7,0.08\n2,x,1.5,7,0\n4,x,3.5,7,0.04"),
+        (OWN, "t;track;px;py\n0;7;1,5;2\n0,04;7;3,5;4\n0,08;7;5,5;4"),
+        (OWN, "T\tTrack\tpx\tpy\n0\t7\t1.5\t2\n0.04\t7\t3.5\t4\n.08\t7\t5.5\t4"),
+        (NUMBERS, "1714564800.04,7,1.5,2,car\n1714564800.08,7,3.5,4,car\n1714564800.12,7,5.5,4,car"),
+        (NUMBERS, "0,92;7;1,5;2\n0,96;7;3,5;4\n1,0;7;5,5;4"),
+        ("", "time,id,x,y\n2026-03-29 01:59:59.96,7,1.5,2\n2026-03-29T02:00,7,3.5,4\n20260329T020000.04,7,5.5,4"),
+        (
+            "id=name",
+            "time,name,x,y\n2026-03-01T11:59:59.96Z,7,1.5,2\n2026-03-01T13:00:00+01:00,7,3.5,4\n"
+            "2026-03-01T12:00:00.040Z,7,5.5,4",
+        ),
+    ],
+)
+def test_files_of_any_form_have_the_same_tracks(columns, text, tmp_path):
+    (tmp_path / "a.csv").write_text(text, encoding="utf-8-sig")
+    recording = read_recording(str(tmp_path / "a.csv"), 0.02, columns)
+    assert recording.length == 5
+    np.testing.assert_allclose(recording.tracks[0].place, [[1.5, 2], [2.5, 3], [3.5, 4], [4.5, 4], [5.5, 4]], atol=2e-5)
 
 
 def test_a_target_takes_the_place_of_one_that_is_gone(tmp_path):
@@ -77,40 +100,42 @@ def test_a_target_takes_the_place_of_one_that_is_gone(tmp_path):
 
 
 def test_a_file_may_be_absent_until_it_is_used_and_is_read_again_when_it_changes(tmp_path, walk):
-    absent = scene(str(tmp_path / "absent.csv"))
     with pytest.raises(FileNotFoundError, match=r"absent\.csv"):
-        Simulator(absent, 1, 0)
+        Simulator(scene(str(tmp_path / "absent.csv")), 1, 0)
     assert shortest_recording(scene(walk)) == 60
     write(tmp_path / "walk.csv", "0,a,0,0", "5,a,1,1")
     assert shortest_recording(scene(walk)) == 5
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("columns", "text", "says"),
     [
-        ("", "line 1: the header is ''; it must name time, id, x and y once each"),
-        ("time,id,x\n", "line 1: the header is 'time, id, x'; it must name"),
-        ("time,id,x,y,x\n", "once each"),
-        ("time,id,x,y\n0,a,1,2\n1,a,1\n", "line 3: it has 3 fields; the header has 4"),
-        ("time,id,x,y\nnoon,a,1,2\n", "line 2: time is 'noon'; it must be a finite number"),
-        ("time,id,x,y\nnan,a,1,2\n", "line 2: time is nan; it must be a number of seconds"),
-        ("time,id,x,y\n0,a,inf,2\n", "line 2: x is 'inf'; it must be a finite number"),
-        ("time,id,x,y\n0,a,1,\n", "line 2: x is 1 and y is empty; give both or neither"),
-        ("time,id,x,y\n0,,1,2\n", "line 2: id is empty; every row must name its target"),
-        ("time,id,x,y\n0,a,1,2\n0.0,a,1,3\n", "line 3: target a has a row at 0.0 s already"),
-        ("time,id,x,y\n", "has no row with a position"),
-        ("time,id,x,y\n0,a,1,2\n0.5,a,1,2\n", r"lasts 0.5 s .*; it must last at least a time_step \(1 s\)"),
-        ("time,id,x,y\n0,a,1,2\n1e9,a,1,2\n", "at most 5,000,000 positions"),
-        ("time,id,x,y\n0,a,1,2\n1,a,11,2\n", r"has a target at x = 11 at 1 s; the arena is \+-10 x \+-5"),
-        (b"time,id,x,y\n0,\xff,1,2\n", r"is not UTF-8 text: it has the byte 0xff"),
-        ('time,id,x,y\n0,"a,1,2\n' + "z" * 200_000, "line 3: field larger than field limit"),
+        ("", "", "line 1: the header is ''; it must name time, id, x and y once each; the option --columns"),
+        ("", "time,id,x,y,x\n", "once each"),
+        (OWN, "time,id,x,y\n", "line 1: the header is 'time, id, x, y'; it must name t, track, px and py once"),
+        (NUMBERS, "0,a,1\n", "line 1: the header is '1, 2, 3'; it must name 1, 2, 3 and 4 once"),
+        (NUMBERS, "time,id,x,y\n", r"line 1: time \(column 1\) is 'time'; it must be in seconds, or a date such as"),
+        ("", "time,id,x,y\n0,a,1,2\n1,a,1\n", "line 3: it has 3 fields; line 1 has 4"),
+        ("", "time,id,x,y\nnan,a,1,2\n", "line 2: time is 'nan'; it must be in seconds"),
+        ("", "time,id,x,y\n1714564800000,a,1,2\n", "line 2: time is '1714564800000'; it must be in seconds"),
+        ("", "time,id,x,y\n0,a,1,2\n2026-03-01,a,1,2\n", "line 3: time is '2026-03-01', a date without a zone; earl"),
+        (OWN, "t,track,px,py\n0,a,inf,2\n", r"line 2: x \(column px\) is 'inf'; it must be a finite number"),
+        ("", "time,id,x,y\n0,a,1,\n", "line 2: x is 1 and y is empty; give both or neither"),
+        ("", "time,id,x,y\n0,,1,2\n", "line 2: id is empty; every row must name its target"),
+        ("", "time,id,x,y\n0,a,1,2\n0.0,a,1,3\n", "line 3: target a has a row at time 0.0 already"),
+        ("", "time,id,x,y\n", "has no row with a position"),
+        ("", "time,id,x,y\n0,a,1,2\n0.5,a,1,2\n", r"lasts 0.5 s .*; it must last at least a time_step \(1 s\)"),
+        ("", "time,id,x,y\n0,a,1,2\n1e9,a,1,2\n", "at most 5,000,000 positions"),
+        ("", "time,id,x,y\n5,a,1,2\n6,a,11,2\n", r"has a target at x = 11 at 1 s after its start; the arena is \+-10"),
+        ("", b"time,id,x,y\n0,\xff,1,2\n", r"is not UTF-8 text: it has the byte 0xff"),
+        ("", 'time,id,x,y\n0,"a,1,2\n' + "z" * 200_000, "line 3: field larger than field limit"),
     ],
 )
-def test_a_file_that_does_not_fit_is_one_line(tmp_path, text, says):
+def test_a_file_that_does_not_fit_is_one_line(tmp_path, columns, text, says):
     path = tmp_path / "bad.csv"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     with pytest.raises(ValueError, match=says) as raised:
-        Simulator(scene(str(path)), 1, 0)
+        Simulator(scene(str(path), columns=columns), 1, 0)
     assert str(raised.value).startswith(str(path))
     assert "\n" not in str(raised.value)
 
@@ -143,48 +168,33 @@ def test_targets_follow_their_file_and_are_absent_in_gaps(walk):
 def test_the_seed_of_a_scene_chooses_file_and_start(tmp_path):
     lengths = {"0": 101, "1": 301}  # rows of each file, whose targets have y = 0 and y = 1
     files = [write(tmp_path / y, *(f"{t},a,{t / 100},{y}" for t in range(rows))) for y, rows in lengths.items()]
-
-    def starts(scenario):
-        simulator = Simulator(scenario, 400, 5, num_threads=2)
-        return simulator, simulator.state.target_position[:, 0, 1], simulator.state.target_position[:, 0, 0] * 100
-
-    _, file, start = starts(scene(*files))
-    assert 120 < file.sum() < 280
-    assert (start == 0).all()
-    batch, file, start = starts(scene(*files, episode_steps=100))
-    assert (start[file == 0] == 0).all()
-    assert start[file == 1].min() < 10
-    assert 190 < start[file == 1].max() <= 200
+    whole, batch = (Simulator(scene(*files, episode_steps=steps), 400, 5, num_threads=2) for steps in (0, 100))
+    assert 120 < whole.state.target_position[:, 0, 1].sum() < 280
+    assert (whole.state.target_position[:, 0, 0] == 0).all()
+    x, file = (batch.state.target_position[:, 0] * (100, 1)).T
+    assert (x[file == 0] == 0).all()
+    assert x[file == 1].min() < 10
+    assert 190 < x[file == 1].max() <= 200
     singles = {k: Simulator(batch.scenario, 1, 5 + k) for k in (0, 7, 399)}
-    for _ in range(3):
-        for k, single in singles.items():
-            np.testing.assert_array_equal(single.state.target_position[0], batch.state.target_position[k])
-            single.step(STILL)
-        batch.step(np.zeros((400, 2), np.int64))
-    before = batch.state.target_position.copy()
-    batch.reset()
-    assert (batch.state.target_position != before).any()
-
-
-def test_a_copy_has_the_same_future(walk):
-    simulator, other = (Simulator(scene(walk, episode_steps=50), 3, seed) for seed in (0, 9))
-    simulator.step(np.zeros((3, 2), np.int64))
-    state, copy = simulator.get_state(), simulator.clone()
-    other.set_state(state)
+    other = Simulator(batch.scenario, 400, 9)
+    other.set_state(batch.get_state())
+    everyone = [batch, other, batch.clone()]
     for _ in range(20):
-        for one in (simulator, copy, other):
-            one.step(np.zeros((3, 2), np.int64))
-    np.testing.assert_equal([copy.get_state(), other.get_state()], [simulator.get_state()] * 2)
-    with pytest.raises(ValueError, match="state 'recording_row' holds a number that is not from 0 to 60"):
-        other.set_state(state | {"recording_row": np.full(3, 61)})
+        for one in everyone:
+            one.step(np.zeros((400, 2), np.int64))
+        for k, single in singles.items():
+            single.step(STILL)
+            np.testing.assert_array_equal(single.state.target_position[0], batch.state.target_position[k])
+    state = batch.get_state()
+    np.testing.assert_equal([one.get_state() for one in everyone], [state] * 3)
+    with pytest.raises(ValueError, match="state 'recording_row' holds a number that is not from 0 to 401"):
+        other.set_state(state | {"recording_row": np.full(400, 402)})
+    batch.reset()
+    assert (batch.state.target_position != state["target_position"]).any()
 
 
 def test_environments_end_with_the_file(tmp_path):
     path = write(tmp_path / "a.csv", *(f"{t},a,0,{t / 100}" for t in range(8)))
-    env = gymnasium.make("dsn/Coverage-v0", scenario=scene(path))
-    env.reset(seed=0)
-    ends = [env.step(env.action_space.sample())[3] for _ in range(7)]
-    assert ends == [False] * 6 + [True]
     vector = gymnasium.make_vec("dsn/Coverage-v0", 3, scenario=scene(path))
     vector.reset(seed=0)
     for t in range(20):
@@ -222,33 +232,23 @@ def test_targets_without_a_position_are_absent():
     task.step(np.zeros((2, 4), np.int64))
     assert task.observe()["mask"].all()
     assert (task.simulator.state.velocity[:, 2] == 0).all()
-    leaving = Simulator(load_scenario("hit-mac").replace(leave_rate=0.1), 1, 0)
-    half = np.stack((np.zeros(5), np.full(5, np.nan)), -1)
-    for simulator, name, wrong, says in (
-        (task.simulator, "target_position", half, "every number must be finite"),
-        (task.simulator, "target_tracks", half[None], "every number must be finite"),
-        (task.simulator, "heading", np.full(4, np.nan), "every number must be finite"),
-        (leaving, "target_tracks", np.full((3, 5, 2), np.nan), r"with a leave_rate \(0.1\) every number must be"),
-    ):
-        with pytest.raises(ValueError, match=f"{name} holds nan; {says}"):
-            simulator.place(**{name: wrong})
 
 
 # --- evaluation and training ---
 
 
 def test_evaluations_play_whole_files(walk, tmp_path, capsys):
-    short = write(tmp_path / "short.csv", *(f"{t},a,0,{t / 100}" for t in range(31)))
-    result = evaluate("still", scene(walk, short), episodes=3, max_episode_steps=40, progress=False)["agents"]
+    short = write(tmp_path / "short.csv", *(f"{t};a;0;{t / 100}" for t in range(31)), header="t;id;x;y")
+    scenario = scene(walk, write(tmp_path / "same.csv", *(f"{t},a,0,0" for t in range(31))))
+    result = evaluate("still", scenario, episodes=3, max_episode_steps=40, progress=False)["agents"]
     assert len(result["still"]["over_time"]) == 30  # sub-steps of the shorter file
-    scene(walk).save(tmp_path / "site.yaml")
-    site = ["--scenario", str(tmp_path / "site.yaml"), "--agents", "still", "--episodes", "2"]
-    evaluate_main([*site, "--tracks", short])
+    scenario.save(tmp_path / "site.yaml")
+    site = ["--scenario", str(tmp_path / "site.yaml"), "--agents", "still", "--episodes", "2", "--tracks", short]
+    evaluate_main([*site, "--columns", "time=t"])
     assert "still" in capsys.readouterr().out
-    for tracks, says in (([str(tmp_path / "no.csv")], "no.csv"), ([], "--tracks is given without a value")):
-        with pytest.raises(SystemExit):
-            evaluate_main([*site, "--tracks", *tracks])
-        assert says in capsys.readouterr().err
+    with pytest.raises(SystemExit):
+        evaluate_main(site)
+    assert "short.csv, line 1: the header is 't, id, x, y'" in capsys.readouterr().err
 
 
 def test_training_starts_episodes_anywhere_in_the_files(walk):
@@ -259,6 +259,4 @@ def test_training_starts_episodes_anywhere_in_the_files(walk):
     row = venv.task.simulator.rows.recordings.row
     assert row.min() < 4
     assert 36 < row.max() <= 40
-    assert venv.max_episode_steps == 20
-    ended = np.array([venv.step(np.zeros((64, 2), np.int64))[2] for _ in range(40)])
-    assert (ended.sum(0) == 2).all()
+    assert sum(venv.step(np.zeros((64, 2), np.int64))[2].astype(int) for _ in range(40)).tolist() == [2] * 64
