@@ -6,25 +6,32 @@ import pytest
 from hitmac.envs import Scenario, Simulator
 from tests.envs.kernels.test_rails import ONE, SITE
 
-HIT_MAC, OWN = Scenario(), Scenario(knowledge="own")
+HIT_MAC, OWN, LEAVING = Scenario(), Scenario(knowledge="own"), Scenario(leave_rate=0.1)
 
 
-def unchanged(simulator, before):
-    return all(np.array_equal(array, before[name]) for name, array in simulator.get_state().items())
+def refused(simulator, call, says):
+    before = simulator.get_state()
+    with pytest.raises(ValueError, match=says):
+        call(before)
+    np.testing.assert_equal(simulator.get_state(), before)
 
 
 @pytest.mark.parametrize(
     ("scenario", "places", "says"),
     [
         (HIT_MAC, {"heading": [[1, 2], [3]]}, "heading "),
+        (HIT_MAC, {"heading": [1, 2, 3, 4, 5]}, r"heading has shape \(5,\); it must be"),
         (HIT_MAC, {"heading": [1e12] * 4}, "heading holds 1e"),
         (HIT_MAC, {"heading": [0, 0, 0, np.nan]}, "heading holds nan"),
-        (HIT_MAC, {"target_position": "x"}, "target_position "),
         (HIT_MAC, {"heading": [1] * 4, "target_position": np.full((5, 2), 1300)}, r"the arena is \+-1250"),
-        (HIT_MAC, {"sensor_position": np.zeros((3, 2))}, "sensor_position has shape"),
         (HIT_MAC, {"along": [0] * 4}, "on no rails"),
-        (HIT_MAC, {"headings": [0] * 4}, "unknown place 'headings'"),
-        (HIT_MAC.replace(leave_rate=0.1), {"target_position": np.full((5, 2), np.nan)}, "leave_rate"),
+        (HIT_MAC, {"headings": [0] * 4}, r"unknown place 'headings' \(did you mean heading\?\)"),
+        (HIT_MAC, {"target_position": [(0, np.nan)] * 5}, "target_position holds nan; every number must be finite"),
+        (HIT_MAC, {"target_tracks": [[(0, np.nan)] * 5]}, "target_tracks holds nan; every number must be finite"),
+        (HIT_MAC, {"target_tracks": np.full((3, 5, 2), np.inf)}, "target_tracks holds inf; .* must be finite"),
+        (HIT_MAC, {"target_tracks": np.zeros((3, 4, 2))}, "target_tracks has shape"),
+        (HIT_MAC, {"target_tracks": np.zeros((0, 5, 2))}, "target_tracks has shape"),
+        (LEAVING, {"target_tracks": np.full((3, 5, 2), np.nan)}, r"with a leave_rate \(0.1\) every number must be"),
         (ONE, {"sensor_position": [(0, 0)]}, "on rails, give along"),
         (ONE, {"along": [801]}, "along holds 801; it must be from 0 to the length"),
         (ONE, {"target_position": [(150, 101)]}, r"target_position holds 101; the arena is \+-200 x \+-100"),
@@ -33,10 +40,7 @@ def unchanged(simulator, before):
 )
 def test_impossible_places_are_refused(scenario, places, says):
     simulator = Simulator(scenario, 1, 0)
-    before = simulator.get_state()
-    with pytest.raises(ValueError, match=says):
-        simulator.place(**places)
-    assert unchanged(simulator, before)
+    refused(simulator, lambda before: simulator.place(**places), says)
 
 
 def test_placed_headings_are_within_the_limits():
@@ -63,21 +67,16 @@ def test_placed_headings_are_within_the_limits():
 )  # fmt: skip
 def test_states_out_of_range_are_refused(scenario, name, number, says):
     simulator = Simulator(scenario, 2, 0)
-    before = simulator.get_state()
-    with pytest.raises(ValueError, match=says):
-        simulator.set_state({**before, name: np.full_like(before[name], number)})
-    assert unchanged(simulator, before)
+    wrong = np.full_like(simulator.get_state()[name], number)
+    refused(simulator, lambda before: simulator.set_state(before | {name: wrong}), says)
 
 
 def test_states_of_another_form_are_refused():
     simulator = Simulator(seed=0)
-    before = simulator.get_state()
-    for wrong, says in (
-        ({"heading": np.zeros((1, 4))}, "a state must have the names"),
+    for change, says in (
+        ({"other": np.zeros((1, 4))}, "a state must have the names"),
         (Simulator(OWN, 1, 0).get_state(), "a state must have the names"),
-        (before | {"key": np.ones(1, np.uint64), "heading": np.zeros((1, 3))}, r"'heading' has shape \(1, 3\)"),
-        (before | {"time": np.zeros(1)}, "'time' is float64; it must be int64"),
+        ({"key": np.ones(1, np.uint64), "heading": np.zeros((1, 3))}, r"'heading' has shape \(1, 3\)"),
+        ({"time": np.zeros(1)}, "'time' is float64; it must be int64"),
     ):
-        with pytest.raises(ValueError, match=says):
-            simulator.set_state(wrong)
-    assert unchanged(simulator, before)
+        refused(simulator, lambda before, change=change: simulator.set_state(before | change), says)
