@@ -1,22 +1,19 @@
 """Recurrent policies where sensors share no knowledge; policies on beliefs: tests/agents/tracking/test_features.py."""
 
 import numpy as np
-import pytest
 
 from hitmac.agents.learned.beliefs import OwnKnowledge
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
 from hitmac.agents.registry import as_agent
 from hitmac.envs import load_scenario
-from tests.agents.learned.recurrent import SHARED, config_on, fresh, observations, played
+from tests.agents.learned.recurrent import SHARED, fresh, observations, played
 
 
-@pytest.mark.parametrize("knowledge", ["own", "neighbours"])
-def test_with_its_own_knowledge_a_sensor_acts_on_that_alone(knowledge):
-    scenario = load_scenario("hit-mac").replace(knowledge=knowledge, failure_rate=0.02, recovery_rate=0.2)
-    agent = as_agent(fresh(), config_on(SHARED), scenario, name="trained")
-    assert isinstance(agent.policy, OwnKnowledge)
-    shown = observations(scenario)
-    changed = [{name: array.copy() for name, array in one.items()} for one in shown]
+def test_with_its_own_knowledge_a_sensor_acts_on_that_alone():
+    policy, config = fresh()
+    scenario = SHARED.replace(knowledge="own")
+    agent = as_agent(policy, config, scenario, name="trained")
+    shown, changed = observations(scenario), observations(scenario)
     for one in changed:
         one["pairs"][:, 1:, :, :OF_SENSOR] = 0.3  # the others' knowledge, but not their positions
         one["mask"][:, 1:] = 1

@@ -9,37 +9,24 @@ from gymnasium import spaces
 from stable_baselines3 import PPO
 from stable_baselines3.common.distributions import MultiCategoricalDistribution
 
-from hitmac.agents import AttentionPolicy, PolicyConfig, load_agent
-from hitmac.agents.learned.checkpoint import build_policy
+from hitmac.agents import AttentionPolicy, load_agent
 from hitmac.agents.learned.policy import SensorCategorical
-from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs import load_scenario
 from hitmac.envs.observation import Observer
 from hitmac.envs.simulator import Simulator
-from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from hitmac.envs.tasks import CoordinatorTask
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-
-HIT_MAC = load_scenario("hit-mac")
-
-
-def built(**policy):
-    """An untrained policy of turns, and an observation of three scenes."""
-    torch.manual_seed(0)
-    config = PolicyConfig(
-        policy={"weight_dim": 16, **policy}, features=DEFAULT_FEATURES, scenario=HIT_MAC, training_seeds=(0, 1)
-    )
-    return build_policy(config, HIT_MAC), CoverageTask(HIT_MAC, 3, 0, features=DEFAULT_FEATURES).observe()
+from tests.agents.untrained import observed, permuted, untrained
 
 
-def assigning(**policy):
-    """An untrained coordinator of three sensors and two targets, and an observation of five scenes."""
-    task = CoordinatorTask("hit-mac-3x2", 5, 0)
-    made = AttentionPolicy(task.observation_space, task.action_space, lambda _: 1e-3, weight_dim=8, **policy)
-    return made, {key: torch.as_tensor(value) for key, value in task.observe().items()}
+def built(scenario="hit-mac", task="Coverage", **policy):
+    """An untrained policy, and an observation of three scenes as tensors."""
+    made, _ = untrained(scenario, task, noise=0.1, **policy)
+    return made, {name: torch.from_numpy(array) for name, array in observed(scenario).items()}
 
 
 def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
     policy, shown = built(attend_over="targets")
-    shown = {key: torch.from_numpy(value) for key, value in shown.items()}
     logits = torch.stack([d.logits for d in policy.get_distribution(shown).distribution], 1)  # (B, n, 3)
     features = policy.features_extractor.encoder(shown["pairs"])
     for i in range(4):
@@ -49,7 +36,7 @@ def test_each_sensor_turns_by_its_own_feature_and_the_global_one():
 
 
 def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one():
-    policy, shown = assigning()
+    policy, shown = built("hit-mac-3x2", "Coordinator")
     features = policy.features_extractor.encoder(shown["pairs"])
     logits = policy.get_distribution(shown).distribution.logits
     for i, j in itertools.product(range(3), range(2)):
@@ -60,28 +47,24 @@ def test_an_assignment_comes_from_a_pairs_feature_its_sensors_and_the_global_one
 
 
 def test_the_value_of_a_sensor_is_what_its_pairs_contribute():
-    policy, shown = assigning(credit="difference_rewards")
+    policy, shown = built("hit-mac-3x2", "Coordinator", credit="difference_rewards")
     pairs = policy.features_extractor.encoder(shown["pairs"]).per_target.flatten(1, 2)
-    _, contributions = policy.value_net.critic(pairs, return_contributions=True)  # (5, 6), pair (i, j) at 2 i + j
+    _, contributions = policy.value_net.critic(pairs, return_contributions=True)  # (3, 6), pair (i, j) at 2 i + j
     expected = contributions.unflatten(-1, (3, 2)).sum(-1).detach()
     np.testing.assert_allclose(policy.predict_values(shown), expected, rtol=1e-5)
 
 
-def test_reordering_sensors_and_targets_reorders_turns_and_assignments():
-    policy, shown = built()
+@pytest.mark.parametrize("task", ["Coverage", "Coordinator"])
+def test_reordering_sensors_and_targets_reorders_turns_and_assignments(task):
+    policy, shown = built(task=task, attend_over="axes")
     sensors, targets = [2, 0, 3, 1], [4, 2, 0, 1, 3]
-    other = {key: value[:, sensors][:, :, targets] for key, value in shown.items()}
-    (actions, _), (permuted, _) = (policy.predict(one, deterministic=True) for one in (shown, other))
-    np.testing.assert_array_equal(permuted, actions[:, sensors])
-    task = CoordinatorTask("hit-mac", 1, 0, features=DEFAULT_FEATURES)
-    policy = AttentionPolicy(
-        task.observation_space, task.action_space, lambda _: 1e-3, weight_dim=8, attend_over="axes"
-    )
-
-    def logits(seen):
-        return policy.get_distribution(policy.obs_to_tensor(seen)[0]).distribution.logits.unflatten(-1, (4, 5))
-
-    torch.testing.assert_close(logits(other), logits(shown)[:, sensors][:, :, targets])
+    other = permuted(shown, sensors, targets)
+    logits, expected = (policy.action_net(*policy.encode(one)) for one in (other, shown))
+    if task == "Coverage":
+        expected = expected.unflatten(-1, (4, 3))[:, sensors]
+    else:
+        expected = expected.unflatten(-1, (4, 5))[:, sensors][:, :, targets]
+    torch.testing.assert_close(logits, expected.flatten(1))
 
 
 def test_the_encoders_start_survives_stable_baselines3():
