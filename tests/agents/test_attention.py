@@ -5,30 +5,26 @@ import pytest
 import torch
 from PIL import Image
 
-from hitmac.agents import HierarchicalAgent, LevelPolicy, PolicyConfig, load_agent
+from hitmac.agents import HierarchicalAgent, LevelPolicy, load_agent
 from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, of_lists, to_targets
-from hitmac.agents.learned.checkpoint import adapt_policy, build_policy
+from hitmac.agents.learned.checkpoint import adapt_policy
 from hitmac.agents.policy import Memoryless
 from hitmac.envs import DEFAULT_FEATURES, load_scenario
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
 from hitmac.perception import AgentTargetEncoder, Weights, plots
+from tests.agents.untrained import observed, untrained
 
 SCENARIO = load_scenario("hit-mac-3x4")
+SHOWN = observed(SCENARIO, 2)
 
 
-def policy(task="Coverage", options=None, **encoder):
-    """Return an untrained policy of a task, and its configuration."""
-    torch.manual_seed(0)
-    config = PolicyConfig(
-        policy={"weight_dim": 8, **encoder}, features=DEFAULT_FEATURES, scenario=SCENARIO,
-        training_seeds=(2**40, 2**40), task=task, options=options or {},
-    )  # fmt: skip
-    return build_policy(config, SCENARIO), config
+def policy(*arguments, **options):
+    return untrained(SCENARIO, *arguments, **options)[0]
 
 
-def observed(scenario=SCENARIO, scenes=2, features=DEFAULT_FEATURES):
-    return CoverageTask(scenario, scenes, 0, features=features).observe()
+def level(*arguments, **options):
+    return LevelPolicy(policy(*arguments, **options), DEFAULT_FEATURES)
 
 
 def weights_of(own, pairs):
@@ -39,10 +35,8 @@ def weights_of(own, pairs):
 
 @pytest.mark.parametrize("way", ["agents", "targets", "pairs", "axes"])
 def test_shares_are_the_mean_over_heads_and_over_the_pairs_of_the_sensor(way):
-    own, _ = policy(attend_over=way, num_heads=2)
-    shown = observed()
-    found = attention_of(own, shown)
-    weights, expected = weights_of(own, shown["pairs"]), np.zeros((2, 3, 4))
+    own = policy(attend_over=way, num_heads=2)
+    found, weights, expected = attention_of(own, SHOWN), weights_of(own, SHOWN["pairs"]), np.zeros((2, 3, 4))
     for b, i, j in np.ndindex(2, 3, 4):
         if way == "pairs":
             of_sensor = weights.pairs[b, :, 4 * i : 4 * i + 4]  # (h, m, n * m)
@@ -67,10 +61,9 @@ class Own:
 
 
 def test_absent_sensors_and_targets_have_no_share():
-    shown = observed()
-    shown["mask"] = np.ones((2, 3, 4), np.int8)
+    shown = SHOWN | {"mask": np.ones((2, 3, 4), np.int8)}
     shown["mask"][:, 1], shown["mask"][:, :, 2] = 0, 0
-    for one in (policy()[0], Own(whole=True)):
+    for one in (policy(), Own(whole=True)):
         shares = attention_of(one, shown)["policy"]
         assert (shares[:, 1] == 0).all()
         assert (shares[:, :, 2] == 0).all()
@@ -79,8 +72,7 @@ def test_absent_sensors_and_targets_have_no_share():
 
 
 def test_watching_changes_no_decision():
-    own, _ = policy()
-    shown = observed(scenes=64)
+    own, shown = policy(), observed(SCENARIO, 64)
     plain = own.predict(shown, deterministic=True)[0]
     with AttentionWatch(own) as watch:
         np.testing.assert_array_equal(own.predict(shown, deterministic=True)[0], plain)
@@ -99,11 +91,10 @@ def test_a_policy_on_beliefs_attends_by_its_own_knowledge():
 
 
 def test_a_policy_of_one_sensor_attends_for_each():
-    own, config = policy(options={"per_sensor": True})
-    shown = observed()
-    shares = attention_of(adapt_policy(own, config, SCENARIO)[0], shown)["policy"]
+    own, config = untrained(SCENARIO, options={"per_sensor": True})
+    shares = attention_of(adapt_policy(own, config, SCENARIO)[0], SHOWN)["policy"]
     for b, i in np.ndindex(2, 3):
-        alone = to_targets(weights_of(own, shown["pairs"][b, i][None, None]), 1)
+        alone = to_targets(weights_of(own, SHOWN["pairs"][b, i][None, None]), 1)
         np.testing.assert_allclose(shares[b, i], alone[0, 0], rtol=1e-5)
 
 
@@ -118,43 +109,37 @@ class Fixed:
 
 @pytest.mark.parametrize("padding", ["attended", "masked", "unfiltered"])
 def test_an_executor_attends_to_its_goals(padding):
-    executor, config = policy("Executor", options={"padding": padding})
-    agent = HierarchicalAgent(SCENARIO, LevelPolicy(Fixed(), ()), LevelPolicy(executor, config.features, padding))
-    shown = observed()
-    found = attention_of(agent, shown, agent.start([0, 1]))
+    executor = level("Executor", {"padding": padding})._replace(padding=padding)
+    agent = HierarchicalAgent(SCENARIO, LevelPolicy(Fixed(), ()), executor)
+    found = attention_of(agent, SHOWN, agent.start([0, 1]))
     assert set(found) == {"executor"}
     np.testing.assert_allclose(found["executor"].sum(-1), [[1, 0, 1]] * 2, rtol=1e-5)
     for b, i in np.ndindex(2, 3):
         goals = Fixed.assigned[i] != 0
         assert (found["executor"][b, i, ~goals] == 0).all()
         if padding == "masked" and goals.any():  # then its goals are all that it sees
-            alone = to_targets(weights_of(executor, shown["pairs"][b, i][goals][None]), 1)
+            alone = to_targets(weights_of(executor.policy, SHOWN["pairs"][b, i][goals][None]), 1)
             np.testing.assert_allclose(found["executor"][b, i, goals], alone[0], rtol=1e-4)
 
 
 def test_a_coordinator_attends_where_it_decides():
-    coordinator, config = policy("Coordinator", attend_over="axes")
-    executor, of_executor = policy("Executor")
-    agent = HierarchicalAgent(
-        SCENARIO, LevelPolicy(coordinator, config.features), LevelPolicy(executor, of_executor.features), decision=3
-    )
-    shown, state = observed(), agent.start([0, 1])
-    expected = attention_of(coordinator, shown)["policy"]
+    coordinator = level("Coordinator", attend_over="axes")
+    agent = HierarchicalAgent(SCENARIO, coordinator, level("Executor"), decision=3)
+    state, expected = agent.start([0, 1]), attention_of(coordinator.policy, SHOWN)["policy"]
     with AttentionWatch(Memoryless(agent, agent.features)) as watch:
         assert watch.levels == ("coordinator", "executor")
         for starts, decides in (((1, 1), (1, 1)), ((0, 0), (0, 0)), ((0, 1), (0, 1)), ((0, 0), (1, 0))):
-            _, state = agent.predict(shown, state, np.array(starts, bool), deterministic=True)
-            found, rows = watch.shares(shown, state)["coordinator"], np.array(decides, bool)
+            _, state = agent.predict(SHOWN, state, np.array(starts, bool), deterministic=True)
+            found, rows = watch.shares(SHOWN, state)["coordinator"], np.array(decides, bool)
             np.testing.assert_array_equal(np.isfinite(found).all((1, 2)), rows)
             np.testing.assert_allclose(found[rows], expected[rows], rtol=1e-4)
 
 
 def test_policies_without_attention_have_none():
-    for agent in ("planner", "assign-all", "still"):
+    for agent in ("planner", "assign-all"):
         loaded = load_agent(agent, SCENARIO)
-        assert attention_of(loaded.policy, observed(features=loaded.features)) == {}
-    for encoder in ("recurrent", "mlp"):
-        assert attention_of(policy(encoder=encoder)[0], observed()) == {}
+        assert attention_of(loaded.policy, observed(SCENARIO, features=loaded.features)) == {}
+    assert attention_of(policy(encoder="recurrent"), SHOWN) == {}
     with pytest.raises(ValueError, match="weights has neither targets nor pairs"):
         to_targets(Weights(), 2)
 
@@ -185,17 +170,15 @@ def test_the_command_draws_and_films(tmp_path, capsys):
     main(["pretrained:flat", "--at", "3", "--to", str(picture)])
     main(["--agent", "pretrained:hit-mac", "--at", "2", "--level", "executor", "--to", str(film)])
     with Image.open(picture) as shown, Image.open(film) as moving:
-        assert shown.width > 400
-        assert moving.n_frames == 2
+        assert (shown.width > 400, moving.n_frames) == (True, 2)
     assert capsys.readouterr().out.split() == [str(picture), str(film)]
     for arguments, words in (
         (["planner", "--at", "1"], "agent is 'planner', which has no attention"),
         (["pretrained:flat", "--level", "executor"], "level is 'executor'; it must be one of policy"),
         (["pretrained:flat", "--to", "x.jpg"], "--to is 'x.jpg'; its name must end in .png or .gif"),
     ):
-        with pytest.raises(SystemExit) as end:
+        with pytest.raises(SystemExit):
             main(arguments)
-        assert end.value.code == 2
         assert words in capsys.readouterr().err
 
 
