@@ -12,6 +12,7 @@ import hitmac.agents.pretrained
 from hitmac import train
 from hitmac.agents import load_agent, load_executor
 from hitmac.agents.evaluate import evaluate
+from hitmac.agents.learned.checkpoint import FILES
 from hitmac.agents.pretrained import pretrained, pretrained_folder
 from hitmac.agents.pretrained.publish import main
 from hitmac.envs import load_scenario
@@ -33,8 +34,7 @@ def test_a_pretrained_policy_is_small_and_plain(name):
     folder = pretrained_folder(name)
     files = {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.is_file()}
     levels = ["", "executor/"] if (folder / "executor").exists() else [""]
-    policies = {level + file for level in levels for file in ("config.json", "policy.safetensors")}
-    assert set(files) == {"card.md"} | policies
+    assert set(files) == {"card.md"} | {level + file for level in levels for file in FILES}
     assert sum(path.stat().st_size for path in files.values()) < 1_000_000
     configs = [json.loads(files[f"{level}config.json"].read_text()) for level in levels]
     seeds = [tuple(config["training_seeds"]) for config in configs]
@@ -68,6 +68,11 @@ def runs(tmp_path, monkeypatch):
 
 
 def test_the_policy_of_a_run_with_its_card(runs, capsys):
+    def refused(*arguments):
+        with pytest.raises(SystemExit):
+            main([*arguments, "--note", "x"])
+        return capsys.readouterr().err
+
     runs("coverage --seeds 2 --seed 3 --processes 1 --run-dir all --total-steps 64")
     main(["mine", "all", "--note", "A policy.", "--limits", "No zoom."])
     written = Path("home/mine/card.md").read_text()
@@ -77,39 +82,25 @@ def test_the_policy_of_a_run_with_its_card(runs, capsys):
     assert f"- On `hit-mac`: coverage {agents['trained']['coverage']['mean']:.3f} (" in written
     assert re.search(r"seeds 3, 4: coverage .* over episodes and trainings\), rotation", written)
     assert written.endswith("as in `hit-mac`. No zoom.\n")
-    assert load_agent("pretrained:mine", "hit-mac").name == "pretrained:mine"
     assert pretrained() == ["mine"]
-    for arguments, says in (
-        (["mine", "all/seed-4"], "mine exists; choose another name, or add --replace"),
-        (["My", "all"], "name is 'My'; it must have lower-case letters"),
-        (["none", "absent"], "absent is not a checkpoint"),
-    ):
-        with pytest.raises(SystemExit):
-            main([*arguments, "--note", "x"])
-        assert says in capsys.readouterr().err
+    assert "mine exists; choose another name, or add --replace" in refused("mine", "all/seed-4")
+    assert "name is 'My'; it must have lower-case letters" in refused("My", "all")
+    assert "absent is not a checkpoint" in refused("none", "absent")
     main(["mine", "all/seed-4", "--note", "Another.", "--replace"])
     assert ", seed 4 (" in Path("home/mine/card.md").read_text()
     Path("all/seed-4/evaluation.json").unlink()
-    with pytest.raises(SystemExit):
-        main(["mine", "all/seed-4", "--note", "x", "--replace"])
-    assert "all/seed-4 has no evaluation.json" in capsys.readouterr().err
-    assert load_agent("pretrained:mine", "hit-mac").trained  # which is unchanged
+    assert "all/seed-4 has no evaluation.json" in refused("mine", "all/seed-4", "--replace")
+    assert load_agent("pretrained:mine", "hit-mac").name == "pretrained:mine"  # which is unchanged
 
-
-def test_both_levels_and_an_executor_alone(runs, capsys):
     runs("executor --total-steps 64 --run-dir both/executor")
     runs("coordinator --total-steps 64 --executor both/executor --run-dir both/coordinator")
     shutil.copy("both/coordinator/config.yaml", "both/config.yaml")
     main(["two", "both", "--note", "Both levels."])
     files = {str(path.relative_to("home/two")) for path in Path("home/two").rglob("*") if path.is_file()}
-    policies = {"config.json", "policy.safetensors"}
-    assert files == {"card.md"} | policies | {f"executor/{file}" for file in policies}
+    assert files == {"card.md"} | {level + file for level in ("", "executor/") for file in FILES}
     card = Path("home/two/card.md").read_text()
     assert re.search(r"\([\d,]+ steps in \d.\d minutes and [\d,]+ steps in \d.\d minutes, on `hit-mac`", card)
     whole = load_agent("pretrained:two", "hit-mac-2x3")
     assert len(whole.training_seeds) == 2
     assert load_executor("pretrained:two", "hit-mac").training_seeds == whole.training_seeds[1:]
-    assert load_agent("assign-all:pretrained:two", "hit-mac").trained
-    with pytest.raises(SystemExit):
-        main(["one", "both/executor", "--note", "x"])
-    assert "both/executor is an executor; give a whole agent" in capsys.readouterr().err
+    assert "both/executor is an executor; give a whole agent" in refused("one", "both/executor")

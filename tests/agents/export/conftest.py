@@ -9,7 +9,7 @@ import torch
 from hitmac.agents.export import export_agent
 from hitmac.agents.export import folder as export_folder
 from hitmac.agents.export.networks import parts_of
-from tests.agents.export.made import ZOOMS, exported, hierarchy
+from tests.agents.export.made import exported
 
 
 @pytest.fixture(scope="session")
@@ -17,14 +17,6 @@ def flat(tmp_path_factory):
     """Folder of an exported policy."""
     to = tmp_path_factory.mktemp("exported") / "flat"
     exported("pretrained:flat", to)
-    return to
-
-
-@pytest.fixture(scope="session")
-def both_levels(tmp_path_factory):
-    """Folder of an exported hierarchy, whose executor was trained to zoom and move too."""
-    to = tmp_path_factory.mktemp("exported") / "both"
-    exported(hierarchy(trained_on=ZOOMS), to, "hit-mac")
     return to
 
 

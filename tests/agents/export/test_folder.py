@@ -17,12 +17,6 @@ from hitmac.envs import FEATURES, Simulator, load_scenario, observe, presets
 from tests.agents.export.made import copied, fresh, hierarchy
 
 
-@pytest.fixture
-def card_alone(monkeypatch):
-    """Write the card in place of the networks, which takes no time."""
-    monkeypatch.setattr(export_folder, "_write", lambda part, path, card: path.write_text(card))
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -46,26 +40,24 @@ def test_what_cannot_be_exported_is_named_and_leaves_nothing(arguments, message,
 def test_files_are_replaced_only_if_asked(flat, card_alone, tmp_path, capsys):
     own, old = tmp_path / "own", copied(flat, tmp_path / "old", agent="before")
     own.mkdir()
-    for to, message in ((own, "without policy.json"), (old, "--replace"), (old / "policy.onnx", "--replace")):
+    for to, replace, message in (
+        (own, False, "without policy.json"), (own, True, "a folder without"),
+        (old, False, "--replace"), (old / "policy.onnx", False, "--replace"),
+    ):  # fmt: skip
         with pytest.raises(FileExistsError, match=message):
-            export_agent("pretrained:flat", to)
-    with pytest.raises(FileExistsError, match="a folder without"):
-        export_agent("pretrained:flat", own, replace=True)
+            export_agent("pretrained:flat", to, replace=replace)
     main(["pretrained:flat", "--to", str(old), "--replace"])
     assert json.loads((old / CARD).read_text())["agent"] == "pretrained:flat"
     assert f"try it: {Path(sys.executable).name} {old}/run.py" in capsys.readouterr().out
 
 
 def test_files_of_the_user_stay_in_a_replaced_folder(flat, card_alone, tmp_path):
-    to = copied(flat, tmp_path / "to")
-    (to / "maps").mkdir()
-    for name in ("maps/floor.txt", "my_camera.py", "run.py"):
+    to, names = copied(flat, tmp_path / "to"), ("floor.txt", "my_camera.py", "run.py")
+    for name in names:
         (to / name).write_text("own")
     export_agent(hierarchy(), to, "hit-mac", replace=True)
-    assert {path.name for path in to.iterdir()} == {
-        "coordinator.onnx", "executor.onnx", CARD, "observe.py", "run.py", "maps", "my_camera.py"
-    }  # fmt: skip
-    assert [(to / name).read_text() for name in ("maps/floor.txt", "my_camera.py", "run.py")] == ["own"] * 3
+    assert {path.name for path in to.iterdir()} == {"coordinator.onnx", "executor.onnx", CARD, "observe.py", *names}
+    assert [(to / name).read_text() for name in names] == ["own"] * 3
     old = copied(flat, tmp_path / "old", runner=hashlib.sha256(b"of another version").hexdigest())
     (old / "run.py").write_text("of another version")
     export_agent("pretrained:flat", old, replace=True)
@@ -79,9 +71,9 @@ def test_a_failure_leaves_nothing_and_keeps_earlier_files(flat, tmp_path, monkey
 
     monkeypatch.setattr(export_folder, "_write", fails)
     old = copied(flat, tmp_path / "old")
-    for to, replace in ((tmp_path / "new", False), (tmp_path / "new.pt2", False), (old, True)):
+    for name in ("new", "new.pt2", "old"):
         with pytest.raises(RuntimeError, match="full"):
-            export_agent("pretrained:flat", to, replace=replace)
+            export_agent("pretrained:flat", tmp_path / name, replace=True)
     assert [path.name for path in tmp_path.iterdir()] == ["old"]
     assert (old / "policy.onnx").stat().st_size > 10_000
 
@@ -90,8 +82,7 @@ def test_a_failure_leaves_nothing_and_keeps_earlier_files(flat, tmp_path, monkey
 def test_observations_of_the_site_are_those_of_the_scenario(name):
     scenario = load_scenario(name)
     site = json.loads(json.dumps(export_folder.site_of(scenario)))
-    simulator = Simulator(scenario.replace(num_sensors=min(scenario.num_sensors, 30), sensor_positions=()), 1, 0)
-    state = simulator.state
+    state = Simulator(scenario.replace(num_sensors=min(scenario.num_sensors, 30), sensor_positions=()), 1, 0).state
     places = {"sensor_position": state.sensor_position[0], "heading": state.heading[0], "along": state.along[0]}
     moving = {"target_position": state.target_position[0], "target_before": state.target_position[0] - 1.0}
     shown = [observe(of, tuple(FEATURES), **places, **moving)["pairs"] for of in (site, scenario)]
@@ -103,12 +94,10 @@ def test_observations_of_the_site_are_those_of_the_scenario(name):
 
 def test_the_site_is_that_of_the_training(card_alone, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for name, scene, task, options in (
-        ("c", "hit-mac-6x9", "Coordinator", {}),
-        ("e", "hit-mac-executor-3x4", "Executor", {"padding": "masked", "row_id": False}),
-        ("flat", "random", "Coverage", {}),
-    ):
-        save_policy(f"runs/{name}/checkpoint", *fresh(scene, task, options))
+    for name, scene, task in (
+        ("c", "hit-mac-6x9", "Coordinator"), ("e", "hit-mac-executor-3x4", "Executor"), ("flat", "random", "Coverage")
+    ):  # fmt: skip
+        save_policy(f"runs/{name}/checkpoint", *fresh(scene, task))
     for number, (agent, arguments, expected) in enumerate([
         ("runs/flat", [], "random"),
         ("runs/flat:nearest=2", [], "random"),

@@ -19,49 +19,32 @@ SIZES = ((4, 5, 100), (1, 1, 30), (3, 1, 40), (6, 9, 60))
 CLOSE = 1e-4  # logits nearer than this are a tie
 
 
-def observation_of(features, scenario, scenes):
-    """Observations of scenes; in half of them sensors and targets are absent."""
-    rng, (n, m) = np.random.default_rng(0), (scenario.num_sensors, scenario.num_targets)
-    shown = Observer(scenario, features).observe(Simulator(scenario, scenes, 7))
-    absent = rng.random((scenes, n, m)) < 0.3
-    absent |= rng.random((scenes, n, 1)) < 0.2
-    absent &= (np.arange(scenes) % 2 == 0)[:, None, None]
-    shown["mask"] = np.where(absent, 0, shown["mask"]).astype(np.int8)
-    shown["pairs"] = np.where(absent[..., None], 0, shown["pairs"])
-    return shown
-
-
 class Files:
     """Networks in files, .onnx or .pt2, run one after the other."""
 
     def __init__(self, files):
-        self.run = {}
+        self.networks = []
         for file in files:
             if file.suffix == ".pt2":
                 extra = {CARD: ""}
-                run = self._program(torch.export.load(file, extra_files=extra).module())
-                card = json.loads(extra[CARD])
+                run, card = torch.export.load(file, extra_files=extra).module(), extra[CARD]
             else:
                 session = onnxruntime.InferenceSession(file)
-                card, run = json.loads(session.get_modelmeta().custom_metadata_map["hitmac-export"]), session.run
-            (network,) = [one for one in card["networks"] if one["file"] == file.name]
-            self.run[file] = network, run
-        self.card = card
+                run, card = session.run, session.get_modelmeta().custom_metadata_map["hitmac-export"]
+            self.card = json.loads(card)
+            self.networks += [(network, run) for network in self.card["networks"] if network["file"] == file.name]
 
-    @staticmethod
-    def _program(module):
-        @torch.no_grad()
-        def run(outputs, inputs):
-            return [out.numpy() for out in module(*map(torch.as_tensor, inputs.values()))]
-
-        return run
-
+    @torch.no_grad()
     def decide(self, agent, shown, **kept):
         """Return the outputs of all networks, by name; of a hierarchy a new assignment at every call."""
-        for network, run in self.run.values():
+        for network, run in self.networks:
             columns = [agent.features.index(name) for name in network["features"]]
             given = {"pairs": np.ascontiguousarray(shown["pairs"][..., columns]), "mask": shown["mask"]} | kept
-            outputs = run(network["outputs"], {name: given[name] for name in network["inputs"]})
+            inputs = {name: given[name] for name in network["inputs"]}
+            if isinstance(run, torch.nn.Module):
+                outputs = [out.numpy() for out in run(*map(torch.as_tensor, inputs.values()))]
+            else:
+                outputs = run(network["outputs"], inputs)
             kept |= dict(zip(network["outputs"], outputs, strict=True))
         return kept
 
@@ -73,12 +56,15 @@ def ties_of(logits):
 
 def check_same(files, make, sizes=SIZES, scenario="hit-mac"):
     """Compare the decisions with those of the agents that `make` returns for each size, except for ties."""
-    networks, ties, taken = Files(files), 0, set()
+    networks, ties, taken, rng = Files(files), 0, set(), np.random.default_rng(0)
     for n, m, scenes in sizes:
         scene = load_scenario(scenario)
         scene = scene.replace(placement="rails" if scene.rails else "random", num_sensors=n, num_targets=m)
         agent = make(scene)
-        shown = observation_of(agent.features, scene, scenes)
+        shown = Observer(scene, agent.features).observe(Simulator(scene, scenes, 7))
+        absent = (rng.random((scenes, n, m)) < 0.3) | (rng.random((scenes, n, 1)) < 0.2)
+        absent[1::2] = False  # every second scene is complete
+        shown["mask"][absent], shown["pairs"][absent] = 0, 0
         expected, state = agent.policy.predict(shown, deterministic=True)
         got = networks.decide(agent, shown)
         if "assigned" in got:
@@ -98,18 +84,18 @@ def test_a_thousand_decisions_are_those_of_the_original(flat):
     check_same([flat / "policy.onnx"], lambda scene: load_agent("pretrained:flat", scene), THOUSAND)
 
 
-def test_both_levels_of_a_hierarchy_are_those_of_the_original(both_levels):
-    """The executor's targets are attended, with row numbers; only the site's decisions are left."""
-    files = [both_levels / f"{name}.onnx" for name in ("coordinator", "executor")]
-    assert check_same(files, lambda scene: hierarchy(scene, trained_on=ZOOMS)) == ["turn"]
-
-
-def test_the_unfiltered_targets_of_an_executor_are_exported(tmp_path):
-    coordinator = {"attend_over": "targets", "pooling": "max"}
-    agent = hierarchy(padding="unfiltered", row_id=False, coordinator=coordinator)
-    files = exported(agent, tmp_path / "policy.pt2", "hit-mac")
-    assert [file.name for file in files] == ["policy-coordinator.pt2", "policy-executor.pt2"]
-    check_same(files, lambda scene: hierarchy(scene, "unfiltered", False, coordinator=coordinator))
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("policy.onnx", {"trained_on": ZOOMS}),  # attended, with row numbers; only the site's decisions are left
+        ("policy.pt2", {"padding": "unfiltered", "row_id": False,
+                        "coordinator": {"attend_over": "targets", "pooling": "max"}}),
+    ],
+)  # fmt: skip
+def test_both_levels_of_a_hierarchy_are_those_of_the_original(name, options, tmp_path):
+    files = exported(hierarchy(**options), tmp_path / name, "hit-mac")
+    assert [file.stem for file in files] == ["policy-coordinator", "policy-executor"]
+    assert check_same(files, lambda scene: hierarchy(scene, **options)) == ["turn"]
 
 
 @pytest.mark.parametrize(
