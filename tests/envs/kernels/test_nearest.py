@@ -54,7 +54,7 @@ def test_ties_go_to_the_lower_index_and_empty_slots_follow():
 
 EVERYTHING = {
     "zoom": (30, 120), "failure_rate": 0.1, "recovery_rate": 0.4, "leave_rate": 0.05, "return_rate": 0.3,
-    "position_noise": 2.0, "missed_detections": 0.2, "random_discs": 5, "disc_radius": (3, 12), "discs": ((0, 0, 9),),
+    "position_noise": 2.0, "missed_detections": 0.2, "random_discs": 5, "disc_radius": (10, 25), "discs": ((0, 0, 25),),
     "walls": ((-50, -50, 50, 50), (0, -80, 0, 80), (-100, 3, 100, 3)), "sensing_range": 60.0, "walk": "evade",
 }  # fmt: skip
 # All parts for which kernels are compiled separately, together.
@@ -64,7 +64,6 @@ ALL_KINDS = {
     "return_rate": 0.3, "failure_rate": 0.1, "recovery_rate": 0.4, "missed_detections": 0.2, "position_noise": 2.0,
 }  # fmt: skip
 LARGE = {
-    "bounce": load_scenario("large-12x20"),
     "everything": load_scenario("large-12x20").replace(**EVERYTHING),
     "a crowd": load_scenario("large-3x90").replace(sensing_range=150, field_of_view=360),  # more are seen than listed
     "all kinds": load_scenario("volleyball-4").replace(**ALL_KINDS),

@@ -49,6 +49,10 @@ def test_the_scripted_executor_turns_to_the_mean_of_those_present():
     task = placed(CoordinatorTask(ONE.replace(leave_rate=1), idle="hold", decision=2), 0, [(0, 500), (0, 600)])
     task.step([[1, 1]])  # both leave at the end of the first sub-step
     assert task.simulator.state.heading.item() == 5
+    task = placed(CoordinatorTask(ONE, decision=1), 0, [(300, -300), (-300, 900)])
+    task.simulator.state.present[0, 1] = False
+    task.step([[1, 1]])
+    assert task.simulator.state.heading.item() == -5
 
 
 def test_rewards_are_the_coverage_or_a_penalty_without_a_view_of_assigned_targets():
@@ -60,10 +64,7 @@ def test_rewards_are_the_coverage_or_a_penalty_without_a_view_of_assigned_target
     assert task.sub_rewards.tolist() == [[-0.1] * 10]
 
 
-def test_idle_sensors():
-    holding = placed(CoordinatorTask(ONE, idle="hold"), 0, [(500, 0), (0, 900)])
-    holding.step([[0, 0]])
-    assert holding.simulator.state.heading[0, 0] == 0
+def test_idle_sensors_turn_at_random():
     turning = CoordinatorTask("hit-mac", 200, 0)
     before = turning.simulator.state.heading.copy()
     turned = 0
