@@ -54,8 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     with stop_on_bad_input(PROGRAM):
         convert("--sub-steps-per-second", Positive, options.sub_steps_per_second)
         check_ending("--to", options.to, ".html")
-        recorded = {name: value for name in ("tracks", "columns") if (value := getattr(options, name))}
-        scenario = load_scenario(options.scenario).replace(**recorded)
+        scenario = load_scenario(options.scenario).following(options.tracks, options.columns)
         agents = named_agents(options.agents, scenario, options.device)
         names = [agent.name for agent in agents]  # trainings of one agent have the names of their runs
         agents = [agent._replace(name=agent.run) if names.count(agent.name) > 1 else agent for agent in agents]

@@ -5,7 +5,7 @@ import csv
 import functools
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from itertools import chain
 from typing import Any, NamedTuple
@@ -43,7 +43,7 @@ class Recording(NamedTuple):
 
 def make_recordings(scenario: Any, num_envs: int) -> Recordings:
     """Read the files of a scenario's `tracks` for the kernels; see :func:`read_recording` for errors."""
-    places = [_slots(recording, scenario) for recording in _read(scenario)]
+    places = [_slots(recording, scenario) for recording in recordings(scenario, scenario.tracks)]
     lengths = np.array([len(place) for place in places])
     last = np.cumsum(lengths) - 1
     return Recordings(np.concatenate(places), last - lengths + 1, last, *np.zeros((2, num_envs), np.int64))
@@ -51,11 +51,12 @@ def make_recordings(scenario: Any, num_envs: int) -> Recordings:
 
 def shortest_recording(scenario: Any) -> int:
     """Return the number of sub-steps of the shortest file of a scenario's `tracks`."""
-    return min(recording.length - 1 for recording in _read(scenario))
+    return min(recording.length - 1 for recording in recordings(scenario, scenario.tracks))
 
 
-def _read(scenario: Any) -> Iterator[Recording]:
-    for path in scenario.tracks:
+def recordings(scenario: Any, paths: Sequence[str]) -> Iterator[Recording]:
+    """Yield files of tracks, resampled for a scenario."""
+    for path in paths:
         if not os.path.exists(path):
             raise FileNotFoundError(
                 f"no file of tracks {path}; the option --tracks, or the parameter tracks, names others"

@@ -29,6 +29,7 @@ HIT_MAC_ARENA = 1250.0
 MOST_DEGREES = 1e9
 """Largest magnitude of a heading, degrees."""
 
+_FILES = {"tracks", "past_tracks", "background"}
 _IN_HIT_MAC, _LEFT_OUT = "in HiT-MAC's arena", "in proportion to the arena"
 
 
@@ -174,8 +175,8 @@ class Scenario:
 
     target_area: Area = scaled((-1000, 1000, -1000, 1000))
     """(x low, x high, y low, y high) of the area in which targets start and return."""
-    walk: Annotated[str, Choice(WALKS)] = "goals"
-    """Walk of the targets:"""
+    walk: Annotated[str, Choice(WALKS)] = ""
+    """Walk of the targets; empty: with tracks `recorded`, otherwise `goals`:"""
     wander: Annotated[float, Range(0, 180, "degrees")] = 0.0
     """Largest swerve of a `bounce` or `evade` target in a move, to either side."""
     time_step: Positive = 0.13
@@ -205,6 +206,8 @@ class Scenario:
     columns: str = ""
     """Other names of these columns, such as time=t,id=track; their numbers in files without a header,
     time=1,id=2,x=3,y=4."""
+    past_tracks: tuple[str, ...] | str = ()
+    """CSV files of earlier tracks, from which planners and beliefs learn how targets move; empty: `tracks`."""
 
     discs: tuple[Disc, ...] = ()
     """(x, y, radius) of round obstacles, which block the view and not the targets."""
@@ -234,8 +237,10 @@ class Scenario:
         fields = {field.name: field.metadata.get(_IN_HIT_MAC) for field in dataclasses.fields(self)}
         left_out = {name: value for name, value in fields.items() if getattr(self, name) is _LEFT_OUT}
         vars(self).update(left_out)  # frozen: nothing is assigned
+        if self.walk == "":
+            vars(self)["walk"] = "recorded" if self.tracks else "goals"
         wrong: dict[str, Exception] = {}
-        for name in ("tracks", "background"):
+        for name in _FILES:
             try:
                 vars(self).update(_with_paths({name: getattr(self, name)}, os.path.abspath))
             except TypeError as error:
@@ -295,6 +300,13 @@ class Scenario:
     def replace(self, **changes: Any) -> Self:
         """Return a copy of this scenario with some parameters changed (and checked again)."""
         return self.from_dict({**vars(self), **changes})
+
+    def following(self, tracks: Sequence[str] = (), columns: str = "") -> Self:
+        """Return a copy with other `tracks` and `columns`, if given; agents expect motion as in the present tracks."""
+        changes: dict[str, Any] = {"columns": columns} if columns else {}
+        if tracks:
+            changes |= {"tracks": tracks, "past_tracks": self.past_tracks or self.tracks}
+        return self.replace(**changes)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the parameters as plain numbers, strings and lists."""
@@ -377,6 +389,7 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("disc_radius", not s.random_discs or large <= largest, f"at most the arena ({largest:g})"),
         ("disc_radius", not s.random_discs or n * large**2 <= room, "smaller, since no disc may cover any sensor"),
         ("walk", s.walk != "streets" or s.blocks, "streets only with blocks"),
+        ("walk", s.walk != "recorded" or s.tracks, "recorded only with tracks"),
         ("placement", s.placement != "crossings" or s.blocks, "crossings only with blocks"),
         ("blocks", len(s.blocks) in (0, 2), "empty, or [rows, columns]"),
         ("street_width", not rows or s.street_width < street, f"under {street:g} with these blocks"),
@@ -489,15 +502,15 @@ def from_portable(parameters: Mapping[str, Any], folder: str | Path) -> Scenario
 def _with_paths(parameters: Mapping[str, Any], place: Callable[[Path], str]) -> dict[str, Any]:
     """Return a scenario's parameters with `place` applied to the paths of its files."""
     found = dict(parameters)
-    for name in found.keys() & {"tracks", "background"}:
+    for name in found.keys() & _FILES:
         given = found[name]
-        files: Any = [given] if isinstance(given, str | Path) else given if name == "tracks" else None
+        files: Any = [given] if isinstance(given, str | Path) else given if name != "background" else None
         valid = isinstance(files, list | tuple) and all(isinstance(file, str | Path) for file in files)
-        if not valid or (name == "tracks" and "" in files):
-            words = "the name of a file" + ", or a list of names" * (name == "tracks")
+        if not valid or (name != "background" and "" in files):
+            words = "the name of a file" + ", or a list of names" * (name != "background")
             raise TypeError(f"{name} is {validation.shortly(given)}; it must be {words}")
         paths = [place(Path(file)) for file in files if str(file)]
-        found[name] = tuple(paths) if name == "tracks" else "".join(paths)
+        found[name] = tuple(paths) if name != "background" else "".join(paths)
     return found
 
 

@@ -12,7 +12,8 @@ import numpy as np
 from hitmac.agents.baselines.search import CHUNK, ascend, bits_of, candidate_pairs, make_room, write_reach, write_sides
 from hitmac.agents.tracking.beliefs import AGE, moves_at
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
-from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y
+from hitmac.agents.tracking.recorded import PLACE
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, is_clear
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
 from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
@@ -45,6 +46,7 @@ class Sampling(NamedTuple):
     key: np.uint64  # of their draws
     by_course: bool  # forecast course by course instead of move by move
     per_word: int  # targets in a word
+    unseen: int  # further targets, for those that no sensor has seen
 
 
 class Near(NamedTuple):
@@ -116,6 +118,35 @@ def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle
             one[STEP, 0] = one[SPEED, 0] * (1.0 + rules.walk.speed_noise * draw) * rules.walk.time_step
         if middle[looks[h]] == h:
             _add(futures, looks[h], word, shared, straight, one[X, 0], one[Y, 0], bit)
+
+
+@inlined
+def _follow_piece(pieces, body, p, word, bit, middle, futures):
+    """Add the position of particle p of a recorded place at each look until its track ends, as one sample."""
+    place = int(body[PLACE, p])
+    shift_x, shift_y = body[X, p] - pieces.position[place, 0], body[Y, p] - pieces.position[place, 1]
+    for look in range(1, middle.shape[0]):
+        if middle[look] > pieces.rest[place]:
+            break
+        x, y = pieces.position[place + middle[look], 0], pieces.position[place + middle[look], 1]
+        put(futures, look, word, x + shift_x, y + shift_y, bit)
+
+
+@allocating
+def foresee_pieces(pieces, samples, per_word, body, weight, j, most, middle, futures):
+    """List the positions at each look of particles (7, P) sampled at even steps of their weights (P,).
+
+    A sample is a ``1 / samples`` of a target; those of a weight over 1 also take the words of the `most` - 1 next
+    targets.
+    """
+    total, source = weight[0], 0
+    for s in range(min(int(weight.sum() * samples + 0.5), most * samples)):
+        while total < (s + 0.5) / samples and source < weight.shape[0] - 1:
+            source += 1
+            total += weight[source]
+        k = j + s // samples
+        bit = _ONE << np.uint64(k % per_word * samples + s % samples)
+        _follow_piece(pieces, body, source, k // per_word, bit, middle, futures)
 
 
 @inlined
@@ -196,13 +227,13 @@ def foresee_believed(rules, search, sampling, body, weight, together, time, j, m
 
 
 @allocating
-def mark(x, y, who, pose, moved, view, most, sides, row):
+def mark(x, y, who, pose, moved, view, clear, most, sides, row):
     """Write the samples in view of a sensor from each heading into `row` (2 * most + 2,).
 
     The entries (E,), E a multiple of CHUNK, are those of :class:`Futures`. `pose` is the position of the sensor and the
     cosine and sine of its heading; it moves by `moved` (2,). `view` is its range squared, half its field of view in
-    degrees, and its turns per degree. All are float32. A row begins `most` turns to the right; its last element is
-    unused. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
+    degrees, and its turns per degree; `clear` (DIRECTIONS,) are the obstacles in its way, or None. All are float32. A
+    row begins `most` turns to the right; its last element is unused. `sides` (E / CHUNK, 4, CHUNK) is scratch memory.
     """
     # Loops over chunks have no remainder. All sides are written before any is read, since reading one element of a
     # vector that was just stored is slow.
@@ -215,6 +246,8 @@ def mark(x, y, who, pose, moved, view, most, sides, row):
         for k in range(CHUNK):
             dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
             near = dx * dx + dy * dy <= squared
+            if clear is not None:
+                near &= is_clear(clear, dx, dy)
             write_sides(own, k, c * dx + s * dy, c * dy - s * dx, near, half_view, per_turn, most)
     row[:] = 0
     again = np.floor((np.float32(180.0) - half_view) * per_turn) <= most  # else nothing comes into view on the far side
@@ -232,7 +265,7 @@ def mark(x, y, who, pose, moved, view, most, sides, row):
 
 
 @allocating
-def _mark_believed(room, i, seen_from, half_view, turn, futures, moved, last, sides):
+def _mark_believed(room, i, seen_from, clear, half_view, turn, futures, moved, last, sides):
     """Write the samples in view of sensor i for each motion, look and heading.
 
     Headings are ordered from the farthest turn to the right. Those out of reach by the `last` sub-step (L + 1,) of a
@@ -248,7 +281,7 @@ def _mark_believed(room, i, seen_from, half_view, turn, futures, moved, last, si
                 used = futures.length[look, word]
                 x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
                 row = room.sees[i, way, look, word, farthest - most : farthest + most + 2]
-                mark(x, y, who, pose, moved[way, look], view, most, sides, row)
+                mark(x, y, who, pose, moved[way, look], view, clear, most, sides, row)
 
 
 @allocating
@@ -311,18 +344,21 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
 
 
 @kernel
-def plan_beliefs(rules, sensors, motion, along, search, sampling, near, scene, history, values, share):
+def plan_beliefs(
+    rules, sensors, motion, along, search, sampling, near, pieces, all_clear, scene, history, values, share
+):
     """Write the values of the next actions of R rows of knowledge; see :func:`~.observed_plans.plan`.
 
     `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
     divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
     all. `history` holds plans (R, n, H + 1) and their motions (R, n), changed in place.
     """
-    (belief, known, all_views, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
+    (belief, known, all_views, _, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
     middle_of, last = spans(search.looks)
     looks = last.shape[0] - 1
-    every = empty_futures(looks, (m - 1) // sampling.per_word + 1, min(m, sampling.per_word) * (samples + 1))
+    most = m + sampling.unseen
+    every = empty_futures(looks, (most - 1) // sampling.per_word + 1, min(most, sampling.per_word) * (samples + 1))
     own = every  # of a sensor
     if near is not None:
         per_word = 64 // samples
@@ -344,9 +380,15 @@ def plan_beliefs(rules, sensors, motion, along, search, sampling, near, scene, h
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
                     together = known[r, j, AGE] == 0.0 and moving and rules.deviation == 0.0
                     body, weight = belief.body[r, j], belief.weight[r, j]
-                    foresee_believed(
-                        rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, shared, every
-                    )  # fmt: skip
+                    if pieces is None:
+                        foresee_believed(
+                            rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, shared, every
+                        )  # fmt: skip
+                    else:
+                        foresee_pieces(pieces, samples, sampling.per_word, body, weight, j, 1, middle_of, every)
+            if pieces is not None and sampling.unseen > 0:
+                body, weight = belief.body[r, m], belief.weight[r, m]
+                foresee_pieces(pieces, samples, sampling.per_word, body, weight, m, sampling.unseen, middle_of, every)
             close(every)
             candidates = None if near is None else _likeliest_pairs(near, views, every)
             for i in range(n):
@@ -364,5 +406,6 @@ def plan_beliefs(rules, sensors, motion, along, search, sampling, near, scene, h
                             moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
                 if near is not None:
                     _gather_near(near, candidates, i, view, samples, every, own)
-                _mark_believed(room, i, view, half_view[i], turn[i], own, moved, last, sides)
+                clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0], i]
+                _mark_believed(room, i, view, clear, half_view[i], turn[i], own, moved, last, sides)
             ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])

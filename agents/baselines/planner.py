@@ -330,10 +330,13 @@ class BeliefPlannerAgent(HeadingPlanner):
             raise ValueError(f"particles is {particles}; it must be at least samples, {self.samples}")
         self._search = self._search._replace(looks=_looks(self.horizon, positive("stride", stride)))
         by_course = stride > 1 and WALKS[scenario.walk].motion == "goals"
-        self._sampling = Sampling(stream_keys(np.array([seed]))[0], by_course, 64 // self.samples)
         self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
+        pieces, unseen = self._beliefs.pieces, 0
+        if pieces is not None and not self._beliefs.rules.all_known:
+            unseen = math.ceil(pieces.expected)
+        self._sampling = Sampling(stream_keys(np.array([seed]))[0], by_course, 64 // self.samples, unseen)
         self._cells = make_cells(scenario, scenario.num_sensors)
 
     def shown(self, nearness: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -369,8 +372,8 @@ class BeliefPlannerAgent(HeadingPlanner):
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
             near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._search, sampling, near, scene,
-            history, values,
+            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._search, sampling, near,
+            self._beliefs.pieces, scene.clear, scene, history, values,
         )  # fmt: skip
         return self._beliefs.of_sensors(values), BeliefPlannerState(*new, plans, ways)
 

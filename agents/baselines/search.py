@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from hitmac.agents.tracking.sight import degrees
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.physics import LEFT, RIGHT, STAY
 from hitmac.envs.kernels.state import Rails
@@ -185,26 +186,6 @@ def write_exclusive_shares(search, room, window, shares):
 
 
 @inlined
-def _degrees(y, x):
-    """Return ``atan2(y, x)`` in degrees as float32, with an error of 1e-5, by a polynomial that can be vectorised.
-
-    Source: Abramowitz and Stegun, Handbook of Mathematical Functions (1964), 4.4.49, atan on [0, 1].
-    """
-    one = np.float32
-    across, along = abs(y), abs(x)
-    ratio = min(across, along) / max(max(across, along), one(1e-30))
-    s = ratio * ratio
-    angle = ratio * (
-        one(57.29577951)
-        + s * (one(-19.09848529) + s * (one(11.45546107) + s * (one(-8.14008784) + s * (one(6.10559287)
-        + s * (one(-4.31378128) + s * (one(2.45854439) + s * (one(-0.92647698) + s * one(0.16422854))))))))
-    )  # fmt: skip
-    angle = one(90.0) - angle if across > along else angle
-    angle = one(180.0) - angle if x < one(0.0) else angle
-    return angle if y >= one(0.0) else -angle
-
-
-@inlined
 def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     """Write the headings from which entry e at (x, y), ahead and to the left, is in view into `sides` (4, E).
 
@@ -212,7 +193,7 @@ def write_sides(sides, e, x, y, near, half_view, per_turn, most):
     the entry is `near`. All numbers are float32.
     """
     full, zero, one = np.float32(360.0), np.float32(0.0), np.float32(1.0)
-    bearing = _degrees(y, x)
+    bearing = degrees(y, x)
     again = bearing - full if bearing > zero else bearing + full
     half = half_view if near else zero
     first = np.floor((bearing - half) * per_turn) + one

@@ -155,8 +155,7 @@ def _scenarios(options: Options) -> list[Scenario]:
     if options.curves and not options.vary:
         raise ValueError("--curves needs --vary")
     scenes = [with_settings(scenario, options.set) for scenario in scenes] if options.set else scenes
-    recorded = {name: value for name in ("tracks", "columns") if (value := getattr(options, name))}
-    return [scenario.replace(**recorded) for scenario in scenes]
+    return [scenario.following(options.tracks, options.columns) for scenario in scenes]
 
 
 def _name_and_size(scenario: Scenario) -> tuple[str, int, int]:

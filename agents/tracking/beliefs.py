@@ -1,6 +1,6 @@
 """Beliefs of a whole scene, updated from observations alone."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,15 @@ from hitmac.agents.policy import (
 )
 from hitmac.agents.tracking import particles
 from hitmac.agents.tracking.particles import Belief, WalkModel, walk_model
-from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, sort_views
+from hitmac.agents.tracking.recorded import (
+    PieceFinder,
+    add_arrivals,
+    follow_pieces,
+    look_for,
+    start_unseen,
+    take_pieces,
+)
+from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
@@ -23,6 +31,7 @@ from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
 _FORGOTTEN = 1000.0  # sub-steps; older reports are ignored
+_LEAST = 1e-3  # weight of the particles of a target that may be present
 AGE = 4
 """Last column of a report: position, velocity, sub-steps since then (inf: unknown)."""
 
@@ -93,23 +102,50 @@ class Scene(NamedTuple):
     belief: Belief
     known: np.ndarray  # (R, m, 5)
     views: np.ndarray  # (R, n, 7), range 0 of a sensor that does not work
+    clear: np.ndarray | None  # (B or 1, n, DIRECTIONS) of :class:`~hitmac.agents.tracking.sight.Sight`
     present: np.ndarray  # (R, m) bool
     time: np.ndarray  # (R,) int64: sub-steps since the episode began
 
 
 @kernel
-def track_all(rules, scene, views, cells, last_age, share):
+def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, share):
     """Update the beliefs and the possibly present targets of all R rows of knowledge by an observation.
 
     `views` (R, n, 7) have the probability that a sensor detects a target in view and the row receives the report at
-    once. `cells` accelerate the search for views near a particle. `last_age` (R, m), the ages of the previous reports
-    (inf: none), is changed in place.
+    once, `all_clear` the obstacles in their ways. `cells` accelerate the search for views near a particle. `last_age`
+    (R, m), the ages of the previous reports (inf: none), is changed in place. With recorded motion, `pieces` and the
+    `places` (R, m, P) of detected targets' new particles are given; the last beliefs are those about unseen targets.
     """
-    walk, (belief, known, _, present, time) = rules.walk, scene
+    walk, (belief, known, _, _, present, time) = rules.walk, scene
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             near = None if cells is None else sort_views(cells, views[r])
+            clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
             moves = moves_at(rules, time[r] - 1) if time[r] > 0 else 0
+            if pieces is not None:
+                for j in range(known.shape[1]):
+                    age, last = known[r, j, AGE], last_age[r, j]
+                    if age < min(last + 1.0, _FORGOTTEN):
+                        present[r, j] = True
+                        take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[r, j], rules.deviation)
+                        for _ in range(int(age)):
+                            follow_pieces(pieces, belief, r, j)
+                    elif present[r, j]:
+                        follow_pieces(pieces, belief, r, j)
+                        left = look_for(belief, r, j, views[r], clear, near)
+                        present[r, j] = age < np.inf and left > _LEAST
+                        if present[r, j]:  # somewhere else
+                            belief.weight[r, j] /= left
+                    last_age[r, j] = age
+                if not rules.all_known:
+                    unseen = known.shape[1]
+                    if time[r] == 0:
+                        start_unseen(pieces, belief, r, unseen)
+                    else:
+                        follow_pieces(pieces, belief, r, unseen)
+                        add_arrivals(pieces, belief, r, unseen, time[r])
+                    look_for(belief, r, unseen, views[r], clear, near)
+                continue
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]
                 present[r, j] = age < np.inf or (not rules.all_known and (rules.returns or present[r, j]))
@@ -122,10 +158,10 @@ def track_all(rules, scene, views, cells, last_age, share):
                     belief.course[r, j, particles.COUNT] = 0.0
                     if age == np.inf and last < np.inf:
                         present[r, j] = rules.returns and not rules.all_known
-                        particles.scatter(walk, belief, r, j, views[r], near)
+                        particles.scatter(walk, belief, r, j, views[r], clear, near)
                     for _ in range(moves):
                         particles.advance(walk, belief, r, j)
-                    particles.look_in_vain(walk, belief, r, j, views[r], near)
+                    particles.look_in_vain(walk, belief, r, j, views[r], clear, near)
                 last_age[r, j] = age
 
 
@@ -145,7 +181,7 @@ class BeliefState(NamedTuple):
 _SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS = range(10)
 _ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
 _OBSTRUCTED = 0.9
-"""Probability that no obstacle hides a target in view, in scenarios with obstacles, which beliefs do not model."""
+"""Probability that no random disc hides a target in view."""
 
 
 class Beliefs:
@@ -154,8 +190,8 @@ class Beliefs:
     A belief extrapolates the last report of a target; a view without the target reduces the weight of the particles
     inside. A target that was never seen may be anywhere at first. With the knowledge ``"neighbours"`` or ``"own"``
     every sensor has its own beliefs; otherwise all share them. The positions and headings of all sensors are known to
-    all. Obstacles are unknown: in scenarios with obstacles a view is assumed to miss one target in ten. Lenses are
-    assumed to keep their fields of view.
+    all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
+    ten. Lenses are assumed to keep their fields of view.
 
     Given lists of the nearest targets, beliefs still cover all targets. A list with an empty place is complete; a full
     one is complete up to its farthest target. Beyond, beliefs extrapolate the last listed report, and a view without
@@ -193,6 +229,9 @@ class Beliefs:
         view = scenario.of_each_sensor("field_of_view")
         self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
         self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
+        self._sight = Sight(scenario)
+        self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
+        self.pieces = None if self._finder is None else self._finder.pieces
         self._cells = make_cells(scenario, scenario.num_sensors) if is_large(scenario) else None
         self._key = stream_keys(np.array([seed + 2**62]))[0]
 
@@ -215,12 +254,13 @@ class Beliefs:
         if targets is not None:
             targets = checked_lists(targets, mask, m)
         b, g = len(mask), self.rows
-        body_shape = b, g, m, particles.ROWS, self.particles
+        rows = m + (self._finder is not None)  # the last are the unseen
+        body_shape = b, g, rows, particles.ROWS, self.particles
         if state is None:
             new = BeliefState(
                 np.zeros(body_shape),
-                np.zeros((b, g, m, self.particles)),
-                np.zeros((b, g, m, particles.COURSE)),
+                np.zeros((b, g, rows, self.particles)),
+                np.zeros((b, g, rows, particles.COURSE)),
                 np.zeros((b, g, 2), np.uint64),
                 np.zeros((b, g, m)),
                 np.zeros((b, g, m), np.bool_),
@@ -233,17 +273,24 @@ class Beliefs:
             given = checked_starts(episode_start, b)
             starts = np.zeros(b, np.bool_) if given is None else given
         new.stream[starts] = np.array([self._key, 0], np.uint64)
-        new.last_age[starts], new.present[starts], new.time[starts] = np.inf, True, 0
+        new.last_age[starts], new.present[starts], new.time[starts] = np.inf, self._finder is None, 0
         body, weight, course, stream, last_age, present = (array.reshape(b * g, *array.shape[2:]) for array in new[:6])
         belief = Belief(body, weight, course, np.ascontiguousarray(stream.T))
         threads = Threads(b * g, cores(), block=8)
-        if starts.any():
+        if starts.any() and self._finder is None:
             threads.run(particles.scatter_all, self.rules.walk, belief, np.repeat(starts, g))
         views, known = self._views(pairs), np.empty((b * g, m, 5))
         reports = self._reports(pairs, mask, targets, views)
         threads.run(merge_reports, reports, last_age, new.place.reshape(b * g, m, 2), known)
-        scene = Scene(belief, known, views, present, np.repeat(new.time, g))
-        threads.run(track_all, self.rules, scene, self._looks(views, reports.within), self._cells, last_age)
+        clear = self._sight.clear(*np.moveaxis(views[:: self.rows, :, :2], -1, 0))
+        found: tuple[Any, Any] = None, None
+        if self._finder is not None:
+            seen = known[..., AGE] < np.minimum(last_age + 1.0, _FORGOTTEN)
+            found = self._finder.pieces, self._finder.nearest(known, seen, self.particles)
+        scene = Scene(belief, known, views, clear, present, np.repeat(new.time, g))
+        threads.run(
+            track_all, self.rules, scene, self._looks(views, reports.within), clear, self._cells, last_age, *found
+        )  # fmt: skip
         new.stream[:] = belief.stream.T.reshape(b, g, 2)
         new.time[:] += 1
         return scene, new
@@ -264,7 +311,7 @@ class Beliefs:
         x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, self._range_squared * working, working), -1)
         chance = 1.0 - scenario.missed_detections
-        if scenario.discs or scenario.random_discs or scenario.walls or scenario.blocks:
+        if scenario.random_discs:
             chance *= _OBSTRUCTED
         detects = chance * working[:, None, :]  # (B, 1, n)
         if self.per_sensor:

@@ -41,7 +41,7 @@ def _add_to_sectors(view, x, y, mass, sectors):
 
 
 @allocating
-def _describe(rules, scales, body, weight, known, views, pairs):
+def _describe(rules, scales, body, weight, known, views, clear, pairs):
     """Add the features (n, d) of a target to zeros, for `scales` of time, distance and speed."""
     (n, particles, model), (pace, scale, top_speed) = (views.shape[0], weight.shape[0], rules.walk.model), scales
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
@@ -57,7 +57,7 @@ def _describe(rules, scales, body, weight, known, views, pairs):
         velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
-                pairs[i, 4] += mass * in_view(views[i], x, y)
+                pairs[i, 4] += mass * in_view(views[i], None if clear is None else clear[i], x, y)
                 for k in range(len(AHEAD)):
                     gone = speed * pace * AHEAD[k]
                     gone = min(gone, away) if model == GOALS else gone
@@ -84,15 +84,16 @@ def _describe(rules, scales, body, weight, known, views, pairs):
 
 
 @kernel
-def describe_all(rules, scales, scene, pairs, share):
+def describe_all(rules, scales, scene, clear, pairs, share):
     """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`."""
-    belief, known, views, present, _ = scene
+    belief, known, views, _, present, _ = scene
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
+            ways = None if clear is None else clear[r * clear.shape[0] // known.shape[0]]
             for j in range(known.shape[1]):
                 if present[r, j]:
                     body, weight = belief.body[r, j], belief.weight[r, j]
-                    _describe(rules, scales, body, weight, known[r, j], views[r], pairs[r, :, j])
+                    _describe(rules, scales, body, weight, known[r, j], views[r], ways, pairs[r, :, j])
 
 
 class BeliefFeatures:
@@ -126,7 +127,7 @@ class BeliefFeatures:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
-        Threads(rows, cores(), block=8).run(describe_all, self.beliefs.rules, self._scales, scene, pairs)
+        Threads(rows, cores(), block=8).run(describe_all, self.beliefs.rules, self._scales, scene, scene.clear, pairs)
         works = scene.views[..., VIEW_RANGE] > 0.0
         return {"pairs": pairs, "mask": (works[:, :, None] & scene.present[:, None]).astype(np.int8)}
 

@@ -12,7 +12,7 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from hitmac.agents.policy import check_finite
-from hitmac.agents.tracking.sight import chance_of_none
+from hitmac.agents.tracking.sight import VIEW_X, VIEW_Y, Sight, chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform, stream_keys, uniform
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.kernels.walks import WALKS
@@ -151,17 +151,17 @@ class Belief(NamedTuple):
 
 
 @allocating
-def scatter(walk, belief, b, j, views, near):
+def scatter(walk, belief, b, j, views, clear, near):
     """Spread the particles over the area of unknown targets, if possible outside the views (n, 7).
 
-    `near` are the views by cell; see :func:`~hitmac.agents.tracking.sight.chance_of_none`.
+    `clear` and `near` are those of :func:`~hitmac.agents.tracking.sight.chance_of_none`.
     """
     body = belief.body[b, j]
     for p in range(body.shape[1]):
         for _ in range(8):
             body[X, p] = walk.x_low + (walk.x_high - walk.x_low) * draw_uniform(belief.stream, b)
             body[Y, p] = walk.y_low + (walk.y_high - walk.y_low) * draw_uniform(belief.stream, b)
-            if draw_uniform(belief.stream, b) < chance_of_none(views, near, body[X, p], body[Y, p]):
+            if draw_uniform(belief.stream, b) < chance_of_none(views, clear, near, body[X, p], body[Y, p]):
                 break
         begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
         belief.stream[DRAWN, b] += np.uint64(3)
@@ -309,7 +309,7 @@ def _resample(body, weight, start):
 
 
 @allocating
-def look_in_vain(walk, belief, b, j, views, near):
+def look_in_vain(walk, belief, b, j, views, clear, near):
     """Multiply the weights by the probability that the views (n, 7) do not detect the target.
 
     Particles are resampled if their effective number, ``1 / sum(weight^2)``, is below half of theirs. If no weight is
@@ -318,11 +318,11 @@ def look_in_vain(walk, belief, b, j, views, near):
     body, weight = belief.body[b, j], belief.weight[b, j]
     total, squares = 0.0, 0.0
     for p in range(weight.shape[0]):
-        weight[p] *= chance_of_none(views, near, body[X, p], body[Y, p])
+        weight[p] *= chance_of_none(views, clear, near, body[X, p], body[Y, p])
         total += weight[p]
         squares += weight[p] * weight[p]
     if total < 1e-6:
-        scatter(walk, belief, b, j, views, near)
+        scatter(walk, belief, b, j, views, clear, near)
         return
     for p in range(weight.shape[0]):
         weight[p] /= total
@@ -338,7 +338,7 @@ def scatter_all(walk, belief, chosen, share):
         for b in range(low, high):
             if chosen[b]:
                 for j in range(belief.weight.shape[1]):
-                    scatter(walk, belief, b, j, nothing, None)
+                    scatter(walk, belief, b, j, nothing, None, None)
 
 
 @kernel
@@ -364,13 +364,15 @@ def see_all(walk, belief, seen, position, velocity, deviation, share):
 
 
 @kernel
-def look_all(walk, belief, unseen, views, share):
+def look_all(walk, belief, unseen, views, clear, share):
     """Update the beliefs by views (B, n, 7) that do not detect the targets of `unseen` (B, m)."""
     for low, high in blocks(unseen.shape[0], share):
         for b in range(low, high):
             for j in range(unseen.shape[1]):
                 if unseen[b, j]:
-                    look_in_vain(walk, belief, b, j, views[b], None)
+                    look_in_vain(
+                        walk, belief, b, j, views[b], None if clear is None else clear[b % clear.shape[0]], None
+                    )  # fmt: skip
 
 
 class ParticleTracker:
@@ -386,9 +388,9 @@ class ParticleTracker:
 
     Speeds, noise and the other parameters of the walk are the scenario's. A detection replaces the belief about its
     target: all particles take its position and velocity. A look without a detection is also evidence: with the
-    probability `d` of a detection in a view, Bayes' rule multiplies the weight of a particle inside by ``1 - d``.
-    Systematic resampling follows when the effective number of particles, ``1 / sum(weight^2)``, is below P / 2. The
-    initial belief is uniform over the scenario's `target_area`.
+    probability `d` of a detection in a view, Bayes' rule multiplies the weight of a particle inside by ``1 - d``,
+    except behind a wall, block or disc. Systematic resampling follows when the effective number of
+    particles, ``1 / sum(weight^2)``, is below P / 2. The initial belief is uniform over the scenario's `target_area`.
 
     In a loop, call :meth:`move`, then :meth:`see`, then :meth:`look`. Source: Gordon, Salmond, Smith, "Novel approach
     to nonlinear/non-Gaussian Bayesian state estimation", IEE Proceedings F 1993.
@@ -420,7 +422,7 @@ class ParticleTracker:
     ) -> None:
         self.scenario = load_scenario(scenario)
         b, m, p = positive("num_scenes", num_scenes), self.scenario.num_targets, positive("particles", particles)
-        self._walk = walk_model(self.scenario)
+        self._walk, self._sight = walk_model(self.scenario), Sight(self.scenario)
         if convert("model", Annotated[str, Choice(MODELS)] | None, model) is not None:
             self._walk = self._walk._replace(model=MODELS.index(model))
         keys = stream_keys(scene_seeds(seed, b))
@@ -486,7 +488,8 @@ class ParticleTracker:
         if views.ndim != 3 or (len(views), views.shape[2]) != (len(self.belief.weight), 7):
             raise ValueError(f"views has shape {views.shape}; it must be ({len(self.belief.weight)}, n, 7)")
         check_finite("views", views)
-        self._threads.run(look_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views)
+        clear = self._sight.clear(views[..., VIEW_X], views[..., VIEW_Y])
+        self._threads.run(look_all, self._walk, self.belief, self._shaped("unseen", unseen, 2, np.bool_), views, clear)
 
     def map(self, cells: int = 32) -> np.ndarray:
         """Return the probability (B, m, c, c) that a target is in each cell of a c x c grid over the arena, x first."""

@@ -195,6 +195,12 @@ def _evade(state, p, streets, grid, first, last):
             _advance(target, stream, p, b, j, course if math.isnan(way_out) else way_out)
 
 
+@compiled
+def _as_recorded(state, p, streets, grid, first, last):
+    """Only with `tracks`, and expected as in `past_tracks`."""
+    _stay(state, p, streets, grid, first, last)
+
+
 class Walk(NamedTuple):
     """Walk of the targets, and the assumptions of agents about it."""
 
@@ -214,6 +220,7 @@ WALKS = {
     "still": Walk(_stay, "constant velocity"),
     "evade": Walk(_evade, "constant velocity", reacts=True),
     "streets": Walk(walk_streets, "constant velocity"),
+    "recorded": Walk(_as_recorded, "constant velocity"),
 }
 """The walks of the targets, by name."""
 

@@ -4,6 +4,7 @@ import copy
 import json
 import pickle
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +23,7 @@ LENGTHS = {
 # --- ranges ---
 
 RANGES = {
-    "": "name whole_numbers sensor_headings tracks columns background",
+    "": "name whole_numbers sensor_headings tracks past_tracks columns background",
     "1 or more": "num_sensors num_targets hops goal_patience",
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "min_speed speed_noise goal_radius stuck_distance extra_move_every random_discs episode_steps",
@@ -35,7 +36,7 @@ RANGES = {
     "one of full, shared, neighbours, own": "knowledge",
     "one of areas, grid, random, rails, fixed, crossings": "placement",
     "random or target": "start_heading",
-    "one of goals, random, bounce, still, evade, streets": "walk",
+    "one of goals, random, bounce, still, evade, streets, recorded": "walk",
     "list of list of [x, y]": "rails",
     "list of [x, y]": "sensor_positions",
     "list of [low, high]": "pan_limits",
@@ -62,6 +63,15 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
 
 
 CITY = {"placement": "crossings", "blocks": (1, 2)}
+
+
+def test_other_tracks_leave_the_motion_of_earlier_ones():
+    assert Scenario().walk == "goals"
+    one = Scenario(tracks="a.csv")
+    other = one.following(["b.csv"]).following(["c.csv"])
+    assert (one.walk, other.walk) == ("recorded", "recorded")
+    assert [Path(path).name for path in (*other.tracks, *other.past_tracks)] == ["c.csv", "a.csv"]
+    assert one.replace(walk="bounce").following(["b.csv"]).walk == "bounce"
 
 
 @pytest.mark.parametrize(
