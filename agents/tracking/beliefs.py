@@ -193,6 +193,10 @@ class Beliefs:
     all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
     ten. Lenses are assumed to keep their fields of view.
 
+    With the walk ``recorded``, the particles of a target are the recorded places nearest to it in position and velocity,
+    and move as recorded; one whose track ends has left. A target without particles is forgotten. One more belief, after
+    those of the targets, is about targets that were never seen: the sum of its weights is their expected number.
+
     Given lists of the nearest targets, beliefs still cover all targets. A list with an empty place is complete; a full
     one is complete up to its farthest target. Beyond, beliefs extrapolate the last listed report, and a view without
     the target is no evidence. With full knowledge, targets that no sensor lists are absent.

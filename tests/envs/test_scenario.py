@@ -104,6 +104,7 @@ def test_other_tracks_leave_the_motion_of_earlier_ones():
         ({"disc_radius": (5, 1251)}, {"random_discs": 1, "disc_radius": (5, 1251)}, r"at most the arena \(1250\)"),
         ({"arena": 0.5}, {"random_discs": 1, "disc_radius": (5, 1200)}, "disc_radius .* must be smaller"),
         ({"walk": "still"}, {"walk": "streets"}, "walk is 'streets'; it must be streets only with blocks"),
+        ({"walk": "recorded", "tracks": "a.csv"}, {"walk": "recorded"}, "walk .* recorded only with tracks"),
         (CITY | {"num_sensors": 6}, CITY | {"num_sensors": 7}, "blocks .* a crossing for each of 7 sensors"),
         (CITY, CITY | {"blocks": (1,)}, r"blocks is \[1\]; it must be empty, or \[rows, columns\]"),
         (CITY, {"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these"),
