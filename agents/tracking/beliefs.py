@@ -193,8 +193,8 @@ class Beliefs:
     all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
     ten. Lenses are assumed to keep their fields of view.
 
-    With the walk ``recorded``, the particles of a target are the recorded places nearest to it in position and velocity,
-    and move as recorded; one whose track ends has left. A target without particles is forgotten. One more belief, after
+    With the walk ``recorded``, the particles of a target are the recorded places nearest in position and velocity, and
+    move as recorded; one whose track ends has left. A target without particles is forgotten. One more belief, after
     those of the targets, is about targets that were never seen: the sum of its weights is their expected number.
 
     Given lists of the nearest targets, beliefs still cover all targets. A list with an empty place is complete; a full
