@@ -75,24 +75,17 @@ def executors(tmp_path_factory):
 
 def pairwise(values, seed=0):
     """Return rows with a value for every option; every pair of values of two options stands in one of them."""
-    names = list(values)
-    open_pairs = {
-        (one, a, other, b)
-        for one, other in itertools.combinations(names, 2)
-        for a in range(len(values[one]))
-        for b in range(len(values[other]))
-    }
-    rng, rows = np.random.default_rng(seed), []
-    while open_pairs:
-        one, a, other, b = min(open_pairs)
-        best, gain = {}, -1
-        for _ in range(30):
-            row = {name: int(rng.integers(len(values[name]))) for name in names} | {one: a, other: b}
-            covered = sum((x, row[x], y, row[y]) in open_pairs for x, y in itertools.combinations(names, 2))
-            if covered > gain:
-                best, gain = row, covered
-        open_pairs -= {(x, best[x], y, best[y]) for x, y in itertools.combinations(names, 2)}
-        rows.append({name: values[name][place] for name, place in best.items()})
+    rng, rows, names = np.random.default_rng(seed), [], list(values)
+    numbers = {name: range(len(values[name])) for name in names}
+    pairs = itertools.combinations(names, 2)
+    missing = {((one, a), (other, b)) for one, other in pairs for a in numbers[one] for b in numbers[other]}
+    while missing:
+        given = min(missing)
+        drawn = [{name: int(rng.integers(len(numbers[name]))) for name in names} | dict(given) for _ in range(30)]
+        covered = [missing.intersection(itertools.combinations(row.items(), 2)) for row in drawn]
+        best = max(range(30), key=lambda number: len(covered[number]))
+        missing -= covered[best]
+        rows.append({name: values[name][place] for name, place in drawn[best].items()})
     return rows
 
 
@@ -136,29 +129,28 @@ def test_every_agent_without_learning_plays_an_episode_as_alone(preset, executor
             assert result["per_episode"] == alone, name
 
 
-def test_turns_and_zooms_of_several_sensors_stay_apart():
-    """All turn left, and no lens changes."""
+class Left:
+    """Executor that turns left, with a zoom if it decides one."""
 
-    class Left:
-        features = ("bearing",)
+    features = ("bearing",)
 
-        def __init__(self, zoom):
-            self.zoom = zoom
+    def __init__(self, zoom):
+        self.action = np.array([1] if zoom is None else [1, zoom])
 
-        def predict(self, observation, state=None, episode_start=None, deterministic=False):
-            rows = len(observation["mask"])
-            return (np.tile([1, self.zoom], (rows, 1)) if self.zoom is not None else np.ones(rows, int)), None
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        return np.tile(self.action, (len(observation["mask"]), 1)), None
 
-    scenario = SCENES["obstacles"]
-    levels = {f"zoom {zoom}": LevelPolicy(Left(zoom), ("bearing",), "masked") for zoom in (None, 0, 1, 2)}
-    results = evaluate_executors(levels, scenario, episodes=3, max_episode_steps=5, progress=False)["agents"]
-    assert {name: result["rotation"]["mean"] for name, result in results.items()} == dict.fromkeys(levels, 1.0)
-    for zoom, change in ((None, 0), (0, 0), (1, -50), (2, 30)):
-        task = CoordinatorTask(scenario, 3, 0, executor=Left(zoom), executor_features=("bearing",))
-        task.step(np.ones((3, 32), int))
-        assert task.info()["turned"].tolist() == [4.0] * 3
-        assert (task.simulator.state.field_of_view == 90 + change).all()
-        task.step(np.zeros((3, 32), int))  # nothing is assigned: the lenses stay as they are
+
+@pytest.mark.parametrize(("zoom", "change"), [(None, 0), (0, 0), (1, -50), (2, 30)])
+def test_turns_and_zooms_of_several_sensors_stay_apart(zoom, change):
+    """All turn left; the lenses of sensors without assignments stay as they are."""
+    level = {"left": LevelPolicy(Left(zoom), ("bearing",), "masked")}
+    found = evaluate_executors(level, SCENES["obstacles"], episodes=3, max_episode_steps=5, progress=False)["agents"]
+    assert found["left"]["rotation"]["mean"] == 1.0
+    task = CoordinatorTask(SCENES["obstacles"], 3, 0, executor=Left(zoom), executor_features=("bearing",))
+    for assigned, turned in ((np.ones, 4.0), (np.zeros, None)):
+        task.step(assigned((3, 32), int))
+        assert turned is None or task.info()["turned"].tolist() == [turned] * 3
         assert (task.simulator.state.field_of_view == 90 + change).all()
 
 

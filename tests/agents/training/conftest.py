@@ -63,3 +63,19 @@ def refused(here, tmp_path, capsys):
         return line
 
     return run
+
+
+@pytest.fixture
+def failed(here, capsys):
+    """Runs a training that fails, and returns its one line."""
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as end:
+            here(*arguments)
+        assert end.value.code == 1
+        (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+        assert line.startswith("train.py: error: ")
+        assert line.endswith("; the last checkpoint is kept")
+        return line
+
+    return run

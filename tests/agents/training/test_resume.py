@@ -191,7 +191,7 @@ def test_damaged_training_states_are_refused(tmp_path):
         saved_progress(path)
 
 
-def test_a_full_disk_ends_the_training_and_the_last_checkpoint_stays(here, monkeypatch, capsys):
+def test_a_full_disk_ends_the_training_and_the_last_checkpoint_stays(failed, monkeypatch):
     saved, write = [], Path.write_bytes
 
     def fill(path, content):
@@ -202,10 +202,7 @@ def test_a_full_disk_ends_the_training_and_the_last_checkpoint_stays(here, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(Path, "write_bytes", fill)
-    with pytest.raises(SystemExit) as end:
-        here("coverage-ppo", "--run-dir", "run", "--total-steps", 512, *SMALL)
-    assert end.value.code == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
+    line = failed("coverage-ppo", "--run-dir", "run", "--total-steps", 512, *SMALL)
     assert f"No space left on device: '{Path('run/checkpoint/training.safetensors')}'" in line
     load_policy("run")
     assert 0 < steps_of("run") < 512

@@ -1,11 +1,8 @@
 """The loop over updates: limits, signals, numbers that are not finite, weights to start from, and its environments."""
 
 import dataclasses
-import importlib
 import json
-import re
 import signal
-import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -14,8 +11,6 @@ import pytest
 import torch
 
 from hitmac import train as program
-from hitmac.__main__ import COMMANDS
-from hitmac.__main__ import main as hitmac_main
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
@@ -36,7 +31,6 @@ from hitmac.agents.training.train import (
 )
 from hitmac.envs import load_scenario
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
-from hitmac.signals import SIGNALS
 from tests.agents.training.runs import SMALL, differences, state, steps_of
 
 HIT_MAC = load_scenario("hit-mac")
@@ -72,32 +66,6 @@ def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
     assert steps_of("run") > 0
 
 
-@pytest.mark.parametrize(
-    ("command", "inside", "arguments", "number"),
-    [
-        ("watch", "save_replay", ["still", "--to", "out.html"], signal.SIGINT),
-        ("export", "export_agent", ["pretrained:flat", "--to", "out.onnx"], signal.SIGTERM),
-        ("reproduce", "reproduce", ["--row", "still"], signal.SIGINT),
-        ("attention", "moments", ["pretrained:flat", "--to", "out.png"], signal.SIGTERM),
-        ("train", "resolve", [], signal.SIGINT),
-        ("train", "train", [*SMALL, "--run-dir", "run"], signal.SIGTERM),
-    ],
-)
-def test_a_signal_ends_every_command_in_one_line(command, inside, arguments, number, monkeypatch, capsys, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    module = importlib.import_module(COMMANDS[command][0])
-    monkeypatch.setattr(module, inside, lambda *given, **options: signal.raise_signal(number))
-    monkeypatch.setattr(sys, "argv", ["hitmac", command, *map(str, arguments)])
-    handlers = [signal.getsignal(one) for one in SIGNALS]
-    with pytest.raises(SystemExit) as end:
-        hitmac_main()
-    assert end.value.code == 128 + number
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert ": aborted" in line
-    assert not [path for path in tmp_path.iterdir() if path.name.startswith((".", "out"))]
-    assert [signal.getsignal(one) for one in SIGNALS] == handlers
-
-
 def test_the_clock_and_its_line():
     engine = SimpleNamespace(progress=Progress(30.0), steps=2_500_000)
     clock = TrainingClock(CoverageRewardOptions(minutes=1.0, total_steps=4_000_000), engine)
@@ -120,6 +88,14 @@ def test_the_clock_and_its_line():
     clock.bar.close()
 
 
+def test_help_names_every_job(here, capsys):
+    with pytest.raises(SystemExit) as end:
+        here("--help")
+    shown = capsys.readouterr().out
+    assert not end.value.code
+    assert all(f"\n  {job} " in shown for job in program.COMMANDS)
+
+
 # --- numbers that are not finite ---
 
 
@@ -132,9 +108,7 @@ def test_the_clock_and_its_line():
         (["executor"], ("reward", -np.inf), "the reward of scene 0 holds -inf"),
     ],
 )
-def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
-    job, spoilt, says, here, monkeypatch, capsys
-):
+def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(job, spoilt, says, failed, monkeypatch):
     (what, value), steps, step_wait = spoilt, [0], DirectionalSensorVecEnv.step_wait
 
     def spoil(self):
@@ -148,31 +122,22 @@ def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
         return observation, rewards, done, infos
 
     monkeypatch.setattr(DirectionalSensorVecEnv, "step_wait", spoil)
-    with pytest.raises(SystemExit) as ended:
-        here(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000)
-    assert ended.value.code == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert line.startswith("train.py: error: step ")
-    assert says in line
+    assert says in failed(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000)
     load_policy("run")  # refuses what is not finite
     rows = 4 * (4 if job == ["executor"] else 1)
     assert steps_of("run") == 2 * 4 * rows
 
 
 @pytest.mark.parametrize("job", [("coverage", "--memory", "recurrent", "--knowledge", "shared"), ("coordinator",)])
-def test_weights_that_are_too_large_end_the_training_in_one_line(job, here, capsys):
-    with pytest.raises(SystemExit) as ended:
-        here(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000, "--learning-rate", 1e30)
-    assert ended.value.code == 1
-    (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-    assert re.match(r"train.py: error: step .*(the weight|the policy's) .*; the last checkpoint is kept$", line)
+def test_weights_that_are_too_large_end_the_training(job, failed):
+    line = failed(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000, "--learning-rate", 1e30)
+    assert "the weight" in line or "the policy's" in line
     if Path("run/checkpoint").exists():  # of before the first update
         assert all(weight.abs().max() < 100 for weight in load_policy("run")[0].parameters())
 
 
 def test_weights_losses_and_outputs_are_checked_after_an_update():
-    model, _, _ = build(tiny("coverage-ppo"), HIT_MAC)
-    policy = model.policy
+    policy = build(tiny("coverage-ppo"), HIT_MAC)[0].policy
     check_outputs([policy])
     check_update(policy, {"train/loss": 1.0, "train/entropy": np.nan})
     with pytest.raises(TrainingError, match="train/loss, nan, is not finite after the update"):
@@ -185,7 +150,7 @@ def test_weights_losses_and_outputs_are_checked_after_an_update():
             check_update(policy, {})
         weight.copy_(before)
     check_update(policy, {})
-    for value in (torch.inf, -torch.inf, torch.nan):
+    for value in (torch.inf, torch.nan):
         broken = policy.action_net.register_forward_hook(lambda *found, v=value: found[-1].fill_(v), prepend=True)
         with pytest.raises(TrainingError, match=rf"the policy's TurnHead gives {value} at \[0, 0"):
             check_update(policy, {})
@@ -195,29 +160,22 @@ def test_weights_losses_and_outputs_are_checked_after_an_update():
 # --- learners and environments ---
 
 
-@pytest.mark.parametrize(
-    ("job", "algorithm"),
-    [("coverage-ppo", "ppo"), ("executor", "a2c"), ("coordinator", "ppo"), ("coverage", "imitation")],
-)
+@pytest.mark.parametrize(("job", "algorithm"), [("coverage-ppo", "ppo"), ("executor", "a2c"), ("coordinator", "ppo")])
 def test_the_entropy_of_each_kind_of_policy(job, algorithm):
     model, venv, _ = build(tiny(job, algorithm), HIT_MAC)
-    if algorithm == "imitation":
-        assert entropy_share(model) is None
-        return
     model.learn(2 * venv.num_envs)
-    with torch.no_grad():
-        for weight in model.policy.action_net.parameters():
-            weight.zero_()
-        assert entropy_share(model) == pytest.approx(1.0, abs=1e-5)
-        for weight in model.policy.action_net.parameters():
-            weight.normal_(0, 1e3)
-    assert entropy_share(model) < 0.2
+    for scale, least, most in ((0.0, 1 - 1e-5, 1 + 1e-5), (1e3, 0.0, 0.2)):
+        with torch.no_grad():
+            for weight in model.policy.action_net.parameters():
+                weight.normal_().mul_(scale)
+        assert least <= entropy_share(model) < most
 
 
 def test_the_teacher_of_each_job():
     for job, kind in (("executor", PlannerExecutor), ("coordinator", AssignPlanned), ("coverage", PlannerAgent)):
         options = tiny(job, "imitation", teacher="planner-fast", planner_turn_cost=0.7)
         model, _, config = build(options, HIT_MAC)
+        assert entropy_share(model) is None
         teacher = model.labels.teacher
         assert isinstance(teacher, kind)
         planner = teacher if kind is PlannerAgent else teacher.planner
@@ -269,23 +227,25 @@ def test_the_critic_of_another_kind_keeps_its_random_weights():
 
 
 def test_a_run_starts_from_a_run_of_another_scene(here):
-    small = [*SMALL[:2], "--rollout-steps", 2, "--curve-points", 0]
-    rate = ["--learning-rate", "1e-9", "--batch-size", 2]
-    here("coverage", "--start", "pretrained:flat", *rate, "--total-steps", 8, *small, "--run-dir", "one")
+    small = [
+        "--num-envs",
+        "4",
+        "--rollout-steps",
+        "2",
+        "--batch-size",
+        "2",
+        "--curve-points",
+        "0",
+        "--learning-rate",
+        "1e-9",
+        "--total-steps",
+        "8",
+    ]
+    here("coverage", "--start", "pretrained:flat", *small, "--run-dir", "one")
     before, after = load_policy(pretrained_folder("flat"))[0], load_policy("one")[0]
-    for name, tensor in tensors_of(before).items():
-        torch.testing.assert_close(tensors_of(after)[name], tensor, atol=1e-6, rtol=0)
-    here("coverage-ppo", "--start", "one", "--scenario", "hit-mac-2x3", *rate, "--total-steps", 8, *small,
-         "--run-dir", "two")  # fmt: skip
+    torch.testing.assert_close(tensors_of(after), tensors_of(before), atol=1e-6, rtol=0)
+    here("coverage-ppo", "--start", "one", "--scenario", "hit-mac-2x3", *small, "--run-dir", "two")
     Path("one").rename("elsewhere")
     here("coverage-ppo", "--run-dir", "two", "--resume", "--total-steps", 16)
     assert steps_of("two") == 16
     assert json.loads(Path("two/checkpoint/config.json").read_text())["scenario"]["num_sensors"] == 2
-
-
-def test_help_names_every_job(here, capsys):
-    with pytest.raises(SystemExit) as end:
-        here("--help")
-    shown = capsys.readouterr().out
-    assert not end.value.code
-    assert all(f"\n  {job} " in shown for job in program.COMMANDS)

@@ -104,16 +104,8 @@ def test_options_that_do_not_fit_are_refused(refused, monkeypatch):
 
 
 @pytest.mark.slow
-def test_numbers_that_are_not_finite_end_the_training(here, shared_ray, monkeypatch, capsys):
+def test_numbers_that_are_not_finite_end_the_training(failed, shared_ray, monkeypatch):
     sample, calls = ppo.SceneEnvRunner.sample, []
-
-    def failed(*arguments):
-        with pytest.raises(SystemExit) as end:
-            here(*RLLIB, *arguments)
-        assert end.value.code == 1
-        (line,) = [line for line in capsys.readouterr().err.splitlines() if line]
-        assert line.startswith("train.py: error: step ")
-        return line
 
     def spoilt(self, **kwargs):
         (found,) = sample(self, **kwargs)
@@ -123,10 +115,10 @@ def test_numbers_that_are_not_finite_end_the_training(here, shared_ray, monkeypa
         return [found]
 
     fast = ("--num-env-runners", 1, "--epochs", 1, "--batch-size", 24, "--learning-rate", 1e30)
-    assert "step 24: the policy's TurnHead gives " in failed("--run-dir", "fast", *fast)
+    assert "step 24: the policy's TurnHead gives " in failed(*RLLIB, "--run-dir", "fast", *fast)
     assert not Path("fast/checkpoint").exists()
     monkeypatch.setattr(ppo.SceneEnvRunner, "sample", spoilt)
-    assert "the reward of scene 3 holds nan" in failed("--run-dir", "spoilt")
+    assert "the reward of scene 3 holds nan" in failed(*RLLIB, "--run-dir", "spoilt")
     assert all(weight.isfinite().all() for weight in load_policy("spoilt")[0].parameters())
 
 
@@ -216,20 +208,8 @@ def test_a_killed_env_runner_is_started_again_and_the_training_ends_well(tmp_pat
 
 def runners_of(pid):
     """Return the processes of env runners below a process."""
-    parents, found = {}, []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            parents[int(path.name)] = int((path / "stat").read_text().rsplit(")", 1)[1].split()[1])
-            if "SceneEnvRunner" in (path / "cmdline").read_text():
-                found.append(int(path.name))
-        except OSError:
-            continue
-
-    def is_below(one):
-        while one in parents:
-            if one == pid:
-                return True
-            one = parents[one]
-        return False
-
-    return [one for one in found if is_below(one)]
+    listed = subprocess.check_output(["ps", "-eo", "pid=,ppid=,args="], text=True).splitlines()
+    rows, below = [line.split(None, 2) for line in listed], {str(pid)}
+    while found := {own for own, parent, *_ in rows if parent in below} - below:
+        below |= found
+    return [int(own) for own, _, *name in rows if own in below and "SceneEnvRunner" in "".join(name)]
