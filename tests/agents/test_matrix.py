@@ -1,6 +1,5 @@
 """Jobs, scenes, critics, executors and options in pairs: each trains, is saved, and plays as before it was saved."""
 
-import dataclasses
 import itertools
 
 import numpy as np
@@ -211,19 +210,3 @@ OWN = {
 @pytest.mark.parametrize("job", [job for job in JOBS if job != "coverage-ppo"])  # which has coverage's options
 def test_every_pair_of_options(job, executors, tmp_path):
     each(train, job, pairwise(VALUES | OWN[job]), executors, tmp_path)
-
-
-def test_every_option_is_in_the_matrix():
-    """An option is added here, or to these: limits, places and seeds change no network and no task.
-
-    Policies to start from, devices, memories, tracks, groups, lists of the nearest and the engine have tests of their
-    own; knowledge is that of the scenes.
-    """
-    apart = {"scenario", "minutes", "total_steps", "seed", "seeds", "run_dir", "resume", "save_every", "episodes"}
-    apart |= {"learning_rate", "final_entropy", "max_grad_norm", "curve_points"}
-    apart |= {"knowledge", "start", "memory", "tracks", "columns", "set", "processes", "ray", "device"}
-    apart |= {"nearest", "radius", "neighbours"}
-    apart |= {"engine", "num_env_runners", "num_learners", "address"}
-    for job, options in JOBS.items():
-        names = {field.name for field in dataclasses.fields(options)}
-        assert names - apart == (set(VALUES) | set(OWN[job])) - {"scene"}

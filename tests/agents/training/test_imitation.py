@@ -255,22 +255,15 @@ def test_only_whole_scenes_whose_sizes_vary_are_cropped():
     assert not learner(scenario=load_scenario("hit-mac-1x3").replace(min_targets=1), per_sensor=True).varies
 
 
-@pytest.mark.parametrize(("workers", "count"), [(3, 2), (1, 9)])
-def test_parts_are_computed_once_each_in_their_order(workers, count):
-    computed = []
-
-    def function(rows):
-        computed.append(rows)
-        return 2 * rows
-
-    with ThreadPoolExecutor(workers) as threads:
-        assert in_parallel(threads, function, range(count)) == [2 * number for number in range(count)]
-        busy = threading.Event()
-        waiting = [threads.submit(busy.wait) for _ in range(workers)]
-        assert in_parallel(threads, function, range(count)) == [2 * number for number in range(count)]  # by this thread
+def test_parts_are_computed_once_each_in_their_order_also_by_this_thread_alone():
+    computed, busy, parts = [], threading.Event(), range(9)
+    with ThreadPoolExecutor(1) as threads:
+        for _ in range(2):
+            found = in_parallel(threads, lambda part: computed.append(part) or 2 * part, parts)
+            assert found == [2 * part for part in parts]
+            threads.submit(busy.wait)
         busy.set()
-    assert sorted(computed) == sorted(2 * list(range(count)))
-    assert all(one.result() for one in waiting)
+    assert sorted(computed) == sorted([*parts, *parts])
 
 
 # --- sequences, for policies with a memory ---

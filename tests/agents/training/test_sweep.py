@@ -50,7 +50,7 @@ def test_all_combinations_are_varied_with_every_seed():
     assert dataclasses.replace(trainings(CoverageOptions(), Path("x"))[0][1], run_dir=None) == CoverageOptions()
 
 
-def test_values_are_read_as_the_command_line_reads_them():
+def test_values_are_those_of_the_command_line():
     found = variations(CoverageOptions(set=("features=frame,distance visible,motion", "critic=amc,None")))
     assert {one.features for one in found.values()} == {("frame",), ("distance", "visible"), ("motion",)}
     assert {one.critic for one in found.values()} == {"amc", None}
@@ -148,21 +148,6 @@ def processes_of(parent):
     return [int(one) for one in found.stdout.split()]
 
 
-def alive(process):
-    """Return whether a process runs; one that has ended may still be listed."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def wait_until(true, seconds=300):
-    end = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 @pytest.fixture
 def started(tmp_path):
     """A group of two long trainings in processes, of which states exist, and the numbers of their processes."""
@@ -171,36 +156,44 @@ def started(tmp_path):
     group = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=tmp_path,
                              env=os.environ | {"PYTHONPATH": str(Path(__file__).parents[3])})  # fmt: skip
     states = [tmp_path / f"all/seed-{seed}/checkpoint/training.safetensors" for seed in range(2)]
-    wait_until(lambda: group.poll() is not None or all(state.is_file() for state in states))
-    assert group.poll() is None, group.communicate()
+    while not all(state.is_file() for state in states):
+        assert group.poll() is None, group.communicate()
+        time.sleep(0.1)
     yield group, processes_of(group.pid)
     group.kill()
     group.communicate()
 
 
+def is_free(run, patience=0.0):
+    """Return whether no training holds a run, or none any more in some seconds."""
+    try:
+        with locked(run, patience):
+            return True
+    except BlockingIOError:
+        return False
+
+
 @pytest.mark.slow
-def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started):
-    group, (first, other) = started
+def test_a_training_that_fails_does_not_stop_the_others_and_a_signal_stops_all(started, tmp_path):
+    group, (first, _) = started
     os.kill(first, signal.SIGKILL)
     time.sleep(1)
-    assert alive(other)
+    assert sum(is_free(tmp_path / "all" / seed) for seed in ("seed-0", "seed-1")) == 1
     group.send_signal(signal.SIGTERM)
     out = group.communicate(timeout=300)[0]
     assert group.returncode == 1
     assert "1 of 2 trainings failed" in out
-    assert not alive(other)
+    assert is_free(tmp_path / "all/seed-0")
+    assert is_free(tmp_path / "all/seed-1")
 
 
 @pytest.mark.slow
 def test_trainings_hold_their_runs_and_end_with_the_process_that_started_them(started, tmp_path):
-    group, children = started
-    for run in ("all", "all/seed-0", "all/seed-1"):
-        with pytest.raises(BlockingIOError), locked(tmp_path / run):
-            pass
-    group.kill()
-    group.wait()
-    with locked(tmp_path / "all"), locked(tmp_path / "all/seed-0", 60.0), locked(tmp_path / "all/seed-1", 60.0):
-        assert not any(alive(child) for child in children)
+    runs = [tmp_path / run for run in ("all", "all/seed-0", "all/seed-1")]
+    assert not any(is_free(run) for run in runs)
+    started[0].kill()
+    started[0].wait()
+    assert all(is_free(run, 60.0) for run in runs)
 
 
 @pytest.mark.slow

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-from hitmac import train as program
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.agents.learned.checkpoint import load_policy, tensors_of
@@ -88,14 +87,6 @@ def test_the_clock_and_its_line():
     clock.bar.close()
 
 
-def test_help_names_every_job(here, capsys):
-    with pytest.raises(SystemExit) as end:
-        here("--help")
-    shown = capsys.readouterr().out
-    assert not end.value.code
-    assert all(f"\n  {job} " in shown for job in program.COMMANDS)
-
-
 # --- numbers that are not finite ---
 
 
@@ -126,14 +117,6 @@ def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
     load_policy("run")  # refuses what is not finite
     rows = 4 * (4 if job == ["executor"] else 1)
     assert steps_of("run") == 2 * 4 * rows
-
-
-@pytest.mark.parametrize("job", [("coverage", "--memory", "recurrent", "--knowledge", "shared"), ("coordinator",)])
-def test_weights_that_are_too_large_end_the_training(job, failed):
-    line = failed(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000, "--learning-rate", 1e30)
-    assert "the weight" in line or "the policy's" in line
-    if Path("run/checkpoint").exists():  # of before the first update
-        assert all(weight.abs().max() < 100 for weight in load_policy("run")[0].parameters())
 
 
 def test_weights_losses_and_outputs_are_checked_after_an_update():
@@ -227,20 +210,8 @@ def test_the_critic_of_another_kind_keeps_its_random_weights():
 
 
 def test_a_run_starts_from_a_run_of_another_scene(here):
-    small = [
-        "--num-envs",
-        "4",
-        "--rollout-steps",
-        "2",
-        "--batch-size",
-        "2",
-        "--curve-points",
-        "0",
-        "--learning-rate",
-        "1e-9",
-        "--total-steps",
-        "8",
-    ]
+    small = ["--num-envs", 4, "--rollout-steps", 2, "--batch-size", 2, "--curve-points", 0, "--total-steps", 8]
+    small += ["--learning-rate", "1e-9"]
     here("coverage", "--start", "pretrained:flat", *small, "--run-dir", "one")
     before, after = load_policy(pretrained_folder("flat"))[0], load_policy("one")[0]
     torch.testing.assert_close(tensors_of(after), tensors_of(before), atol=1e-6, rtol=0)
