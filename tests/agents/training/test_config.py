@@ -22,8 +22,7 @@ from hitmac.agents.training.config import (
 from hitmac.agents.training.sweep import check_group
 from hitmac.envs import DEFAULT_FEATURES, load_scenario, presets
 from hitmac.envs.observation import FEATURE_SETS
-from hitmac.envs.validation import allowed, field_types
-from hitmac.perception import EncoderConfig
+from hitmac.envs.validation import field_types
 
 KINDS = {**JOBS, HitMacOptions.job: HitMacOptions}
 FLAT = ["--start", "pretrained:flat"]
@@ -97,29 +96,11 @@ def test_a_range_of_seeds_is_the_first_and_their_number(given, means):
 # --- what is refused ---
 
 
-RANGES = {
-    "over 0": "minutes executor_minutes coordinator_minutes temperature learning_rate max_grad_norm radius",
-    "0 or more": "planner_turn_cost turn_cost entropy final_entropy save_every curve_points num_env_runners "
-    "num_learners",
-    "1 or more": "seeds processes total_steps executor_steps coordinator_steps episode_steps epochs episodes nearest "
-    "neighbours goals_every",
-    "2 or more": "rollout_steps batch_size",
-    "0 to 1": "gamma gae_lambda centring goal_share",
-    "0 to 1000000": "seed",
-    "1 to 65536": "num_envs",
-    "1 to 10000": "decision",
-}
-
-
 @pytest.mark.parametrize("job", KINDS.values(), ids=KINDS)
-def test_numbers_have_their_ranges_and_others_are_refused(job):
+def test_numbers_out_of_range_are_refused(job):
     kinds = {name: re.search(r"\b(int|float)\b", str(hint)) for name, hint in field_types(job).items()}
-    numbers = {name: kind[0] for name, kind in kinds.items() if kind}
-    expected = {name: words for words, names in RANGES.items() for name in names.split()}
-    of_encoder = {field.name for field in dataclasses.fields(EncoderConfig)}
-    for name, kind in numbers.items():
-        assert name in of_encoder or allowed(field_types(job)[name]) == expected[name]
-        for value in [-1, float("nan")] if kind == "int" else [float("inf"), float("nan"), -1.0]:
+    for name, kind in kinds.items():
+        for value in [-1] if kind and kind[0] == "int" else [float("inf"), float("nan"), -1.0] if kind else []:
             with pytest.raises((ValueError, TypeError)) as error:
                 check(dataclasses.replace(job(), **{name: value}))
             assert f"--{name.replace('_', '-')} is {value}" in str(error.value)
@@ -133,6 +114,11 @@ def test_numbers_have_their_ranges_and_others_are_refused(job):
     [
         (["chess"], f"unknown job 'chess': known are {', '.join(JOBS)}, hit-mac"),
         (["--colour", "red"], "--colour"),
+        (["--minutes", "0"], "--minutes is 0.0; it must be over 0"),
+        (["--epochs", "0"], "--epochs is 0; it must be 1 or more"),
+        (["--batch-size", "1"], "--batch-size is 1; it must be 2 or more"),
+        (["--gamma", "1.01"], "--gamma is 1.01; it must be 0 to 1"),
+        (["--num-envs", "65537"], "--num-envs is 65537; it must be 1 to 65536"),
         (["--rollout-steps", "1e12"], "--rollout-steps"),
         (["coordinator", "--critic", "judge"], "--critic is judge; it must be one of amc, no_prefix, value_head"),
         (["executor", "--padding", "none"], "--padding is none; it must be one of attended, masked, unfiltered"),

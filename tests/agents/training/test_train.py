@@ -91,29 +91,30 @@ def test_the_clock_and_its_line():
 
 
 @pytest.mark.parametrize(
-    ("job", "spoilt", "says"),
+    ("job", "what", "place", "value", "says"),
     [
-        (["coverage"], ("reward", np.nan), "the reward of scene 0 holds nan"),
-        (["coverage-ppo"], ("observation", np.inf), "the observation of scene 3 holds inf at [1, 2, 0]"),
-        (["coverage-ppo", "--algorithm", "a2c"], ("reward", 1e30), "is not finite after the update"),
-        (["executor"], ("reward", -np.inf), "the reward of scene 0 holds -inf"),
+        (["coverage"], "reward", 0, np.nan, "the reward of scene 0 holds nan"),
+        (["coverage-ppo"], "pairs", (3, 1, 2, 0), np.inf, "the observation of scene 3 holds inf at [1, 2, 0]"),
+        (["coverage-ppo", "--algorithm", "a2c"], "reward", 0, 1e30, "is not finite after the update"),
+        (["executor"], "reward", 0, -np.inf, "the reward of scene 0 holds -inf"),
     ],
 )
-def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(job, spoilt, says, failed, monkeypatch):
-    (what, value), steps, step_wait = spoilt, [0], DirectionalSensorVecEnv.step_wait
+def test_a_number_that_is_not_finite_ends_the_training_and_spoils_no_checkpoint(
+    job, what, place, value, says, failed, monkeypatch
+):
+    steps, step_wait = [], DirectionalSensorVecEnv.step_wait
 
     def spoil(self):
-        observation, rewards, done, infos = step_wait(self)
-        steps[0] += 1
-        if steps[0] == 11:  # the first warms up
-            if what == "reward":
-                rewards[..., 0] = value
-            else:
-                observation["pairs"][3, 1, 2, 0] = value
-        return observation, rewards, done, infos
+        observation, rewards, *rest = step_wait(self)
+        steps.append(1)
+        if len(steps) == 11:  # the first warms up
+            (rewards if what == "reward" else observation[what])[place] = value
+        return observation, rewards, *rest
 
     monkeypatch.setattr(DirectionalSensorVecEnv, "step_wait", spoil)
-    assert says in failed(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000)
+    line = failed(*job, *SMALL, "--run-dir", "run", "--total-steps", 2000)
+    assert line.startswith("train.py: error: step ")
+    assert says in line
     load_policy("run")  # refuses what is not finite
     rows = 4 * (4 if job == ["executor"] else 1)
     assert steps_of("run") == 2 * 4 * rows
