@@ -3,8 +3,6 @@
 All raise ``ValueError`` for mismatched shapes, and ``ModuleNotFoundError`` without the extra ``plots``.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +27,7 @@ def received(weights: Array) -> np.ndarray:
 
 def heat_map(
     weights: Array, *, rows: Sequence[str] | None = None, columns: Sequence[str] | None = None, title: str = ""
-) -> Figure:
+) -> "Figure":
     """Draw weights as one heat map for each head.
 
     Args:
@@ -63,7 +61,7 @@ def heat_map(
 
 def lines(
     weights: Array, agents: Array, targets: Array, *, extent: Extent, picture: np.ndarray | None = None, title: str = ""
-) -> Figure:
+) -> "Figure":
     """Draw attention as lines from agents to targets; a thicker line is a larger weight.
 
     Args:
@@ -138,7 +136,7 @@ def film(
         frames[0].save(temporary, save_all=True, append_images=frames[1:], duration=duration, loop=0)
 
 
-def save(figure: Figure, path: str | Path) -> None:
+def save(figure: "Figure", path: str | Path) -> None:
     """Write a figure, whole or not at all, in the format of the file's extension; ValueError for an unknown one."""
     known = figure.canvas.get_supported_filetypes()
     if Path(path).suffix.lower().removeprefix(".") not in known:
@@ -158,7 +156,7 @@ def _whole(path: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _figure(size: tuple[float, float]) -> Figure:
+def _figure(size: tuple[float, float]) -> "Figure":
     try:
         from matplotlib.figure import Figure
     except ModuleNotFoundError:
@@ -166,7 +164,7 @@ def _figure(size: tuple[float, float]) -> Figure:
     return Figure(figsize=size, layout="constrained")
 
 
-def _image(figure: Figure) -> Image:
+def _image(figure: "Figure") -> "Image":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from PIL.Image import fromarray
 

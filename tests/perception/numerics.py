@@ -54,13 +54,6 @@ def tangent_of_the_gradient(f):
         return forward_ad.unpack_dual(gradient).tangent
 
 
-def third(f):
-    t = T.clone().requires_grad_()
-    (one,) = autograd.grad(f(t), t, create_graph=True)
-    (two,) = autograd.grad(one.square().sum(), t, create_graph=True)
-    return autograd.grad(two.square().sum(), t)[0]
-
-
 WAYS = {
     "hessian": lambda f: func.hessian(f)(T),
     "jacfwd of jacfwd": lambda f: func.jacfwd(func.jacfwd(f))(T),
@@ -70,5 +63,4 @@ WAYS = {
     "vectorised": lambda f: autograd.functional.hessian(f, T, vectorize=True),
     "forward over reverse": forward_over_reverse,
     "tangent of the gradient": tangent_of_the_gradient,
-    "third": third,
 }

@@ -4,6 +4,7 @@ import copy
 
 import pytest
 import torch
+from torch import nn
 
 from hitmac import perception, train
 from hitmac.agents import load_agent
@@ -11,9 +12,7 @@ from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.checkpoint import checked_device, read_tensors
 from tests.perception.second_device import SECOND
 
-
-def scenes():
-    return {"pairs": torch.randn(3, 4, 5, 8), "mask": (torch.rand(3, 4, 5) < 0.6).to(torch.int8)}
+PAIRS, MASK = torch.randn(3, 4, 5, 8), (torch.rand(3, 4, 5) < 0.6).to(torch.int8)
 
 
 def test_the_device_is_an_accelerator_that_mixes_with_nothing():
@@ -22,25 +21,23 @@ def test_the_device_is_an_accelerator_that_mixes_with_nothing():
         torch.ones(3, device=SECOND) + torch.ones(3)
     with pytest.raises(ValueError, match="device is cuda; on this machine it must be auto or one of cpu, second:0"):
         checked_device("cuda")
-    net, seen = perception.AgentTargetEncoder(8, 16).to(SECOND), scenes()
     with pytest.raises(ValueError, match="mask is on cpu, x on second:0; both must be on one device"):
-        net(seen["pairs"].to(SECOND), seen["mask"])
+        perception.AgentTargetEncoder(8, 16).to(SECOND)(PAIRS.to(SECOND), MASK)
 
 
 @pytest.mark.parametrize("attend_over", ["agents", "targets", "pairs", "axes"])
 def test_the_encoder_and_the_critic_give_the_same(attend_over):
-    net = perception.AgentTargetEncoder(8, 16, attend_over=attend_over, num_frequencies=2)
-    critic = perception.AMCCritic(16)
-    others, seen = (copy.deepcopy(net).to(SECOND), copy.deepcopy(critic).to(SECOND)), scenes()
-    moved = {name: tensor.to(SECOND) for name, tensor in seen.items()}
+    nets = nn.ModuleList(
+        [perception.AgentTargetEncoder(8, 16, attend_over=attend_over, num_frequencies=2), perception.AMCCritic(16)]
+    )
     found = []
-    for encoder, valued, given in ((net, critic, seen), (*others, moved)):
-        features = encoder(**given)
-        value = valued(features.per_agent)
-        assert value.device == given["pairs"].device
+    for device in (PAIRS.device, SECOND):
+        encoder, critic = copy.deepcopy(nets).to(device)
+        features = encoder(PAIRS.to(device), MASK.to(device))
+        value = critic(features.per_agent)
+        assert value.device == device
         (value.sum() + features.global_feature.sum()).backward()
-        gradients = [one.grad for module in (encoder, valued) for one in module.parameters() if one.grad is not None]
-        found.append([*features, value, *gradients])
+        found.append([*features, value, *(one.grad for net in (encoder, critic) for one in net.parameters())])
     for here, there in zip(*found, strict=True):
         torch.testing.assert_close(there.cpu(), here, rtol=1e-3, atol=1e-3)
 

@@ -137,8 +137,9 @@ def test_mapped_is_batched(name):
     close(torch.func.vmap(net)(*given), net(*given))
 
 
-def test_half_precision():
-    net, (pairs, mask) = encoder("agents"), scene(16, 4, 5)
+@pytest.mark.parametrize("kind", ["attention", "recurrent"])
+def test_half_precision(kind):
+    net, (pairs, mask) = encoder("agents", encoder=kind), scene(16, 4, 5)
     expected = net(pairs, mask)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         under_autocast = net(pairs, mask)

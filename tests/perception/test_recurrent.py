@@ -15,10 +15,6 @@ from tests.perception.numerics import LEADS, random, same
 MASK = torch.tensor([[True, False, True, True], [False] * 4, [True, True, False, False]])
 
 
-def layer():
-    return RecurrentLayer(4, 6).double()
-
-
 def pytorchs(made, x, mask):
     """PyTorch's module over the valid tokens, sequence by sequence."""
     theirs = nn.GRU(4, 3, batch_first=True, bidirectional=True).to(x.dtype)
@@ -53,7 +49,7 @@ def test_checkpoints_and_the_start_are_pytorchs():
 
 @pytest.mark.parametrize("shape", [(0, 5), (3, 0), (0,), (2, 0, 3)])
 def test_empty_inputs_have_zero_gradients(shape):
-    made, x = layer(), random(*shape, 4).requires_grad_()
+    made, x = RecurrentLayer(4, 6).double(), random(*shape, 4).requires_grad_()
     for mask in (None, torch.zeros(shape, dtype=torch.bool)):
         z, total = made(x, mask)
         assert z.shape == (*shape, 6)
@@ -63,20 +59,10 @@ def test_empty_inputs_have_zero_gradients(shape):
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # forward mode of PyTorch
-def test_derivatives_and_maps():
-    made, x = layer(), random(3, 4, 4).requires_grad_()
+def test_gradients_are_exact():
+    made, x = RecurrentLayer(4, 6).double(), random(3, 4, 4).requires_grad_()
     assert torch.autograd.gradcheck(lambda tokens: made(tokens, MASK), (x,), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(lambda tokens: made(tokens, MASK)[0], (x,))
-    same(torch.func.vmap(made)(x, MASK), made(x, MASK))
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_types(dtype):
-    made, x = layer(), random(3, 4, 4)
-    expected = made(x, MASK)[0]
-    half = made.to(dtype)(x.to(dtype), MASK)[0]
-    assert half.dtype == dtype
-    torch.testing.assert_close(half.double(), expected, atol=0.03, rtol=0)
 
 
 def memory_and_scenes():
@@ -123,20 +109,9 @@ def test_a_sequence_is_the_same_at_once_step_by_step_and_in_any_order_of_agents_
         torch.testing.assert_close(one[0], whole[step])
     torch.testing.assert_close(state, last)
     fresh, _ = memory(pairs[2:4, 1:2], heading[2:4, 1:2])
-    torch.testing.assert_close(fresh, whole[2:4, 1:2])
+    torch.testing.assert_close(fresh, whole[2:4, 1:2])  # an episode that begins at step 2
     permuted = memory(pairs[:, :, [1, 0]][..., [2, 0, 3, 1], :], heading[:, :, [1, 0]], starts=starts)
     same(permuted, (whole[:, :, [1, 0]][..., [2, 0, 3, 1], :], last[:, [1, 0]][..., [2, 0, 3, 1], :]))
-
-
-def test_the_gradient_reaches_earlier_steps_and_stops_where_an_episode_begins():
-    memory, pairs, heading = memory_and_scenes()
-    pairs.requires_grad_()
-    starts = torch.zeros(5, 3, dtype=torch.bool)
-    starts[3, 0] = True
-    memory(pairs, heading, starts=starts)[0][-1].sum().backward()
-    reached = pairs.grad.abs().sum((2, 3, 4)) > 0  # (T, B)
-    assert reached[:, 1:].all()
-    assert reached[:, 0].tolist() == [False, False, False, True, True]
 
 
 def test_the_memory_learns_to_carry_a_direction_along():

@@ -5,13 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from hitmac.perception import (
-    EncoderBlock,
-    MultiHeadAttention,
-    PositionalEncoding,
-    TokenEmbedding,
-    causal_mask,
-)
+from hitmac.perception import EncoderBlock, MultiHeadAttention, PositionalEncoding, TokenEmbedding, causal_mask
 from hitmac.perception.functional import SCORES
 from hitmac.perception.transformer import FourierFeatures
 from tests.perception.numerics import random, same
@@ -68,7 +62,6 @@ def test_the_encoder_block_is_pytorchs(norm_first):
 def test_the_meaning_of_a_mask_does_not_depend_on_sizes(batch, length, make):
     module, x = make().double(), random(batch, length, 8)
     padding, triangle = torch.rand(batch, length) > 0.4, causal_mask(length)
-    both = triangle & padding[:, None]
     with torch.no_grad():
         causal, padded = module(x, causal=True)[0], module(x, key_mask=padding)[0]
         masked = module(x, causal=True, key_mask=padding)[0]
@@ -76,7 +69,7 @@ def test_the_meaning_of_a_mask_does_not_depend_on_sizes(batch, length, make):
             (causal, {"mask": triangle}),
             (causal, {"mask": triangle.expand(batch, length, length)}),
             (padded, {"mask": padding[:, None]}),  # as Keras has it
-            (masked, {"mask": both}),
+            (masked, {"mask": triangle & padding[:, None]}),
             (masked, {"mask": triangle, "key_mask": padding}),
         ):
             torch.testing.assert_close(module(x, **options)[0], expected)
