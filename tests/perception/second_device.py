@@ -82,6 +82,8 @@ def _compute(operation: Any, *args: Any, **kwargs: Any) -> Any:
     if name == "aten::_copy_from":
         inner[1].copy_(inner[0])
         return args[1]
+    if name in ("aten::as_strided", "aten::view") and not inner[0].is_contiguous():
+        inner = (inner[0].contiguous(), *inner[1:])
     result = operation.overloadpacket(*inner, **named)  # the overload for a number as well as for its tensor
     if target == _CPU and name == "aten::_to_copy":
         return result

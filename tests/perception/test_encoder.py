@@ -137,7 +137,6 @@ def test_a_kind_of_encoder_takes_the_sizes_that_its_table_allows(kind):
 def test_agents_share_the_layers_of_the_flat_encoder():
     net, (pairs, mask), order = FlatEncoder(3, 4, 6, 8).double(), scene(), [2, 0, 1]
     features, moved = net(pairs, mask), net(pairs[:, order], mask[:, order])
-    assert [tuple(feature.shape) for feature in features] == [(2, 3, 4, 8), (2, 3, 8), (2, 8)]
     same(moved[:2], (feature[:, order] for feature in features[:2]))
     assert (moved.global_feature - features.global_feature).abs().max() > 1e-6
 

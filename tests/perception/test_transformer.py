@@ -54,7 +54,6 @@ def test_the_encoder_block_is_pytorchs(norm_first):
     x = random(3, 5, 8)
     padding = torch.tensor([[True] * 5, [True, True, True, False, False], [True] * 5])
     torch.testing.assert_close(ours(x, key_mask=padding)[0], theirs(x, src_key_padding_mask=~padding))
-    assert ours(x, need_weights=True)[1].shape == (3, 2, 5, 5)
 
 
 @pytest.mark.parametrize("make", MAKES.values(), ids=MAKES)
