@@ -146,4 +146,4 @@ def _command(arguments: list[str], here: Path) -> str:
     if len(arguments) > 1 and Path(arguments[1]).name == "hitmac":  # the installed script, which Python runs
         arguments = arguments[1:]
     # An absolute path begins an argument, or follows a separator within one.
-    return shlex.join(re.sub(r"(?<![^,+=:])[/\\][^,+=:]*", shown, one) for one in arguments)
+    return shlex.join(re.sub(r"(?<![^,+=:\s])[/\\][^,+=:]*", shown, one) for one in arguments)

@@ -32,7 +32,7 @@ def test_observations_of_other_shapes_are_refused(name):
         with pytest.raises(ValueError, match=r"mask has shape .*; it must be \((scenes|rows)") as raised:
             policy.predict({part: function(array) for part, array in shown.items()})
         assert ("give mask[None] and pairs[None]" in str(raised.value)) == (change == "no batch")
-    for wrong in ({}, None, np.zeros(3), {"pairs": np.zeros(3)}, (1, 2)):
+    for wrong in ({}, None, np.zeros(3), {"pairs": np.zeros(3)}):
         with pytest.raises(ValueError, match=r"the observation is .*; it must be a dict of pairs and mask"):
             policy.predict(wrong)
     if name in ("nearest", "greedy", "exact", "belief-planner"):  # planners plan for any number of sensors
@@ -57,11 +57,15 @@ def test_what_a_kernel_cannot_read_is_refused():
         agent.predict(shown, state, np.array([0, 10**9]))
 
 
-def test_turns_of_all_sensors_come_before_all_zooms():
-    class Both:
-        def predict(self, observation, state=None, episode_start=None, deterministic=False):
-            return np.stack((observation["pairs"][:, 0, 0], observation["pairs"][:, 0, 0] + 10), -1), None
+class Both:
+    """Policy of one sensor that turns by its first feature, and zooms by ten more."""
 
+    def predict(self, observation, state=None, episode_start=None, deterministic=False):
+        turn = observation["pairs"][:, 0, 0]
+        return np.stack((turn, turn + 10), -1), None
+
+
+def test_turns_of_all_sensors_come_before_all_zooms():
     shown = {"pairs": np.arange(6).reshape(2, 3, 1, 1), "mask": np.ones((2, 3, 1))}
     assert PerSensor(Both()).predict(shown)[0].tolist() == [[0, 1, 2, 10, 11, 12], [3, 4, 5, 13, 14, 15]]
 

@@ -1,9 +1,7 @@
 """README, pages, examples and site: links resolve, commands parse, code runs, figures agree."""
 
-import argparse
 import dataclasses
 import importlib
-import importlib.util
 import os
 import pkgutil
 import re
@@ -12,19 +10,22 @@ import shlex
 import subprocess
 import sys
 import textwrap
+from functools import partial
 from pathlib import Path
+from unittest.mock import patch
 
 import gymnasium
 import pytest
 import tyro
 
-from hitmac import envs, train
+from hitmac import train
 from hitmac.__main__ import COMMANDS
 from hitmac.__main__ import main as hitmac
 from hitmac.agents import evaluate as evaluation
+from hitmac.agents.command_line import parse
 from hitmac.agents.registry import named_agents
 from hitmac.agents.reproduce import ROWS
-from hitmac.agents.training import config
+from hitmac.agents.training.config import check, completed, given_options, with_seed_range
 from hitmac.envs import TASKS, load_scenario
 from hitmac.perception import encoder
 from tests.agents.evaluate.made import saved
@@ -61,7 +62,7 @@ WRITTEN = {text for page in PAGES for kind, text in steps(page) if kind == "comm
 INLINE = {
     " ".join(command.split())
     for text in PAGES.values()
-    for command in re.findall(r"(?<!`)`((?:python|hitmac|make)\s[^`]+)`(?!`)", FENCED.sub("", text))
+    for command in re.findall(r"(?<!`)`((?:hitmac|make)\s[^`]+)`(?!`)", FENCED.sub("", text))
 }
 
 
@@ -112,65 +113,39 @@ def test_the_rows_of_the_results_can_be_reproduced():
 
 # Commands
 
-ELSEWHERE = {  # tested in test_run.py, part of every session, or Ray's
-    "python policy/run.py", "source .venv/bin/activate", ".ci/run", "pip install 'hitmac[train,rllib]'",
-    "ray start --head --port 6379", "ray start --address 10.0.0.1:6379",
-}  # fmt: skip
-PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "JOB": "coverage", "AGENT": "still"}
+PLACEHOLDERS = {"S": "0", "SCENE.yaml": "hit-mac", "AGENT": "still"}
+PROGRAMS = sorted(one for one in WRITTEN | INLINE if one.startswith(("hitmac ", "make ")))
 
 
-class Parsed(Exception):  # noqa: N818 - raised where the program would begin its work
-    """Options that a program has parsed and checked."""
+def parsed(name, arguments):
+    """Parse the arguments of a command of ``hitmac`` with options."""
+    if name != "train":
+        first = "--scenario" if name == "scenarios" else "--agents"
+        return parse(importlib.import_module(COMMANDS[name][0]).Options, name, arguments, first=first)
+    job = arguments.pop(0) if arguments and not arguments[0].startswith("-") else "coverage"
+    arguments = with_seed_range(arguments)
+    options = parse(train.COMMANDS[job], name, arguments)
+    given = given_options(type(options), arguments) - {"start"}
+    check(completed(options, given, load_scenario("hit-mac")))  # the scenario's file may not exist
+    return options
 
 
-def parsed(monkeypatch, name, arguments):
-    """Parse arguments by the program of a command of ``hitmac``, which stops before its work."""
-    module = importlib.import_module(COMMANDS[name][0])
-
-    def stop(parse):
-        def parse_and_stop(*given, **options):
-            raise Parsed(parse(*given, **options))
-
-        return parse_and_stop
-
-    def resolve(asked, given):  # what depends on the scenario, whose file may not exist
-        config.check(config.completed(asked, given - {"start"}, load_scenario("hit-mac")))
-        raise Parsed(asked)
-
-    if name == "train":
-        monkeypatch.setattr(module, "resolve", resolve)
-    elif hasattr(module, "parse"):
-        monkeypatch.setattr(module, "parse", stop(module.parse))
-    else:
-        monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop(argparse.ArgumentParser.parse_args))
-    monkeypatch.setattr(sys, "argv", [name, *arguments])
-    with pytest.raises(Parsed) as caught:
-        module.main()
-    return caught.value.args[0]
-
-
-@pytest.mark.parametrize("command", sorted((WRITTEN | INLINE) - ELSEWHERE), ids=lambda one: one[:60])
-def test_a_command_is_one(command, monkeypatch):
+@pytest.mark.parametrize("command", PROGRAMS, ids=lambda one: one[:60])
+def test_a_command_is_one(command):
     """Its program exists and accepts the options, whose presets and agents are known."""
-    for one in command.split(" && "):
-        program, *words = shlex.split(one)
-        name, *rest = [PLACEHOLDERS.get(word, word) for word in words]
-        if program == "make":
-            assert re.search(rf"^(\w+ )*{name}( \w+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
-            rest = shlex.split(rest[0].removeprefix("ARGS=")) if rest else []
-        elif program.startswith(("python", ".venv/bin/python")):
-            module = rest[0] if name == "-m" else ""
-            assert importlib.util.find_spec(module) if module else name == "-c" or (ROOT / name).is_file()
-        else:
-            assert program == "hitmac"
-            assert name in (*COMMANDS, "--help", "--version")
-        if name in COMMANDS and "--help" not in rest and (rest or command not in INLINE):
-            options = parsed(monkeypatch, name, rest)
-            for scenario in (getattr(options, "scenario", None) or "hit-mac").split(","):
-                if not set(scenario) & set("/."):  # no file
-                    load_scenario(scenario)
-            known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
-            assert known == [""] or named_agents(known or "still", load_scenario("hit-mac"))
+    program, name, *rest = [PLACEHOLDERS.get(word, word) for word in shlex.split(command)]
+    if program == "make":
+        assert re.search(rf"^(\w+ )*{name}( \w+)*:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+        rest = shlex.split(rest[0].removeprefix("ARGS=")) if rest else []
+    else:
+        assert name in (*COMMANDS, "--help", "--version")
+    if name in COMMANDS.keys() - {"export", "pretrained"} and "--help" not in rest:
+        options = parsed(name, rest)
+        for scenario in (getattr(options, "scenario", None) or "hit-mac").split(","):
+            if not set(scenario) & set("/."):  # no file
+                load_scenario(scenario)
+        known = [agent for agent in ",".join(getattr(options, "agents", ())).split(",") if "runs/" not in agent]
+        assert known == [""] or named_agents(known or "still", load_scenario("hit-mac"))
 
 
 # Code
@@ -179,12 +154,8 @@ def test_a_command_is_one(command, monkeypatch):
 @pytest.fixture
 def tables():
     """Removes the tasks and encoders that a page or an example registers."""
-    tasks, kinds = set(envs.TASKS), set(encoder.ENCODERS)
-    yield
-    for name in set(envs.TASKS) - tasks:
-        del envs.TASKS[name], gymnasium.registry[f"dsn/{name}-v0"]
-    for name in set(encoder.ENCODERS) - kinds:
-        del encoder.ENCODERS[name]
+    with patch.dict(TASKS), patch.dict(gymnasium.registry), patch.dict(encoder.ENCODERS):
+        yield
 
 
 @pytest.fixture
@@ -273,21 +244,13 @@ def test_attention_by_hand(capsys):
     assert re.search(r"outputs +1\.8639 +6\.3194 +1\.7042\n", printed)
 
 
-@pytest.fixture
-def short_episodes(monkeypatch):
-    """Evaluates episodes of 50 sub-steps."""
-    whole = evaluation.evaluate
-    monkeypatch.setattr(
-        evaluation, "evaluate", lambda *agents, **options: whole(*agents, **options, max_episode_steps=50)
-    )
-
-
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 @pytest.mark.parametrize("path", PLUGGED_IN, ids=lambda path: path.stem)
-def test_an_example_runs(path, tmp_path, monkeypatch, capfd, short_episodes, tables):
+def test_an_example_runs(path, tmp_path, monkeypatch, capfd, tables):
     """Shortened, from another folder: it prints figures of its agent and of a baseline, and leaves no files."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(evaluation, "evaluate", partial(evaluation.evaluate, max_episode_steps=50))
     options = SHORT.get(path.stem, ["--total-steps", "100"])
     if path.stem == "onnx_without_torch":
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
