@@ -135,16 +135,12 @@ def test_a_coordinator_attends_where_it_decides():
             np.testing.assert_allclose(found[rows], expected[rows], rtol=1e-4)
 
 
-def test_policies_without_attention_have_none():
-    for agent in ("planner", "assign-all"):
-        loaded = load_agent(agent, SCENARIO)
-        assert attention_of(loaded.policy, observed(SCENARIO, features=loaded.features)) == {}
+def test_policies_without_attention_have_none_and_lists_are_spread():
+    agent = load_agent("assign-all", SCENARIO)
+    assert attention_of(agent.policy, observed(SCENARIO, features=agent.features)) == {}
     assert attention_of(policy(encoder="recurrent"), SHOWN) == {}
     with pytest.raises(ValueError, match="weights has neither targets nor pairs"):
         to_targets(Weights(), 2)
-
-
-def test_the_shares_of_listed_targets_by_hand():
     shares = of_lists(np.array([[[0.75, 0.25, 0.0]]]), np.array([[[3, 0, -1]]]), 4)
     assert shares.tolist() == [[[0.25, 0, 0, 0.75]]]
 

@@ -24,21 +24,17 @@ TRACKS = sorted((SITE / "tracks").glob("*.csv"))
 
 
 def test_people_walk_from_door_to_door_past_the_walls():
-    scenario = load_scenario(SITE / "site.yaml")
-    walls, whole = np.array(scenario.walls), 0
+    scenario = load_scenario(SITE / "site.yaml").replace(tracks=list(map(str, TRACKS)))
     assert len(TRACKS) == make_site.DAYS
     assert TRACKS[0].read_text().splitlines()[1:] == make_site.day(1, scenario)
-    for path in TRACKS:
-        recording = read_recording(str(path), scenario.time_step)
+    for recording in (read_recording(path, scenario.time_step) for path in scenario.tracks):
         for track in recording.tracks:
-            assert make_site.distances_to_walls(track.place, walls).min() > 0.1
+            assert make_site.distances_to_walls(track.place, np.array(scenario.walls)).min() > 0.1
             assert np.hypot(*np.diff(track.place, axis=0).T).max() <= scenario.max_speed * scenario.time_step
             ends = np.linalg.norm(track.place[[0, -1], None] - make_site.DOORS, axis=-1).min(-1)
-            inside = track.first > 0, track.first + len(track.place) < recording.length
-            assert all(end < 2.0 for end, known in zip(ends, inside, strict=True) if known)
-            whole += all(inside)
-    assert whole > 40
-    make_recordings(scenario.replace(tracks=list(map(str, TRACKS))), 1)
+            assert ends[0] < 2.0 or track.first == 0
+            assert ends[1] < 2.0 or track.first + len(track.place) == recording.length
+    make_recordings(scenario, 1)
 
 
 def test_the_background_is_fitted_to_the_arena(tmp_path):

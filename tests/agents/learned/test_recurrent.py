@@ -3,12 +3,8 @@
 import numpy as np
 import torch
 
-from hitmac.agents import load_agent, save_policy
-from hitmac.agents.evaluate import evaluate
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES, SEEN
-from hitmac.agents.registry import as_agent
-from hitmac.envs import load_scenario
-from tests.agents.learned.recurrent import SHARED, fresh, observations, played
+from tests.agents.learned.recurrent import fresh, observations, played
 from tests.agents.untrained import permuted
 
 STARTS = np.zeros((12, 5), bool)
@@ -59,14 +55,12 @@ def test_a_sequence_at_once_is_the_loop_of_its_steps():
     np.testing.assert_array_equal(reached, np.flip(np.cumsum(np.flip(np.roll(STARTS, -1, 0), 0), 0), 0) <= 1)
 
 
-def test_the_memory_is_given_what_is_seen_and_the_heading():
+def test_the_memory_is_given_the_heading():
     (policy, _), pairs = fresh(), torch.from_numpy(np.stack([one["pairs"] for one in observations()]))
-    feature = dict(zip(RECURRENT_FEATURES, pairs.unbind(-1), strict=True))
-    heading = torch.stack((feature["heading_cos"], feature["heading_sin"]), -1)[..., 0, :]
+    heading = pairs[..., 0, [RECURRENT_FEATURES.index(name) for name in ("heading_cos", "heading_sin")]]
     heading[(heading == 0).all(-1)] = torch.tensor([1.0, 0.0])  # failed sensors
-    seen = pairs.clone()
-    seen[..., :OF_SENSOR] *= feature["seen_now"].unsqueeze(-1)
-    _, expected = policy.features_extractor.memory(seen, heading, None, None)
+    pairs[..., :OF_SENSOR] *= pairs[..., SEEN, None]
+    _, expected = policy.features_extractor.memory(pairs, heading, None, None)
     torch.testing.assert_close(policy.unroll(pairs)[2], expected)
 
 
@@ -84,13 +78,3 @@ def test_it_reads_only_what_is_seen_now():
     for observation in changed:
         observation["pairs"][..., SEEN] = 1
     assert (played(policy, changed)[0] != actions).any()  # what is seen is read
-
-
-def test_a_saved_policy_plays_the_same_and_other_sizes(tmp_path):
-    policy, config = fresh()
-    save_policy(tmp_path, policy, config)
-    agents = [as_agent(policy, config, SHARED, name="made"), load_agent(tmp_path, SHARED)._replace(name="read")]
-    agents = evaluate(agents, SHARED, episodes=2, max_episode_steps=20, progress=False)["agents"]
-    assert agents["made"]["coverage"] == agents["read"]["coverage"]
-    larger = load_scenario("hit-mac-6x9").replace(knowledge="shared")
-    assert played(load_agent(tmp_path, larger).policy, observations(larger))[0].shape == (12, 5, 6)
