@@ -42,15 +42,13 @@ class Browser:
     def send(self, method, **parameters):
         """Send a command; return its result."""
         self._number += 1
-        message = {"id": self._number, "method": method, "params": parameters}
-        if self._session:
-            message["sessionId"] = self._session
+        session = {"sessionId": self._session} if self._session else {}
+        message = {"id": self._number, "method": method, "params": parameters} | session
         os.write(self._to, json.dumps(message).encode() + b"\0")
-        while True:
-            answer = self._next()
-            if answer.get("id") == self._number:
-                assert "error" not in answer, answer
-                return answer["result"]
+        while (answer := self._next()).get("id") != self._number:
+            pass
+        assert "error" not in answer, answer
+        return answer["result"]
 
     def _next(self):
         while b"\0" not in self._read:
@@ -62,10 +60,10 @@ class Browser:
         event, about = message.get("method"), message.get("params", {})
         if event == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
-        elif event == "Runtime.exceptionThrown":
-            self.errors.append(about["exceptionDetails"].get("exception", {}).get("description", "exception"))
-        elif event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning"):
-            self.errors.append(str(about["args"]))
+        elif event == "Runtime.exceptionThrown" or (
+            event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning")
+        ):
+            self.errors.append(str(about))
         elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
             self.errors.append(about["entry"]["text"])
         return message
@@ -87,17 +85,6 @@ class Browser:
         while not self.run(expression):
             assert time.monotonic() < end, f"never true: {expression}"
             time.sleep(0.05)
-
-    def click(self, x, y):
-        """Click at a place of the window."""
-        for kind in ("mousePressed", "mouseReleased"):
-            self.send("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="left", buttons=1, clickCount=1)
-
-    def press(self, key, code):
-        """Press a key."""
-        text = key if key == " " else ""
-        self.send("Input.dispatchKeyEvent", type="keyDown", key=key, windowsVirtualKeyCode=code, text=text)
-        self.send("Input.dispatchKeyEvent", type="keyUp", key=key, windowsVirtualKeyCode=code)
 
     def close(self):
         """End the browser."""
