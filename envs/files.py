@@ -1,5 +1,6 @@
 """Atomic writing of files, and safe YAML."""
 
+import math
 import os
 import re
 import shutil
@@ -93,8 +94,8 @@ for _kind in (_Loader, _Dumper):  # numbers such as 1e3, as in YAML 1.2
 
 
 def dump_yaml(value: Any) -> str:
-    """Return mappings, lists, text and numbers as YAML, from which :func:`parse_yaml` returns the same."""
-    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None)
+    """Return mappings, lists, text and numbers as YAML in unfolded lines, from which :func:`parse_yaml` returns the same."""
+    return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=math.inf)
 
 
 def parse_yaml(text: str) -> Any:

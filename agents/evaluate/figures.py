@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hitmac.agents.evaluate.tables import markdown, note, released_reward, title
+from hitmac.agents.evaluate.tables import markdown, note, released_reward, scope, title
 from hitmac.agents.registry import split_options
 from hitmac.envs.files import check_ending, whole_file, write_text
 
@@ -260,10 +260,10 @@ def save_sweeps(path: str | Path, sweeps: Mapping[str, Mapping[float, Mapping[st
     `sweeps` holds the evaluations of the same agents, by parameter and value. Bands are 95 % intervals; bounds are
     dashed.
     """
-    first = next(iter(next(iter(sweeps.values())).values()))
-    agents, colours, (start, end) = first["agents"], colours_of(first["agents"]), first["seeds"]
-    text = f"{first['episodes']} episodes, seeds {start} to {end}; bands: {_intervals(agents)}"
-    figure = new_figure((2.2 + 3.3 * len(sweeps), 3.9), text)
+    every = [evaluation for by_value in sweeps.values() for evaluation in by_value.values()]
+    agents, colours = every[0]["agents"], colours_of(every[0]["agents"])
+    emptiest = max(every, key=lambda evaluation: evaluation.get("empty", 0.0))
+    figure = new_figure((2.2 + 3.3 * len(sweeps), 3.9), f"{scope(emptiest)}; bands: {_intervals(agents)}")
     axes = figure.subplots(1, len(sweeps), sharey=True, squeeze=False)[0]
     for axis, (parameter, evaluations) in zip(axes, sweeps.items(), strict=True):
         for name, result in agents.items():
@@ -287,9 +287,9 @@ def _value(result: Mapping[str, Any], metric: str) -> list[float] | None:
 
 
 def _intervals(agents: Mapping[str, Mapping[str, Any]]) -> str:
-    """Return the description of the intervals, which with one training seed are over episodes only."""
-    one = any(result.get("trainings") == 1 for result in agents.values())
-    return "95 % intervals" + ", with 1 seed over episodes only" * one
+    """Return the description of the intervals, which with one training seed are over episodes or recordings only."""
+    one = [result.get("interval") for result in agents.values() if result.get("trainings") == 1]
+    return "95 % intervals" + (f", with 1 seed over {one[0]} only" if one else "")
 
 
 def _front(points: Mapping[str, tuple[float, float]]) -> list[str]:

@@ -60,13 +60,18 @@ def markdown(evaluation: Mapping[str, Any]) -> str:
 
 
 def title(evaluation: Mapping[str, Any]) -> str:
-    """Return the title of an evaluation: scenario, episodes, recordings, seeds, share of time without targets."""
+    """Return the title of an evaluation: its scenario and :func:`scope`."""
+    return f"{evaluation['scenario']}, {scope(evaluation)}"
+
+
+def scope(evaluation: Mapping[str, Any]) -> str:
+    """Return the episodes of an evaluation in words: recordings, seeds, and the share of time without targets."""
     first, last = evaluation["seeds"]
     episodes, recordings = f"{evaluation['episodes']} episodes", evaluation.get("recordings")
     if recordings:
         episodes += f" of {recordings} recordings" if recordings > 1 else " of 1 recording, without intervals"
     empty = f"; no targets {100 * evaluation['empty']:.1f} % of the time" if evaluation.get("empty") else ""
-    return f"{evaluation['scenario']}, {episodes}, seeds {first} to {last}{empty}"
+    return f"{episodes}, seeds {first} to {last}{empty}"
 
 
 def note(result: Mapping[str, Any]) -> str:

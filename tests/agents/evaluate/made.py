@@ -60,6 +60,7 @@ def evaluation(places, bounds=(), scale=1.0, **trainings):
             "inference_ms": 0.5,
             "over_time": (coverage - 0.2 * np.exp(-np.arange(20.0))).tolist(),
             "trainings": trainings.get(name, 0),
+            "interval": "episodes",
         }
         | ({"bound": "upper bound"} if name in bounds else {})
         for name, (coverage, rotation) in places.items()

@@ -4,13 +4,13 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hitmac.agents import scripted_agent
 from hitmac.agents.evaluate import bounds
 from hitmac.agents.evaluate.bounds import bounds_of, compute_bound
-from hitmac.envs import Scenario, load_scenario
+from hitmac.envs import Scenario
 from hitmac.envs.kernels.walks import WALKS
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.tasks import CoverageTask
@@ -38,27 +38,11 @@ def freely(bearing, view):
     return covered[0, 0]
 
 
-def test_what_views_can_hold():
-    nan = np.nan
-    for bearing, view, most in (
-        ([[0, 89]], [90], 2),
-        ([[0, 90]], [90], 1),  # strictly within half the view
-        ([[170, -170, -100]], [90], 2),
-        ([[170, -170, -100]], [91], 3),
-        ([[0, 120, 240]], [240], 2),
-        ([[0, 120, 240]], [241], 3),
-        ([[0, 180]], [np.inf], 2),
-        ([[nan, nan]], [90], 0),
-        ([[0, 20, 180, 200], [0, 20, nan, nan], [0, 20, 180, nan]], [30, 30, 10], 4),
-    ):
-        assert freely(bearing, view) == most
-
-
 @settings(deadline=None, max_examples=40)
-@given(seed=st.integers(0, 10**6), n=st.integers(1, 3), m=st.integers(1, 7))
+@given(seed=st.integers(0, 10**6), n=st.integers(1, 3), m=st.integers(1, 7))  # often exactly at the edge of a view
 def test_free_turning_is_that_of_enumeration(seed, n, m):
     rng = np.random.default_rng(seed)
-    bearing, view = rng.uniform(-180, 180, (n, m)), rng.choice([20.0, 90.0, 200.0, 350.0], n)
+    bearing, view = 10.0 * rng.integers(-18, 18, (n, m)), rng.choice([20.0, 90.0, 200.0, 350.0], n)
     bearing[rng.random((n, m)) < 0.3] = np.nan
     options = []
     for i in range(n):
@@ -84,15 +68,11 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
     seeds, sub_steps = [seed, seed + 7], 12
     most, _ = compute_bound("free turning", scenario, seeds, sub_steps)
     agent = scripted_agent("planner", scenario)
-    for name in ("random", "planner"):
-        task = CoverageTask(scenario, 2, seeds, features=agent.features)
-        rng = np.random.default_rng(seed)
-        for t in range(sub_steps):
-            turns = rng.integers(0, 3, (2, scenario.num_sensors))
-            task.step(turns if name == "random" else agent.predict(task.observe())[0])
-            now = task.simulator.observed_coverage
-            assert ((now <= most[:, t] + 1e-12) | np.isnan(now) & np.isnan(most[:, t])).all()
-
+    task = CoverageTask(scenario, 2, seeds, features=agent.features)
+    for t in range(sub_steps):
+        task.step(agent.predict(task.observe())[0])
+        now = task.simulator.observed_coverage
+        assert ((now <= most[:, t] + 1e-12) | np.isnan(now) & np.isnan(most[:, t])).all()
     record = bounds._record(scenario, seeds, sub_steps)
     turns, value = bounds._foreseen_turns(scenario, seeds, record, 2, cost)
     task = CoverageTask(scenario, 2, seeds, turn_cost=cost)
@@ -110,15 +90,12 @@ def test_no_agent_beats_free_turning_and_the_foreseen_turns_are_worth_what_they_
 
 
 def everything(scenario, seed, sub_steps):
-    """Coverage and rotation (sequences,) of all sequences of turns."""
-    n = scenario.num_sensors
-    turns = np.array(list(itertools.product(range(3), repeat=n * sub_steps))).reshape(-1, sub_steps, n)
-    simulator = Simulator(scenario, len(turns), [seed] * len(turns), num_threads=1)
-    coverage = rotation = 0.0
-    for t in range(sub_steps):
-        simulator.step(turns[:, t])
-        coverage, rotation = coverage + simulator.coverage / sub_steps, rotation + simulator.rotation / sub_steps
-    return coverage, rotation
+    """Coverage and rotation (2, T, sequences) of all sequences of actions."""
+    width = len(scenario.decisions) * scenario.num_sensors
+    actions = np.array(list(itertools.product(range(3), repeat=width * sub_steps))).reshape(-1, sub_steps, width)
+    simulator = Simulator(scenario, len(actions), [seed] * len(actions), num_threads=1)
+    steps = (simulator.step(actions[:, t]) for t in range(sub_steps))
+    return np.swapaxes([(simulator.coverage, simulator.rotation) for _ in steps], 0, 1)
 
 
 FAILING = {"failure_rate": 0.2, "recovery_rate": 0.5}
@@ -137,7 +114,7 @@ FAILING = {"failure_rate": 0.2, "recovery_rate": 0.5}
 def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
     scenario = LIVELY.replace(turn_angle=turn, **changes)
     for seed in range(4):
-        coverage, rotation = everything(scenario, seed, 7)
+        coverage, rotation = everything(scenario, seed, 7).mean(1)
         worth = np.round(coverage - cost * rotation, 9)
         best, turned = found("clairvoyant", scenario, [seed], 7, restarts=1, turn_cost=cost)
         assert best[0] - cost * turned[0] == pytest.approx(worth.max())
@@ -146,25 +123,10 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
 
 def test_several_sensors_come_close_to_the_best_of_all_sequences():
     scenario, seeds = LIVELY.replace(num_sensors=2, turn_angle=(40, 30)), list(range(10))
-    best = np.array([everything(scenario, seed, 4)[0].max() for seed in seeds])
+    best = np.array([everything(scenario, seed, 4)[0].mean(0).max() for seed in seeds])
     gaps = best - found("clairvoyant", scenario, seeds, 4, restarts=10)[0]
     assert (gaps > -1e-12).all()
     assert (gaps < 1e-12).mean() > 0.8
-
-
-def test_the_clairvoyant_stands_between_the_planner_and_free_turning():
-    seeds, sub_steps = [10**7, 10**7 + 5, 10**7 + 11], 200
-    (free, still), (clairvoyant, rotation) = (found(name, "hit-mac", seeds, sub_steps) for name in bounds_of(ONE))
-    agent = scripted_agent("planner", load_scenario("hit-mac"))
-    task = CoverageTask("hit-mac", 3, seeds, features=agent.features)
-    planner = 0.0
-    for _ in range(sub_steps):
-        task.step(agent.predict(task.observe())[0])
-        planner += task.simulator.coverage / sub_steps
-    assert (planner < clairvoyant).all()
-    assert (clairvoyant < free).all()
-    assert np.isnan(still).all()
-    assert ((rotation > 0.05) & (rotation < 0.3)).all()
 
 
 @pytest.mark.parametrize("name", bounds_of(ONE))
@@ -202,17 +164,10 @@ def test_more_targets_than_bits_of_a_word():
     assert value / 20 == pytest.approx(clairvoyant, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        ((ONE.replace(walk="evade"), [0], 5), "walk is 'evade'"),
-        ((ONE.replace(zoom=(30, 120)), [0], 5), "zoom is on"),
-    ],
-)
-def test_scenes_without_bounds_are_refused(arguments, says):
-    for name in bounds_of(ONE):
+def test_scenes_without_bounds_are_refused():
+    for scenario, says in ((ONE.replace(walk="evade"), "walk is 'evade'"), (ONE.replace(zoom=(30, 120)), "zoom is on")):
         with pytest.raises(ValueError, match=says):
-            compute_bound(name, *arguments)
+            compute_bound("free turning", scenario, [0], 5)
 
 
 # --- on rails: within reach ---
@@ -227,34 +182,8 @@ RAILS = Scenario(
 @pytest.mark.parametrize("rail_step", [150, 700, 2500])
 @pytest.mark.parametrize("rails", [[SQUARE], [SQUARE[:3]], [SQUARE[:1]]])
 def test_one_target_is_within_reach_if_any_sequence_of_actions_covers_it(rails, rail_step):
-    sub_steps, differ = 3, set()
-    actions = np.array(list(itertools.product(range(3), repeat=2 * sub_steps))).reshape(-1, sub_steps, 2)
-    scene = RAILS.replace(rails=rails, rail_step=rail_step)
+    scene, best = RAILS.replace(rails=rails, rail_step=rail_step), []
     for seed in range(12):
-        simulator = Simulator(scene, len(actions), [seed] * len(actions), num_threads=1)
-        best = []
-        for t in range(sub_steps):
-            simulator.step(actions[:, t])
-            best.append(simulator.coverage.max())
-        assert compute_bound("within reach", scene, [seed], sub_steps)[0][0].tolist() == best
-        differ.add(tuple(best))
-    assert len(differ) > 2
-
-
-@settings(deadline=None, max_examples=20, suppress_health_check=[HealthCheck.filter_too_much])
-@given(
-    scenario=scenarios().filter(lambda one: one.rails and not one.zoom and not WALKS[one.walk].reacts),
-    seed=st.integers(0, 99),
-)
-def test_no_agent_on_rails_covers_more_than_is_within_reach(scenario, seed):
-    most = compute_bound("within reach", scenario, [seed], 10)[0].mean(0)
-    agent = scripted_agent("nearest", scenario)
-    task = CoverageTask(scenario, 1, [seed], features=agent.features)
-    for t in range(10):
-        task.step(agent.predict(task.observe())[0])
-        assert not task.simulator.observed_coverage[0] > most[t] + 1e-12
-
-
-def test_scenes_with_rails_have_this_bound_and_others_two():
-    assert bounds_of(RAILS) == ("within reach",)
-    assert bounds_of(ONE) == ("free turning", "clairvoyant")
+        best.append(everything(scene, seed, 3)[0].max(1).tolist())
+        assert compute_bound("within reach", scene, [seed], 3)[0][0].tolist() == best[-1]
+    assert len(set(map(tuple, best))) > 2

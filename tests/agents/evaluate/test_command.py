@@ -1,13 +1,13 @@
 """``hitmac evaluate``: agents and their trainings, parameters that are set or varied, and files."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 
-import matplotlib.image
 import pytest
 
 from hitmac.agents.evaluate import evaluate
-from hitmac.agents.evaluate.command import main, varied
+from hitmac.agents.evaluate.command import main
 from hitmac.agents.learned.checkpoint import copy_executor
 from tests.agents.evaluate.made import HIT_MAC, saved
 
@@ -31,42 +31,33 @@ def runs(tmp_path_factory):
     ("agents", "message"),
     [
         ("planner,greedy,planner", "agents has planner twice; leave one out"),
-        ("ours=a+b+a", "agents has a twice in ours; leave one out"),
         ("ours=a+copy", "two trainings of ours, a and copy, are the same run"),
-        ("ours=c:still+c", ""),  # the same coordinator with another executor
         ("ours=a+planner", "2 agents are named ours, and 1 of them were not trained"),
         ("assign-all:e,all=assign-all:e+assign-all:./e", "two trainings of all, assign-all:e and assign-all:./e, are"),
-        ("ours=a+b,a,again=a", ""),
+        ("ours=a+b,a,again=a,with=c:still+c", ""),  # the same coordinator with another executor
     ],
 )
 def test_a_run_counts_once_as_a_training(agents, message, runs, monkeypatch, capsys):
     monkeypatch.chdir(runs)
-    try:
+    with pytest.raises(SystemExit) if message else nullcontext():
         main(["--agents", agents, *FEW])
-    except SystemExit:
-        assert message
     assert message in capsys.readouterr().err
 
 
-def test_a_parameter_takes_each_of_its_values_in_order():
-    name, scenes = varied(HIT_MAC, "missed_detections=0.3/0/0.1")
-    assert (name, list(scenes)) == ("missed_detections", [0, 0.1, 0.3])
-    for value, scene in scenes.items():
-        assert scene == HIT_MAC.replace(name=scene.name, missed_detections=value)
-
-
 @pytest.mark.parametrize(
-    ("arguments", "changes"),
+    ("arguments", "changes", "figures"),
     [
         (["--set", "knowledge=own", "--set", "turn_angle=[5, 6, 7, 8]", "--bounds"],
-         [{"knowledge": "own", "turn_angle": (5, 6, 7, 8)}]),
+         [{"knowledge": "own", "turn_angle": (5, 6, 7, 8)}], []),
         (["--vary", "missed_detections=0/0.9", "--vary", "num_targets=2/3", "--curves", "curves.png"],
-         [{"missed_detections": 0.0}, {"missed_detections": 0.9}, {"num_targets": 2}, {"num_targets": 3}]),
+         [{"missed_detections": 0.0}, {"missed_detections": 0.9}, {"num_targets": 2}, {"num_targets": 3}],
+         ["curves.png"]),
         (["--sizes", "2x3,3x2", "--pictures", "pictures"],
-         [{"num_sensors": 2, "num_targets": 3}, {"num_sensors": 3, "num_targets": 2}]),
+         [{"num_sensors": 2, "num_targets": 3}, {"num_sensors": 3, "num_targets": 2}],
+         ["bars.png", "heat_maps.png", "over_time.png", "pareto.png"]),
     ],
 )  # fmt: skip
-def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, monkeypatch):
+def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, figures, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     main(["--agents", "still,greedy", *arguments, "--json", "all.json", *FEW])
     shown = json.loads(Path("all.json").read_text())
@@ -74,30 +65,21 @@ def test_every_scenario_is_evaluated_as_if_alone(arguments, changes, tmp_path, m
         assert len(one["agents"]) == 2 + 2 * ("--bounds" in arguments)
         alone = evaluate("greedy", HIT_MAC.replace(**change), episodes=2, max_episode_steps=10, progress=False)
         assert one["agents"]["greedy"]["per_episode"] == alone["agents"]["greedy"]["per_episode"]
-    figures = sorted(path.name for path in tmp_path.rglob("*.png"))
-    assert figures == {
-        "--set": [], "--vary": ["curves.png"], "--sizes": ["bars.png", "heat_maps.png", "over_time.png", "pareto.png"]
-    }[arguments[0]]  # fmt: skip
-    for path in tmp_path.rglob("*.png"):
-        assert matplotlib.image.imread(path).shape[2] == 4
+    assert sorted(path.name for path in tmp_path.rglob("*.png")) == figures
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["--set", "knowledge"], "'knowledge' must be NAME=VALUE"),
-    (["--set", "hops=many"], "hops is 'many'"),
     (["--vary", "missed_detection=0/1"], "--vary has 'missed_detection' (did you mean missed_detections?)"),
-    (["--vary", "walk=goals/bounce"], "--vary has 'walk'"),
     (["--vary", "missed_detections"], "must have the form missed_detections=V1/V2/V3"),
     (["--vary", "missed_detections=0/0"], "with different numbers"),
     (["--vary", "hops=1/2", "--scenario", "hit-mac,random"], "--vary takes a single scenario, but there are 2"),
     (["--vary", "missed_detections=0/0.1", "--front", "f.png"], "leave out --front"),
-    (["--vary", "missed_detections=0/0.1", "--curves", "f.gif"], "its name must end in .png"),
     (["--curves", "f.png"], "--curves needs --vary"),
     (["--sizes", "4"], "sizes has '4'; it must have the form 4x5"),
     (["--film", "f.avi"], "its name must end in .gif or .mp4"),
     (["--scenario", "hit-mac,hit-mac-4x5"], "two scenarios are named hit-mac with 4 sensors and 5 targets"),
     (["--agents", ""], "agents is ''; give one or more"),
-    (["--seed", "-1"], "seed is -1; it must be a whole number from 0"),
 ])  # fmt: skip
 def test_wrong_options_are_refused_before_anything_is_written(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)

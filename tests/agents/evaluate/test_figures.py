@@ -1,32 +1,29 @@
 """Contents of the figures, and their files."""
 
 import sys
-from itertools import combinations
 
 import matplotlib.image
 import numpy as np
 import pytest
-from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
 from hitmac.agents.evaluate import figures
 from hitmac.agents.evaluate.figures import save_bars, save_heat_maps, save_over_time, save_pareto, save_sweeps
-from tests.agents.evaluate.made import NOTHING, entry, evaluation
+from tests.agents.evaluate.made import NOTHING, evaluation
 
 PLACES = {
     "random": (0.33, 0.67), "still": (0.33, 0.0), "nearest": (0.705, 0.452), "greedy": (0.725, 0.162),
-    "planner": (0.825, 0.234), "trained": (0.811, 0.222), "hit-mac": (0.787, 0.45), "assign-all": (0.75, 0.5),
-    "free turning": (0.88, None),
+    "planner": (0.825, 0.234), "trained": (0.811, 0.222), "hit-mac": (0.787, 0.45), "free turning": (0.88, None),
 }  # fmt: skip
 FEW = {name: PLACES[name] for name in ("still", "greedy", "trained", "hit-mac", "free turning")}
 BOUND = ("free turning",)
-DRAW = {
-    "bars": save_bars,
-    "pareto": save_pareto,
-    "over_time": save_over_time,
-    "heat_maps": lambda path, shown: save_heat_maps(path, {(4, 5): shown}, {(4, 5): 0.7}),
-    "sweeps": lambda path, shown: save_sweeps(path, {"hops": {1.0: shown, 2.0: shown}}),
-}
+DRAW = [
+    save_bars,
+    save_pareto,
+    save_over_time,
+    lambda path, shown: save_heat_maps(path, {(4, 5): shown}, {(4, 5): 0.7}),
+    lambda path, shown: save_sweeps(path, {"hops": {1.0: shown, 2.0: shown}}),
+]
 
 
 @pytest.fixture
@@ -56,8 +53,8 @@ def texts(artists):
 def test_a_figure_is_one_whole_png_or_none(tmp_path, monkeypatch):
     path, shown = tmp_path / "figure.png", evaluation(FEW, BOUND)
     save_bars(path, shown)
-    before = matplotlib.image.imread(path).shape
-    assert before[1] == 1100
+    before = path.read_bytes()
+    assert matplotlib.image.imread(path).shape[1] == 1100
     with pytest.raises(ValueError, match=r"path is 'figure.pdf'; its name must end in .png"):
         save_bars("figure.pdf", shown)
     monkeypatch.setattr(Figure, "savefig", lambda figure, path, **options: path.write_bytes(b"half") / 0)
@@ -66,14 +63,12 @@ def test_a_figure_is_one_whole_png_or_none(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     with pytest.raises(ModuleNotFoundError, match=r"figures need matplotlib: pip install 'hitmac\[train\]'"):
         save_bars(path, shown)
-    assert list(tmp_path.iterdir()) == [path]
-    assert matplotlib.image.imread(path).shape == before
+    assert [one.read_bytes() for one in tmp_path.iterdir()] == [before]
 
 
-@pytest.mark.parametrize("draw", DRAW.values(), ids=DRAW)
+@pytest.mark.parametrize("draw", DRAW)
 def test_unusual_evaluations_are_drawn_with_all_agents(draw, drawn):
-    names = {"runs/" + 9 * "very-" + "long": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "": (0.5, 0), "bad": (-0.1, 0.5)}
-    shown = evaluation(FEW | names, ("hit-mac", "free turning"))  # a bound that turns
+    shown = evaluation(FEW | {"runs/" + 9 * "very-": (0.7, 0.2), r"a$\nonsense$": (0.6, 0.3), "": (-0.1, 0)}, BOUND)
     agents = shown["agents"]
     agents["free turning"]["rotation"] = agents["still"]["least_covered"] = agents["hit-mac"]["over_time"] = None
     agents["still"]["over_time"] = [0.3, None, 0.4, None]
@@ -82,26 +77,7 @@ def test_unusual_evaluations_are_drawn_with_all_agents(draw, drawn):
     found = set(texts(drawn(lambda path: draw(path, shown)).findobj(matplotlib.text.Text)))
     for name, result in agents.items():
         assert figures.label_of(name, result) in found or (draw is save_over_time and not result["over_time"])
-    still = evaluation({"still": (0.0, 0.0)})  # coverage and rotation are 0
-    still["agents"]["still"] |= dict.fromkeys(("coverage", "decision_reward", "least_covered"), entry(0.0, 0.0))
-    for one in (still, evaluation({"free": (0.9, None)}, ("free",))):
-        drawn(lambda path, one=one: draw(path, one))
-
-
-def test_an_agent_has_one_colour(drawn):
-    shown = evaluation(FEW, BOUND)
-    bars, pareto = drawn(save_bars, shown).axes[0], drawn(save_pareto, shown).axes[0]
-    fewer = drawn(save_over_time, evaluation({"greedy": (0.7, 0.1), "trained": (0.8, 0.2)})).axes[0]
-    maps = drawn(save_heat_maps, {(4, 5): shown}, {})
-    of_bars = dict(
-        zip(texts(bars.get_yticklabels()), (to_hex(bar.get_facecolor()) for bar in bars.patches), strict=True)
-    )
-    of_maps = {axis.get_title(): to_hex(axis.title.get_color()) for axis in maps.axes}
-    agents_only = [name for name in FEW if name not in BOUND]
-    assert len({of_bars[name] for name in agents_only}) == len(agents_only)
-    for name in agents_only:
-        assert of_bars[name] == to_hex(legend(pareto)[name].get_color()) == of_maps[name]
-    assert to_hex(legend(fewer)["greedy"].get_color()) == of_bars["greedy"]
+    drawn(lambda path: draw(path, evaluation({"free": (0.9, None)}, ("free",))))
 
 
 def test_bars_are_sorted_and_have_their_values(drawn):
@@ -118,9 +94,6 @@ def test_bars_are_sorted_and_have_their_values(drawn):
     np.testing.assert_allclose(coverage.lines[1].get_xydata(), [[0.49, 1], [0.51, 1]])
     for axis in figure.axes:
         assert all(text.get_window_extent().x1 <= axis.bbox.x1 + 1 for text in axis.texts)  # inside the panel
-    for result in shown["agents"].values():
-        del result["decision_reward"]
-    assert len(drawn(save_bars, shown).axes) == 3
     with pytest.raises(ValueError, match="no agent has any of coverage, decision_reward, rotation, least_covered"):
         drawn(save_bars, evaluation({}))
 
@@ -131,14 +104,12 @@ def test_the_pareto_front(drawn):
     places = PLACES | {"roaming": (0.85, 0.1)}  # a bound is no part of the front
     axis = drawn(save_pareto, evaluation(places, (*BOUND, "roaming"))).axes[0]
     (stairs,) = (line for line in axis.lines if line.get_drawstyle() == "steps-post")
-    front = [(0, 0.33), (0.162, 0.725), (0.222, 0.811), (0.234, 0.825)]
-    assert stairs.get_xydata().tolist() == [*map(list, front), [axis.get_xlim()[1], 0.825]]
-    markers = {line.get_marker(): line for line in axis.lines if line.get_marker() != "None"}
-    assert markers["D"].get_xydata().tolist() == [[0.1, 0.85]]
+    front = [[0, 0.33], [0.162, 0.725], [0.222, 0.811], [0.234, 0.825]]
+    assert stairs.get_xydata().tolist() == [*front, [axis.get_xlim()[1], 0.825]]
+    (diamond,) = (line for line in axis.lines if line.get_marker() == "D")
+    assert diamond.get_xydata().tolist() == [[0.1, 0.85]]
     strong = [line for line in axis.lines if line.get_marker() == "o" and line.get_alpha() == 1]
-    assert {(x, y) for line in strong for x, y in line.get_xydata()} == set(front)
-    (dashed,) = (line for line in axis.lines if line.get_linestyle() == "--")
-    assert set(dashed.get_ydata()) == {0.88}
+    assert sorted(line.get_xydata()[0].tolist() for line in strong) == front
     crosses = [line.get_xydata().tolist() for line in axis.lines if len(line.get_xdata()) == 2]
     assert [pytest.approx([0.224, 0.825]), pytest.approx([0.244, 0.825])] in crosses
     assert [pytest.approx([0.234, 0.815]), pytest.approx([0.234, 0.835])] in crosses
@@ -166,11 +137,8 @@ def test_coverage_over_the_time_of_an_episode(drawn):
     axis = drawn(save_over_time, shown).axes[0]
     assert axis.lines[0].get_xydata().tolist() == [[125, 0.25], [375, 0.5], [625, 0.75], [875, 0.5]]
     assert [line.get_linestyle() for line in axis.lines] == ["-", "--"]
-    assert axis.get_xlim() == (0, 1000)
-    for result in shown["agents"].values():
-        result["over_time"] = [None]
     with pytest.raises(ValueError, match="no agent has over_time"):
-        drawn(save_over_time, shown)
+        drawn(save_over_time, shown | {"agents": {"none": shown["agents"]["none"]}})
 
 
 def test_heat_maps_have_a_number_in_every_cell_with_a_value(drawn):
@@ -185,12 +153,7 @@ def test_heat_maps_have_a_number_in_every_cell_with_a_value(drawn):
     assert (texts(greedy.get_yticklabels()), texts(greedy.get_xticklabels())) == (["3", "4", "6"], ["5", "9"])
     cells = {(*reversed(text.get_position()), *text.get_text().split("\n")) for text in greedy.texts}
     assert cells == {(0, 0, "0.632"), (1, 1, "0.575", "(-0.026)"), (2, 1, "0.575", "(+0.000)")}
-    values = np.ma.filled(greedy.images[0].get_array(), np.nan)
-    assert np.isnan(values).tolist() == [[False, True], [True, False], [True, False]]
     assert len({axis.images[0].get_clim() for axis in shown.values()}) == 1  # one scale for all
-    for axis in shown.values():
-        for one, other in combinations((text.get_window_extent() for text in axis.texts), 2):
-            assert not one.overlaps(other)
     with pytest.raises(ValueError, match="no agent has a decision reward"):
         drawn(save_heat_maps, {}, {})
 
@@ -198,7 +161,10 @@ def test_heat_maps_have_a_number_in_every_cell_with_a_value(drawn):
 def test_sweeps_have_a_panel_for_each_parameter(drawn):
     low, high = (evaluation({"a": (coverage, 0.1), "free": (0.9, None)}, ("free",)) for coverage in (0.4, 0.6))
     low["agents"]["free"]["coverage"] = NOTHING | {"mean": 0.8}
-    first, second = drawn(save_sweeps, {"hops": {1.0: low, 3.0: high}, "max_speed": {5.0: high}}).axes
+    high["empty"] = 0.25
+    figure = drawn(save_sweeps, {"hops": {1.0: low, 3.0: high}, "max_speed": {5.0: high}})
+    first, second = figure.axes
+    assert "seeds 0 to 199; no targets 25.0 % of the time; bands" in figure.get_suptitle()
     assert (first.get_xlabel(), second.get_xlabel(), first.get_ylabel()) == ("hops", "max speed", "coverage")
     assert [line.get_xydata().tolist() for line in first.lines] == [[[1, 0.4], [3, 0.6]], [[1, 0.8], [3, 0.9]]]
     assert [line.get_linestyle() for line in first.lines] == ["-", "--"]

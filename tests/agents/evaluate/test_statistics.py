@@ -1,7 +1,6 @@
 """Interquartile means, intervals and the probability of improvement, by hand and in simulations."""
 
 import json
-import math
 
 import numpy as np
 import pytest
@@ -17,19 +16,12 @@ def scores(runs=3, episodes=40, seed=5):
     return np.random.default_rng(seed).normal(0.7, 0.1, (runs, episodes))
 
 
-def width(interval):
-    return interval[1] - interval[0]
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
         ([1, 2, 3, 4, 5, 6, 7, 8], 4.5),  # 3 4 5 6
-        ([1, 2, 3, 4, 5, 6, 7], 4),  # floor(7 / 4) = 1 at either end: 2 3 4 5 6
-        ([1, 100, 2, 3, -50], 2),  # in any order; 1 2 3
+        ([7, 6, 1, 2, 3, 4, 5], 4),  # floor(7 / 4) = 1 at either end: 2 3 4 5 6
         ([1, 2, 9], 4),  # all three
-        ([3], 3),
-        ([1, NAN, 2, 3, NAN, 4, 5, 6, 7, 8], 4.5),
         ([[1, 2, 3, 4, 5, 6, 7, 80], [NAN, 4, NAN, 3, 2, 1, NAN, NAN]], (2 + 3 + 3 + 4 + 4 + 5) / 6),
     ],
 )
@@ -66,14 +58,12 @@ def test_the_variance_of_the_mean_by_hand():
     assert summary(values)["ci95"] == pytest.approx([4 - half, 4 + half])
 
 
-@pytest.mark.parametrize(
-    ("runs", "episodes", "of_rest"), [(2, 200, 0), (2, 50, 0.028), (3, 50, 0), (5, 50, 0.028), (10, 50, 0)]
-)
+@pytest.mark.parametrize(("runs", "episodes", "of_rest"), [(2, 200, 0), (2, 50, 0.028), (5, 50, 0.028), (10, 50, 0)])
 def test_the_intervals_contain_the_truth(runs, episodes, of_rest):
     of_episodes, least, most = (0.028, 0.92, 0.998) if of_rest else (0.04, 0.93, 0.985)
     rng = np.random.default_rng(3)
-    run, episode = rng.normal(size=(800, runs, 1)), rng.normal(size=(800, 1, episodes))
-    rest = rng.normal(size=(800, runs, episodes)) if of_rest else 0.0
+    shapes = (800, runs, 1), (800, 1, episodes), (800, runs, episodes)
+    run, episode, rest = (rng.normal(size=shape) for shape in shapes)
     for of_runs in (0.0, 0.003, 0.01, 0.03):
         values = of_runs * run + of_episodes * episode + of_rest * rest  # the truth is 0
         iqm = scipy.stats.trim_mean(values.reshape(len(values), -1), 0.25, 1)
@@ -87,8 +77,7 @@ def test_the_intervals_of_shares_contain_the_truth_and_stay_within_their_range(e
     values = np.random.default_rng(1).beta(0.85 * 20, 0.15 * 20, (4000, 1, episodes))
     low, high = _interval(values.mean((1, 2)), *_spreads(values, np.arange(episodes))[0], (0.0, 1.0))
     assert 0.93 <= ((low <= 0.85) & (high >= 0.85)).mean() <= 0.97
-    assert (low >= 0).all()
-    assert (high <= 1).all()
+    assert ((low >= 0) & (high <= 1)).all()
 
 
 def test_parts_of_a_recording_are_one_sample():
@@ -106,58 +95,30 @@ def test_parts_of_a_recording_are_one_sample():
     assert probability_of_improvement(x, y, alone)[1:] == (None, None)
 
 
-@pytest.mark.parametrize(
-    ("runs", "ahead", "of_runs"),
-    [((1, 1), 0.02, 0.0), ((2, 1), 0.0, 0.01), ((3, 1), 0.02, 0.01), ((3, 3), 0.0, 0.0), ((5, 5), 0.02, 0.01)],
-)
-def test_the_interval_of_the_probability_of_improvement_contains_the_truth(runs, ahead, of_runs):
-    """Runs differ half as much as single comparisons do by chance."""
-    spread = [of_runs * (number > 1) for number in runs]
-    truth = (1 + math.erf(ahead / math.sqrt(2 * (spread[0] ** 2 + spread[1] ** 2 + 2 * 0.02**2)))) / 2
-    rng, hits = np.random.default_rng(5), 0
-    for _ in range(200):
-        x, y = (
-            rng.normal(size=(number, 1)) * own + rng.normal(size=(number, 60)) * 0.02
-            for number, own in zip(runs, spread, strict=True)
-        )
-        _, low, high = probability_of_improvement(x + ahead, y)
-        hits += low <= truth <= high
-    assert hits >= 184
-
-
-def test_only_different_runs_widen_the_interval():
-    same = summary(np.tile(scores(1), (3, 1)))  # three times the same run
-    assert same["ci95"] == pytest.approx(summary(scores(1))["ci95"])
-    apart = np.array([[0.7], [0.71]]) + np.zeros(50)  # 12.7 times the standard error of 0.005
-    assert width(summary(apart)["ci95"]) == pytest.approx(2 * 12.7062 * 0.005)
-
-
 def test_missing_values_are_left_out_and_one_episode_has_no_interval():
     values = scores(2, 6)
     holes = np.full((4, 9), NAN)
     holes[np.ix_([1, 3], [0, 2, 3, 5, 6, 8])] = values
     assert summary(holes) == summary(values)
-    assert summary(np.full((2, 3), NAN)) == summary(np.zeros((1, 0))) == NOTHING
+    assert summary(np.full((2, 3), NAN)) == NOTHING
     values = scores(2, 30)
     values[1, 4] = NAN  # a single hole hardly matters
-    assert summary(values)["ci95"] == pytest.approx(summary(scores(2, 30))["ci95"], abs=0.02)
-    for values in (scores(), np.full((1, 2), NAN), np.array([[1, NAN]], np.float32), [[1, 2, 3]]):
-        found = summary(values)
-        assert json.loads(json.dumps(found, allow_nan=False)) == found
+    found = summary(values)
+    assert found["ci95"] == pytest.approx(summary(scores(2, 30))["ci95"], abs=0.02)
+    assert json.loads(json.dumps(found, allow_nan=False)) == found
     one = {"mean": 0.25, "std": 0, "ci95": None, "iqm": 0.25, "iqm_ci95": None}
-    assert summary(np.array([[0.25]])) == summary(np.array([[0.25], [0.25]])) == one
+    assert summary(np.array([[0.25], [0.25]])) == one
     assert probability_of_improvement(np.ones((2, 1)), np.zeros((1, 1))) == (1, None, None)
-    assert summary(np.full((2, 2), 0.25)) == one | {"ci95": [0.25, 0.25], "iqm_ci95": [0.25, 0.25]}
+    for limits in (None, (0.0, 1.0), (0.0, 0.25)):
+        assert summary(np.full((2, 2), 0.25), limits) == one | {"ci95": [0.25, 0.25], "iqm_ci95": [0.25, 0.25]}
 
 
 @pytest.mark.parametrize(
     ("x", "y", "expected"),
     [
-        ([[1, 2]], [[0, 3]], 1 / 2),
         ([[1]], [[1]], 1 / 2),
         ([[1], [2], [3]], [[2], [0]], (0 + 1 + 0.5 + 1 + 1 + 1) / 6),
         ([[1, 9], [2, 9]], [[0, 9], [2, 10]], ((1 + 0 + 1 + 0.5) / 4 + (0.5 + 0 + 0.5 + 0) / 4) / 2),
-        ([[1, NAN, 5]], [[0, 3, 6]], 1 / 2),  # two episodes are left
         ([[1, 0], [NAN, 5]], [[0, 3]], (1 + (0 + 1) / 2) / 2),  # both episodes count alike, however many their pairs
     ],
 )
@@ -168,17 +129,12 @@ def test_the_probability_of_improvement_by_hand(x, y, expected):
 def test_the_probability_of_improvement_is_antisymmetric():
     x, y = scores(3, 30), np.round(scores(2, 30, seed=6), 1)
     x[0, :5] = y[1, 3] = x[:, 9] = NAN
-    x[1, 11] = y[0, 11]
-    assert sum(probability_of_improvement(*pair)[0] for pair in ((x, y), (y, x))) == pytest.approx(1)
-    assert probability_of_improvement(x, x)[0] == pytest.approx(0.5)
+    p, low, high = probability_of_improvement(x, y)
+    assert probability_of_improvement(y, x) == pytest.approx((1 - p, 1 - high, 1 - low))
     never, low, high = probability_of_improvement(x, x + 9)
     assert (never, low) == (0, 0)
     assert 0.05 < high < 0.2  # 29 episodes of three runs do not exclude a defeat
-    always, least, most = probability_of_improvement(x + 9, x)
-    assert (always, most) == (1, 1)
-    assert least == pytest.approx(1 - high)
-    _, low, high = probability_of_improvement(x[2:], y[:1])
-    assert probability_of_improvement(y[:1], x[2:])[1:] == pytest.approx((1 - high, 1 - low))
+    assert probability_of_improvement(x + 9, x) == pytest.approx((1, 1 - high, 1))
 
 
 def test_the_interval_of_the_probability_of_improvement_by_hand():
@@ -190,6 +146,6 @@ def test_the_interval_of_the_probability_of_improvement_by_hand():
     ends = (p + t**2 / (2 * trials)) / (1 + t**2 / trials)
     half = t / (1 + t**2 / trials) * np.sqrt(p * (1 - p) / trials + (t / (2 * trials)) ** 2)
     assert probability_of_improvement(x, y) == pytest.approx((p, ends - half, ends + half))
+    _, low, high = probability_of_improvement(np.array([[0.5] * 20, [2.5] * 20]), np.tile([1.0, 2], (1, 10)))
+    assert high - low > 0.9  # two runs, of which one always wins and one always loses
     assert probability_of_improvement(np.full((2, 3), NAN), scores(1, 3)) == (None, None, None)
-    wide = probability_of_improvement(np.array([[0.5] * 20, [2.5] * 20]), np.tile([1.0, 2], (1, 10)))
-    assert width(wide[1:]) > 0.9  # two runs, of which one always wins and one always loses

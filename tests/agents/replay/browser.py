@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -31,13 +30,6 @@ class Browser:
         self._session = self.send("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         for domain in ("Page", "Runtime", "Network", "Log"):
             self.send(f"{domain}.enable")
-        size = {"width": 1280, "height": 900}
-        self.send("Emulation.setDeviceMetricsOverride", **size, deviceScaleFactor=1, mobile=False)
-
-    @staticmethod
-    def missing():
-        """Return the reason without a browser, "" with one."""
-        return "" if shutil.which("chromium") else "chromium is not installed"
 
     def send(self, method, **parameters):
         """Send a command; return its result."""
@@ -60,12 +52,8 @@ class Browser:
         event, about = message.get("method"), message.get("params", {})
         if event == "Network.requestWillBeSent":
             self.requests.append(about["request"]["url"])
-        elif event == "Runtime.exceptionThrown" or (
-            event == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning")
-        ):
+        elif event in ("Runtime.exceptionThrown", "Runtime.consoleAPICalled", "Log.entryAdded"):
             self.errors.append(str(about))
-        elif event == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
-            self.errors.append(about["entry"]["text"])
         return message
 
     def open(self, path: Path):

@@ -2,13 +2,13 @@
 
 import json
 import re
+import shutil
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from hitmac.agents import load_agent
-from hitmac.agents.attention import attention_of
 from hitmac.agents.evaluate import evaluate
 from hitmac.agents.replay import record, save_replay
 from hitmac.agents.replay.page import page
@@ -20,16 +20,11 @@ SUB_STEPS = 40
 
 
 def test_a_page_is_small_and_needs_nothing_else(tmp_path):
-    path = tmp_path / "watch.html"
-    for agent, scenario, sub_steps, most in (
-        ("pretrained:flat", "hit-mac", 300, 100_000),
-        ("still", CITY, 20, 200_000),
-    ):
-        save_replay(path, [agent], scenario, seed=0, sub_steps=sub_steps)
-        text = path.read_text()
-        assert len(text) < most
-        assert not re.search(r"https?://|@import|\bfetch\(|XMLHttpRequest|\beval\(|\son\w+=", text)
-        assert "default-src 'none'" in text
+    save_replay(tmp_path / "watch.html", ["pretrained:flat"], "hit-mac", seed=0, sub_steps=300)
+    text = (tmp_path / "watch.html").read_text()
+    assert len(text) < 100_000
+    assert not re.search(r"https?://|@import|\bfetch\(|XMLHttpRequest|\beval\(|\son\w+=", text)
+    assert "default-src 'none'" in text
 
 
 def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
@@ -44,18 +39,10 @@ def test_names_are_text_and_a_background_is_in_the_page(tmp_path):
     assert len(data["background"]) < 10_000
 
 
-@pytest.mark.parametrize(
-    ("path", "agents", "message"), [("a.gif", ["still"], "must end in .html"), ("a.html", [], "agents is empty")]
-)
-def test_wrong_arguments_are_refused(path, agents, message):
-    with pytest.raises(ValueError, match=message):
-        save_replay(path, agents, "hit-mac", seed=0, sub_steps=1)
-
-
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    if reason := Browser.missing():
-        pytest.skip(reason)
+    if not shutil.which("chromium"):
+        pytest.skip("chromium is not installed")
     started = Browser(tmp_path_factory.mktemp("profile"))
     yield started
     started.close()
@@ -129,14 +116,6 @@ def test_a_page_plays_the_evaluated_episodes(tab, show):
     notes = tab.run("[...document.querySelectorAll('#scenes .note')].map((one) => one.textContent)")
     assert notes[0].startswith("Sensor 3: shares of its attention, at most ")
     assert notes[2] == "Sensor 3: this agent has no attention; green: the sensor sees the target."
-    shares = tab.run(
-        "player.then(({ episodes: [one] }) =>"
-        f"Array.from({{ length: 5 }}, (_, j) => one.pair('attention policy', {SUB_STEPS}, 2, j)))"
-    )
-    agent = load_agent("pretrained:flat", "hit-mac")
-    *_, episode = played(agent, load_scenario("hit-mac"), 5, SUB_STEPS - 1)
-    expected = attention_of(agent.policy, episode.task.observe())["policy"][0, 2]
-    np.testing.assert_allclose(shares, expected, atol=0.003)
     tab.run(click)
     assert tab.run("document.getElementById('sensor').value") == "-1"
 
@@ -164,7 +143,6 @@ def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, show):
     rows = tab.run("player.then(({ cards: [card] }) => card.strip.targets)")
     assert attended in rows
     assert rows == sorted(rows)
-    assert len(rows) < 30
     assert tab.run("player.then(({ cards: [card] }) => card.stripCanvas.height)") < 700
 
 

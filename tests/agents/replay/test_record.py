@@ -95,8 +95,6 @@ def test_a_record_of_a_large_scene_holds_lists():
         np.testing.assert_array_equal(shown[t], episode.task.simulator.state.visible[0])
         if t < 6:
             np.testing.assert_allclose(attended[t + 1], attention_to_all(agent, episode), atol=0.003)
-    blind = CITY.replace(sensing_range=0.001)
-    assert unpacked(record(load_agent("still", blind), blind, 0, 2)["tracks"]["visible targets"]).size == 0
 
 
 def test_beliefs_are_where_the_particles_are():

@@ -150,7 +150,8 @@ def test_a_run_is_moved_copied_and_extended(here, refused):
             differences(safetensors.numpy.load_file(Path(folder, "checkpoint/executor/policy.safetensors")), used) == []
         )
     assert differences(tensors("copy"), tensors("planner")) == []
-    sessions = yaml.safe_load(Path("copy/config.yaml").read_text())["sessions"]
+    sessions = yaml.safe_load(written := Path("copy/config.yaml").read_text())["sessions"]
+    assert all(one["command"] in written for one in sessions)  # in one line, to be copied
     assert [set(session) >= {"versions", "command", "commit"} for session in sessions] == [True, True]
 
     again = ["coordinator", "--run-dir", "copy", "--resume"]

@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from stable_baselines3.common.logger import Logger
 
 from hitmac.agents.baselines.levels import AssignPlanned, PlannerExecutor
 from hitmac.agents.baselines.planner import PlannerAgent
@@ -19,6 +20,7 @@ from hitmac.agents.training.config import JOBS, CoverageRewardOptions, ExecutorO
 from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.train import (
     CRITIC,
+    RolloutCallback,
     TrainingClock,
     TrainingError,
     build,
@@ -63,6 +65,21 @@ def test_the_time_limit_ends_a_rollout_too(here, monkeypatch):
     here("coverage", "--run-dir", "run", *SMALL, "--minutes", 0.005, "--rollout-steps", 10**9)
     load_policy("run")
     assert steps_of("run") > 0
+
+
+def test_scenes_without_targets_do_not_count_in_the_means_of_a_rollout():
+    scenario, found = load_scenario("hit-mac").replace(leave_rate=0.6, return_rate=0.1), []
+    venv, callback = DirectionalSensorVecEnv("Coverage", 8, scenario, seed=0), RolloutCallback()
+    callback.model = SimpleNamespace(get_env=lambda: venv, logger=Logger(None, []))
+    venv.reset()
+    callback._on_rollout_start()
+    for _ in range(10):
+        callback.locals["rewards"] = venv.step(np.zeros((8, 4), np.int64))[1]
+        callback._on_step()
+        found.append(venv.task.simulator.observed_coverage)
+    callback._on_rollout_end()
+    assert np.isnan(found).any()
+    assert callback.means["coverage"] == pytest.approx(np.nanmean(found))
 
 
 def test_the_clock_and_its_line():
