@@ -237,7 +237,7 @@ def play(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, sub_steps: i
     live = simulator.state
     coverage, rotation, reward = np.zeros(scenes), np.zeros(scenes), np.zeros(scenes)
     covered, present = np.zeros(live.covered.shape), np.zeros(live.covered.shape)
-    over_time, observed = np.zeros((scenes, part[-1] + 1)), np.zeros((scenes, part[-1] + 1))
+    over_time, observed = np.zeros((2, scenes, part[-1] + 1))
     for step in episodes.steps(sub_steps):
         now, assigned = simulator.observed_coverage, episodes.assigned
         there = ~np.isnan(now)
@@ -282,8 +282,8 @@ def _play_executor(agent: Agent, seeds: range, bar: tqdm, scenario: Scenario, st
         sums += reward, task.simulator.rotation, np.nan_to_num(now)
         time += ~np.isnan(now)
         bar.update()
-    values = dict(zip(("reward", "rotation"), sums / steps, strict=False))
-    return values | {"coverage": ratio(sums[2], time), "empty": 1.0 - time / steps}
+    reward, rotation = sums[:2] / steps
+    return {"reward": reward, "rotation": rotation, "coverage": ratio(sums[2], time), "empty": 1.0 - time / steps}
 
 
 def _part(sub_steps: int) -> np.ndarray:
