@@ -94,7 +94,7 @@ for _kind in (_Loader, _Dumper):  # numbers such as 1e3, as in YAML 1.2
 
 
 def dump_yaml(value: Any) -> str:
-    """Return mappings, lists, text and numbers as YAML in unfolded lines, from which :func:`parse_yaml` returns the same."""
+    """Return mappings, lists, text and numbers as YAML, lines unfolded; :func:`parse_yaml` returns the same."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, default_flow_style=None, width=math.inf)
 
 

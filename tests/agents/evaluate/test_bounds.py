@@ -118,6 +118,9 @@ def test_one_sensor_does_the_best_of_all_sequences(turn, cost, changes):
         worth = np.round(coverage - cost * rotation, 9)
         best, turned = found("clairvoyant", scenario, [seed], 7, restarts=1, turn_cost=cost)
         assert best[0] - cost * turned[0] == pytest.approx(worth.max())
+        record = bounds._record(scenario, [seed], 7)
+        _, value = bounds._foreseen_turns(scenario, [seed], record, 1, cost)
+        assert value + (~record.present.any(-1)).sum() == pytest.approx(7 * worth.max(), abs=1e-5)
         assert turned[0] == pytest.approx(rotation[worth == worth.max()].min())  # of equals the fewest turns
 
 
