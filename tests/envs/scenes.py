@@ -41,7 +41,9 @@ def scenarios(draw, rails=True):
         spacing=draw(st.floats(0, arena / 3)),
         start_heading=draw(st.sampled_from(["random", "target"])),
         target_area=(-arena, arena, -arena / 2, arena / 2),
-        walk=draw(st.sampled_from([walk for walk in WALKS if walk != "streets"])),  # which needs a city
+        walk=draw(
+            st.sampled_from([walk for walk in WALKS if walk not in ("streets", "recorded")])
+        ),  # of cities, tracks
         wander=draw(st.floats(0, 180)),
         time_step=draw(st.sampled_from([0.13, 1.0])),
         min_speed=draw(st.floats(0, arena / 10)),
