@@ -117,6 +117,9 @@ def test_a_target_keeps_its_row_until_a_new_one_needs_it():
     seen = memory.see([(0, 0), (1, 1), nan], ids=("d", (2, 7), "c"), target_before=[(8, 8), nan, nan])
     assert memory.rows == {"c": 0, "d": 1, (2, 7): 2}
     np.testing.assert_array_equal(seen["target_before"][1:], [(8, 8), nan])
+    full = Memory(num_targets=1)
+    full.see([(1, 1)], ids=[7])
+    assert np.isnan(full.see([(2, 2)], ids=[8])["target_before"]).all()  # of another target
 
 
 def test_leading_axes_broadcast():
