@@ -90,14 +90,6 @@ def test_assignments_are_lines():
     assert at(450, -450).min() > 240
 
 
-def test_pictures_have_any_size():
-    for size in (64, 301):
-        picture = Picture(envs.load_scenario("large"), size).of_task(CoverageTask("large", 1, 0), 0)
-        assert (picture.shape, picture.dtype) == ((size, size, 3), np.uint8)
-    with pytest.raises(ValueError, match="size is 63; it must be 64 pixels or more"):
-        Picture(envs.load_scenario("hit-mac"), 63)
-
-
 def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     picture = np.zeros((64, 64, 3), np.uint8)
@@ -111,6 +103,8 @@ def test_the_ending_of_a_name_is_the_format(tmp_path, monkeypatch):
         check_film("path", "film.mp4")
     check_film("path", "film.gif")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["FILM.GIF", "picture.PNG"]
+    with pytest.raises(ValueError, match="size is 63; it must be 64 pixels or more"):
+        Picture(envs.load_scenario("hit-mac"), 63)
 
 
 @pytest.mark.filterwarnings("ignore:unclosed file:ResourceWarning")  # of imageio-ffmpeg's reader

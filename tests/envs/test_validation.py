@@ -94,13 +94,6 @@ def test_messages_name_the_value_and_what_is_allowed(hint, value, error, says):
         convert("x", hint, value)
 
 
-def test_whole_numbers():
-    assert validation.whole_number("x", np.int64(3), 1, 3) == 3
-    for value in (0, 4, 2.0, True, "1"):
-        with pytest.raises(ValueError, match=r"x is .*; it must be a whole number, 1 to 3"):
-            validation.whole_number("x", value, 1, 3)
-
-
 def test_errors_are_collected_and_raised_together():
     errors = []
     for error in (ValueError("a"), TypeError("b"), CombinedError("both", [ValueError("c"), ValueError("d")])):

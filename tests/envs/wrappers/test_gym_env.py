@@ -1,7 +1,5 @@
 """Gymnasium environments of one scene."""
 
-import pickle
-
 import gymnasium
 import numpy as np
 import pytest
@@ -31,18 +29,6 @@ def test_episodes_are_truncated():
         env.reset(seed=0)
         ends = [env.step(np.zeros(4, int))[2:4] for _ in range(length)]
         assert ends == [(False, False)] * (length - 1) + [(False, True)]
-
-
-def test_returned_arrays_and_copies_are_independent():
-    env = gymnasium.make(ID)
-    first = env.reset(seed=3)
-    returned = env.step(np.ones(4, int))
-    copies = pickle.loads(pickle.dumps((first, returned)))
-    twin = pickle.loads(pickle.dumps(env))
-    for _ in range(30):
-        np.testing.assert_equal(env.step(np.ones(4, int)), twin.step(np.ones(4, int)))
-    np.testing.assert_equal(env.reset(), twin.reset())
-    np.testing.assert_equal((first, returned), copies)
 
 
 def test_reset_options_are_places():

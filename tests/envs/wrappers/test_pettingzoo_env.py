@@ -13,14 +13,10 @@ CASES += [("Coverage", "obstacles"), ("Coverage", "random"), ("Coverage", "baske
 
 
 @pytest.mark.parametrize(("task", "scenario"), CASES)
-def test_the_api(task, scenario):
-    parallel_api_test(envs.parallel_env(task, scenario=scenario, max_episode_steps=30), num_cycles=100)
-    parallel_seed_test(lambda: envs.parallel_env(task, scenario=scenario))
-
-
-@pytest.mark.parametrize(("task", "scenario"), CASES)
 def test_the_agents_are_the_sensors_of_the_joint_environment(task, scenario):
     """The rows of Stable-Baselines3's environment, too, in tasks that turn the sensors."""
+    parallel_api_test(envs.parallel_env(task, scenario=scenario, max_episode_steps=30), num_cycles=100)
+    parallel_seed_test(lambda: envs.parallel_env(task, scenario=scenario))
     joint, apart = gymnasium.make(f"dsn/{task}-v0", scenario=scenario), envs.parallel_env(task, scenario=scenario)
     rows = DirectionalSensorVecEnv(task, 1, scenario, per_sensor=apart.task.turning)
     rows.seed(4)
