@@ -55,7 +55,7 @@ def check(scenario, steps, seed, **nearness):
 def test_it_is_the_observer_in_any_scenario(scenario, knowledge, seed):
     scenario = scenario.replace(position_noise=0, missed_detections=0.1 * (knowledge == "shared"), knowledge=knowledge)
     check(scenario, seed % 20, seed)
-    near = {"nearest": 1 + seed % 6, "neighbours": 1 + seed % 4}
+    near = {"nearest": 1 + seed % 6, "neighbours": 2 + seed % 3}
     check(scenario, 8, seed, **near, radius=0.3 * scenario.distance_scale if seed % 2 else None)
 
 
@@ -159,6 +159,8 @@ def test_what_was_not_measured_and_has_no_velocity_by_hand():
         shown = observe(ONE, features, [(5, 5), (1, 1)], [np.nan, 0], [(np.nan, 3), (4, 5)], before)
         np.testing.assert_array_equal(shown["mask"], [[0, 0], [0, 1]])
         np.testing.assert_allclose(shown["pairs"], [np.zeros((2, 4)), [(0, 0.1, 0, 0), (0.25, 0.1, 0, 0)]])
+    aged = observe(ONE, ("visible", "age"), [(0, 0)], [0], [(1, 0)] * 3, age=[0, 9, 9000])
+    np.testing.assert_allclose(aged["pairs"][0], [(1, 0), (0, 0.09), (0, 10)], rtol=1e-6)
 
 
 SITE = ONE | {"turn_angle": 5}

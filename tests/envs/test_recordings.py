@@ -232,6 +232,9 @@ def test_targets_without_a_position_are_absent():
     task.step(np.zeros((2, 4), np.int64))
     assert task.observe()["mask"].all()
     assert (task.simulator.state.velocity[:, 2] == 0).all()
+    assert task.simulator.state.velocity[:, 0].all()
+    task.simulator.place(target_position=np.zeros((5, 2)))
+    assert not task.simulator.state.velocity.any()
 
 
 # --- evaluation and training ---

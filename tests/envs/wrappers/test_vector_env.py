@@ -73,5 +73,8 @@ def test_wrong_use_is_refused():
     with pytest.raises(ValueError, match=r"reset_mask is .*; it must be a bool array"):
         vector.reset(options={"reset_mask": [True, False]})
     vector.step(np.zeros((2, 4), int))
-    with pytest.raises(RuntimeError, match="scene 0 has ended"):
-        vector.step(np.zeros((2, 4), int))
+    for scene in (0, 1):
+        with pytest.raises(RuntimeError, match=f"scene {scene} has ended"):
+            vector.step(np.zeros((2, 4), int))
+        vector.reset(options={"reset_mask": np.arange(2) == scene})
+    vector.step(np.zeros((2, 4), int))
