@@ -55,6 +55,15 @@ def test_a_target_that_a_list_would_show_is_gone():
     assert scene.present[0].tolist() == [False, True, True]  # the last was never seen
 
 
+def test_a_target_that_was_looked_for_in_vain_is_elsewhere():
+    update = of_line(1, 0)
+    _, state = update({0: (100, 0)}, 1)
+    for age in (1, 2):  # last seen where the sensor looks now
+        scene, state = update({0: (100, age)}, 1, state)
+        x, y = scene.belief.body[0, 0, :2]
+        assert not ((x > abs(y)) & (np.hypot(x, y) < 800)).any()
+
+
 def test_a_view_says_nothing_of_what_is_farther_than_the_list_reaches():
     """The second target was never seen, and the sensor sees as far as 800."""
     update = of_line(2, 0)
