@@ -68,9 +68,11 @@ def as_mask(mask: Tensor, name: str = "mask") -> Tensor:
         raise TypeError(f"{name} is a {type(mask).__name__}; expected a tensor of 0 and 1")
     if mask.dtype == torch.bool:
         return mask
-    valid = mask == 1
-    if can_read(mask) and not torch.equal(valid.to(mask.dtype), mask):
-        other = mask[(mask != 0) & ~valid][0].item()
+    if not can_read(mask):
+        return mask == 1
+    valid = mask.bool()
+    if not torch.equal(valid.to(mask.dtype), mask):
+        other = mask[(mask != 0) & (mask != 1)][0].item()
         raise ValueError(
             f"{name} holds {other}; expected 1 (valid) and 0 (absent); for an additive mask, pass {name} == 0"
         )
