@@ -50,13 +50,15 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def refused(here, tmp_path, capsys):
+def refused(here, tmp_path, capsys, monkeypatch):
     """Runs a command that is refused, in one line, before anything is made; returns the line."""
 
     def run(*arguments):
         files = sorted(tmp_path.rglob("*"))
-        with pytest.raises(SystemExit) as end:
-            here(*arguments)
+        with monkeypatch.context() as patch:
+            patch.setattr(train, "train_run", lambda *given: pytest.fail("it trains"))
+            with pytest.raises(SystemExit) as end:
+                here(*arguments)
         assert end.value.code == 2
         (line,) = capsys.readouterr().err.splitlines()
         assert sorted(tmp_path.rglob("*")) == files

@@ -21,6 +21,7 @@ from hitmac.agents.training.resume import Progress
 from hitmac.agents.training.train import (
     CRITIC,
     RolloutCallback,
+    SB3Engine,
     TrainingClock,
     TrainingError,
     build,
@@ -53,6 +54,7 @@ def test_a_signal_ends_the_training_after_the_update_and_resume_continues_it(job
     assert here(*asked, "--run-dir", "stopped", at=2) == steps // 4
     out = capfd.readouterr().out
     assert "stopping after this update" in out
+    assert "steps, exploring: coverage " in out
     assert f"train.py {job} --run-dir stopped --resume" in out
     load_policy("stopped")
     assert here(job, "--run-dir", "stopped", "--resume", at=2, number=signal.SIGTERM) == steps // 4
@@ -182,6 +184,16 @@ def test_the_teacher_of_each_job():
         planner = teacher if kind is PlannerAgent else teacher.planner
         assert (planner.samples, planner.turn_cost) == (1, 0.7)
         assert config.policy["credit"] == "team"
+
+
+@pytest.mark.parametrize("job", ["coverage", "coverage-ppo"])
+def test_the_learning_rate_and_the_entropy_bonus_follow_the_clock(job, tmp_path):
+    options = tiny(job, learning_rate=1e-3, entropy=0.1, final_entropy=0.02)
+    engine = SB3Engine(options, HIT_MAC, tmp_path)
+    engine.update(SimpleNamespace(fraction=0.25, is_overdue=False, add_point=lambda *means, **named: None))
+    assert engine.model.policy.optimizer.param_groups[0]["lr"] == pytest.approx(0.75e-3)
+    assert engine.model.ent_coef == pytest.approx(0.08)
+    engine.model.logger.close()
 
 
 def test_an_executor_is_trained_for_what_its_options_say():

@@ -51,6 +51,7 @@ def test_a_run_leaves_the_files_of_the_default_engine_and_is_continued(here, sha
     printed = capfd.readouterr()
     assert "WARNING" not in printed.err
     assert "\n48 steps in" in printed.out
+    assert "steps, exploring: coverage " in printed.out
     files = [{name for name in contents(Path(run)) if not name.startswith("tensorboard")} for run in ("one", "sb3")]
     assert files[0] == files[1]
     assert len(list(Path("one/tensorboard").iterdir())) == 1
