@@ -114,7 +114,6 @@ def _rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple[flo
     """Return the position at every time of every id of a file; an absent one is NaN."""
     tracks: dict[str, dict[float, tuple[float, float]]] = {}
     kinds: set[str] = set()
-    shown = {name: name if name == column else f"{name} (column {column})" for name, column in columns.items()}
     with open(path, encoding="utf-8-sig", newline="") as file:
         try:
             first = file.readline()
@@ -122,6 +121,9 @@ def _rows(path: str, columns: dict[str, str]) -> dict[str, dict[float, tuple[flo
             point = "," if separator == "," else "."  # of a decimal comma
             lines = csv.reader(chain([first], file), delimiter=separator)
             header = [name.strip().lower() for name in next(csv.reader([first], delimiter=separator), [])]
+            if not set(columns.values()) <= set(header) and set(COLUMNS) <= set(header):  # earlier tracks of a site
+                columns = dict(zip(COLUMNS, COLUMNS, strict=True))
+            shown = {name: name if name == column else f"{name} (column {column})" for name, column in columns.items()}
             if all(map(str.isdecimal, columns.values())):  # no header
                 header = [str(1 + k) for k in range(len(header))]
             else:

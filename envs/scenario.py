@@ -204,7 +204,7 @@ class Scenario:
     """CSV files of recorded tracks that the targets follow instead of walking, with the columns time, id, x and y; an
     episode follows one of them. One file or a list; relative to the YAML file; empty: targets walk."""
     columns: str = ""
-    """Other names of these columns, such as time=t,id=track; their numbers in files without a header,
+    """Names of these columns in files with others, such as time=t,id=track; their numbers in files without a header,
     time=1,id=2,x=3,y=4."""
     past_tracks: tuple[str, ...] | str = ()
     """CSV files of earlier tracks, from which planners and beliefs learn how targets move; empty: `tracks`."""

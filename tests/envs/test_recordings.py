@@ -70,6 +70,7 @@ def test_rows_are_resampled_on_lines_with_gaps(rows, time_step, places, tmp_path
         (OWN, "t;track;px;py\n0;7;1,5;2\n0,04;7;3,5;4\n0,08;7;5,5;4"),
         (OWN, "T\tTrack\tpx\tpy\n0\t7\t1.5\t2\n0.04\t7\t3.5\t4\n.08\t7\t5.5\t4"),
         (NUMBERS, "1714564800.04,7,1.5,2,car\n1714564800.08,7,3.5,4,car\n1714564800.12,7,5.5,4,car"),
+        *((other, "time,id,x,y\n0,7,1.5,2\n0.04,7,3.5,4\n0.08,7,5.5,4") for other in (OWN, NUMBERS)),
         (NUMBERS, "0,92;7;1,5;2\n0,96;7;3,5;4\n1,0;7;5,5;4"),
         ("", "time,id,x,y\n2026-03-29 01:59:59.96,7,1.5,2\n2026-03-29T02:00,7,3.5,4\n20260329T020000.04,7,5.5,4"),
         (
@@ -112,9 +113,9 @@ def test_a_file_may_be_absent_until_it_is_used_and_is_read_again_when_it_changes
     [
         ("", "", "line 1: the header is ''; it must name time, id, x and y once each; the option --columns"),
         ("", "time,id,x,y,x\n", "once each"),
-        (OWN, "time,id,x,y\n", "line 1: the header is 'time, id, x, y'; it must name t, track, px and py once"),
+        (OWN, "t,id,x,y\n", "line 1: the header is 't, id, x, y'; it must name t, track, px and py once"),
         (NUMBERS, "0,a,1\n", "line 1: the header is '1, 2, 3'; it must name 1, 2, 3 and 4 once"),
-        (NUMBERS, "time,id,x,y\n", r"line 1: time \(column 1\) is 'time'; it must be in seconds, or a date such as"),
+        (NUMBERS, "t,id,x,y\n", r"line 1: time \(column 1\) is 't'; it must be in seconds, or a date such as"),
         ("", "time,id,x,y\n0,a,1,2\n1,a,1\n", "line 3: it has 3 fields; line 1 has 4"),
         ("", "time,id,x,y\nnan,a,1,2\n", "line 2: time is 'nan'; it must be in seconds"),
         ("", "time,id,x,y\n1714564800000,a,1,2\n", "line 2: time is '1714564800000'; it must be in seconds"),
