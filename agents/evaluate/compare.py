@@ -105,9 +105,9 @@ def evaluate(
         progress: show a progress bar.
 
     Returns:
-        ``{"scenario", "sub_steps", "episodes", "seeds": [first, last], "recordings", "empty", "provenance", "agents":
-        {name: result}}``, with the number of recordings, None without recorded tracks, and the share of sub-steps
-        without targets. A result holds
+        A mapping of ``"scenario"``, ``"sub_steps"``, ``"episodes"``, ``"seeds"`` (first, last), ``"recordings"`` (their
+        number, None without recorded tracks), ``"empty"`` (share of sub-steps without targets), ``"provenance"``, and
+        ``"agents"``, a result for each name. A result holds
 
         - every metric, as returned by :func:`hitmac.agents.evaluate.statistics.summary`;
         - ``"trainings"``: number of trainings, 0 for an untrained agent;
