@@ -359,7 +359,10 @@ def check_update(policy: AttentionPolicy, logged: Mapping[str, Any]) -> None:
         what = f"the weight {weights[0]}" if weights else f"{losses[0]}, {float(logged[losses[0]])},"
         raise TrainingError(f"{what} is not finite after the update")
     policy.observation_space.seed(0)
-    observation, _ = policy.obs_to_tensor(policy.observation_space.sample())
+    sample = policy.observation_space.sample()
+    for name in {"targets", "neighbours"} & sample.keys():  # lists without repetitions
+        sample[name][:] = np.arange(sample[name].shape[-1])
+    observation, _ = policy.obs_to_tensor(sample)
     with torch.no_grad():
         encoded = policy.encode(observation)
         policy.action_net(*encoded), policy.value_net(*encoded)

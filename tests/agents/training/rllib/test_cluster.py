@@ -45,7 +45,7 @@ def test_a_training_whose_machine_is_killed_continues_elsewhere(cluster, here, t
     cluster.remove_node(cluster.workers[0], allow_graceful=False)
     assert group.wait(timeout=1800) == 0, (tmp_path / "log").read_text()
     logs = [(state.parents[1] / "training.log").read_text() for state in states]
-    assert sorted(text.count("compiling") for text in logs) == [1, 2], "one was killed and began again"
+    assert sorted(text.count("compiling: ") for text in logs) == [1, 2], "one was killed and began again"
     assert json.loads(Path("all/evaluation.json").read_text())["agents"]["trained"]["trainings"] == 2
     here(*asked, "--run-dir", "alone", "--seed", 0)
     assert differences(tensors("all/seed-0"), tensors("alone")) == []
