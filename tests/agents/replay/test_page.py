@@ -133,6 +133,7 @@ def test_time_without_targets_does_not_count(tab, show):
     assert 0.2 < found["empty"] < 0.8
 
 
+@pytest.mark.slow
 def test_a_click_in_a_city_shows_the_lists_of_a_sensor(tab, show):
     agent = load_agent("pretrained:any-size:nearest=5", CITY)
     show([agent], CITY, 0, 8)

@@ -87,7 +87,7 @@ class Still:
     ("scenario", "decision", "every"),
     [
         (ALIVE, 1, 3), (ALIVE, 7, 10), (ALIVE, 10, 0), ("hit-mac", 7, 10), ("hit-mac", 10, 3), ("obstacles", 10, 10),
-        ("football-4", 7, 3), ("mixed", 1, 10), ("large-6x9", 7, 3),
+        pytest.param("football-4", 7, 3, marks=pytest.mark.slow), ("mixed", 1, 10), ("large-6x9", 7, 3),
     ],
 )  # fmt: skip
 def test_a_decision_is_its_sub_steps(scenario, decision, every):
