@@ -32,6 +32,16 @@ def hall(tracks, **changes):
     return Scenario(**options | changes)
 
 
+def believe(scenario, particles, steps):
+    """Yield the beliefs after every observation of sensors that do not turn, and the simulator."""
+    believed, simulator, state = Beliefs(scenario, particles), Simulator(scenario, 1, 0), None
+    for _ in range(steps):
+        shown = Observer(scenario, Beliefs.features).observe(simulator)
+        scene, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
+        yield scene, simulator
+        simulator.step(np.zeros((1, 1), int))
+
+
 def test_places_velocities_and_arrivals_are_those_of_the_files(tmp_path):
     one = written(tmp_path / "1.csv", {"a": (0, [(0, 0), (2, 0), (4, 1)]), "b": (3, [(9, 9), (9, 8)])})
     pieces = read_pieces(hall([one]))
@@ -53,12 +63,7 @@ def test_a_target_walks_on_as_those_who_walked_the_same_way(tmp_path):
     assert (places[0] < len(corner)).all()
     assert (places[1] >= len(corner)).all()
 
-    believed, simulator, state = Beliefs(scenario, 32), Simulator(scenario, 1, 0), None
-    observer = Observer(scenario, Beliefs.features)
-    for _ in range(14):
-        shown = observer.observe(simulator)
-        scene, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
-        simulator.step(np.zeros((1, 1), int))
+    *_, (scene, simulator) = believe(scenario, 32, 14)
     assert not simulator.state.visible.any()
     there = scene.belief.weight[0, 0] > 0
     assert there.any()
@@ -74,15 +79,11 @@ def test_unseen_targets_are_as_many_as_recorded_except_in_view(tmp_path):
     past = written(tmp_path / "past.csv", stand | arrive)
     none = written(tmp_path / "none.csv", {"z": (0, [(-80, 80)] * 60)})
     scenario = hall([past]).following([none])
-    believed, simulator, state = Beliefs(scenario, 400), Simulator(scenario, 1, 0), None
-    observer, sums = Observer(scenario, Beliefs.features), []
-    for _ in range(40):
-        shown = observer.observe(simulator)
-        scene, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
+    sums = []
+    for scene, _ in believe(scenario, 400, 40):
         weight, (x, y) = scene.belief.weight[0, -1], scene.belief.body[0, -1, :2]
         assert (weight[(weight > 0) & (x > abs(y))] == 0).all()
         sums.append(weight.sum())
-        simulator.step(np.zeros((1, 1), int))
     assert not scene.present.any()
     expected = read_pieces(scenario).expected
     assert expected == pytest.approx((6 * 9 + 2) / 9)
@@ -94,15 +95,8 @@ def test_a_target_whose_track_would_have_ended_is_forgotten(tmp_path):
     past = written(tmp_path / "past.csv", {"a": (0, [(x, 0) for x in range(0, 40, 2)])})
     now = written(tmp_path / "now.csv", {"z": (0, [(x, -3 * x) for x in range(0, 30, 2)])})
     scenario = hall([past]).following([now]).replace(sensor_positions=[(-5, 0)])
-    believed, simulator, state = Beliefs(scenario, 16), Simulator(scenario, 1, 0), None
-    observer, present = Observer(scenario, Beliefs.features), []
-    for _ in range(14):
-        shown = observer.observe(simulator)
-        scene, state = believed.update(shown["pairs"], shown["mask"] != 0, state)
-        present.append(bool(scene.present[0, 0]))
-        simulator.step(np.zeros((1, 1), int))
-    assert present[0]
-    assert not present[-1]
+    present = [scene.present[0, 0] for scene, _ in believe(scenario, 16, 14)]
+    assert (present[0], present[-1]) == (True, False)
 
 
 @pytest.mark.parametrize("knowledge", ["full", "shared"])
