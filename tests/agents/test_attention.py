@@ -9,7 +9,8 @@ from hitmac.agents import HierarchicalAgent, LevelPolicy, load_agent
 from hitmac.agents.attention import AttentionWatch, attention_of, main, moments, of_lists, to_targets
 from hitmac.agents.learned.checkpoint import adapt_policy
 from hitmac.agents.policy import Memoryless
-from hitmac.envs import DEFAULT_FEATURES, load_scenario
+from hitmac.envs import DEFAULT_FEATURES, Simulator, load_scenario
+from hitmac.envs.observation import Observer
 from hitmac.envs.render import Picture
 from hitmac.envs.tasks import CoverageTask
 from hitmac.perception import AgentTargetEncoder, Weights, plots
@@ -183,3 +184,15 @@ def test_between_decisions_the_last_attention_holds():
     found = [weights for weights, *_ in moments(load_agent("pretrained:hit-mac", scenario), scenario, 0, 12, "", 80)]
     assert all((one == found[0]).all() for one in found[:10])
     assert (found[10] != found[0]).any()
+
+
+def test_attention_to_the_nearest_is_that_to_all_where_the_lists_hold_all():
+    scenario = load_scenario("random").replace(num_targets=12)
+    dense, listed = (load_agent(f"pretrained:any-size{end}", scenario) for end in ("", ":nearest=11"))
+    simulator = Simulator(scenario, 3, 0)
+    one = attention_of(dense.policy, Observer(scenario, dense.features).observe(simulator))["policy"]
+    with AttentionWatch(listed.policy) as watch:
+        shown = Observer(scenario, dense.features, nearest=11).observe(simulator)
+        listed.policy.predict(shown, deterministic=True)
+        other = of_lists(watch.shares(shown)["policy"], shown["targets"], 12)
+    np.testing.assert_allclose(one, other, atol=1e-5)

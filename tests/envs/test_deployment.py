@@ -163,11 +163,6 @@ def test_what_was_not_measured_and_has_no_velocity_by_hand():
     np.testing.assert_allclose(aged["pairs"][0], [(1, 0), (0, 0.09), (0, 10)], rtol=1e-6)
 
 
-def test_a_target_measured_earlier_is_not_in_view():
-    shown = observe(ONE, "visible", [(0, 0)], [0], [(3, 0), (3, 1)], age=[0, 3])
-    assert shown["pairs"].ravel().tolist() == [1, 0]
-
-
 SITE = ONE | {"turn_angle": 5}
 PLACE = {"sensor_position": [(0, 0), (1, 1)], "heading": [0, 0], "target_position": [(1, 1)]}
 NEAR = {"nearest": 1, "neighbours": 1}
