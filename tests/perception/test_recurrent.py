@@ -147,6 +147,7 @@ def test_noise_is_drawn_and_absent_in_evaluation():
     layer.train()
     # f(e) has mean 0 and E f(e)^2 = E|e| = sqrt(2 / pi).
     assert layer.noise_in.square().mean().item() == pytest.approx((2 / math.pi) ** 0.5, abs=0.1)
+    assert layer.noise_in.mean().item() == pytest.approx(0, abs=0.1)
     assert layer.weight_sigma.unique().item() == pytest.approx(0.5 / 20)
     layer(x).square().sum().backward()
     assert layer.weight_sigma.grad.abs().sum() > 0
