@@ -61,15 +61,15 @@ def test_the_provenance_is_plain_and_whole():
     ("started", "expected"),
     [
         (["/venv/bin/python", "/venv/bin/hitmac"], "hitmac"),
-        (["/work/.venv/bin/python", "/work/.venv/bin/hitmac"], ".venv/bin/hitmac"),
+        (["/srv/.venv/bin/python", "/srv/.venv/bin/hitmac"], ".venv/bin/hitmac"),
         ([".venv/bin/python", "-m", "hitmac"], ".venv/bin/python -m hitmac"),  # of make
         (["/usr/bin/python3.12", "train.py"], "python3.12 train.py"),
     ],
 )
 def test_the_command_is_one_for_a_shell_and_shows_no_directory_of_the_machine(started, expected):
-    asked = ["--agents", "/work/runs/a, /data/b", "ours=/data/x/1+/work/y", "--json=/tmp/z", "x/y", "a=[1, 2]"]
+    asked = ["--agents", "/srv/runs/a, /data/b", "ours=/data/x/1+/srv/y", "--json=/tmp/z", "x/y", "a=[1, 2]"]
     expected += " --agents 'runs/a, b' ours=1+y --json=z x/y 'a=[1, 2]'"
-    assert _command([*started, *asked], Path("/work")) == expected
+    assert _command([*started, *asked], Path("/srv")) == expected
 
 
 def test_the_commit_is_that_of_the_own_checkout(tmp_path, monkeypatch):
