@@ -26,7 +26,7 @@ from hitmac.agents.tracking.recorded import (
 from hitmac.agents.tracking.sight import VIEW_CHANCE, VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, Sight, sort_views
 from hitmac.envs.kernels.nearest import make_cells
 from hitmac.envs.kernels.streams import stream_keys
-from hitmac.envs.kernels.threads import Threads, blocks, cores, inlined, kernel
+from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import positive
 
@@ -107,6 +107,34 @@ class Scene(NamedTuple):
     time: np.ndarray  # (R,) int64: sub-steps since the episode began
 
 
+@allocating
+def _track_recorded(rules, scene, r, views, clear, near, last_age, pieces, places):
+    """Update the beliefs of row r with recorded motion; see :func:`track_all`, of whose arrays others are row r."""
+    belief, known, _, _, present, time = scene
+    for j in range(known.shape[1]):
+        age, last = known[r, j, AGE], last_age[j]
+        if age < min(last + 1.0, _FORGOTTEN):
+            present[r, j] = True
+            take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[j], rules.deviation)
+            for _ in range(int(age)):
+                follow_pieces(pieces, belief, r, j)
+        elif present[r, j]:
+            follow_pieces(pieces, belief, r, j)
+            left = look_for(belief, r, j, views, clear, near)
+            present[r, j] = age < np.inf and left > _LEAST
+            if present[r, j]:  # somewhere else
+                belief.weight[r, j] /= left
+        last_age[j] = age
+    if not rules.all_known:
+        unseen = known.shape[1]
+        if time[r] == 0:
+            start_unseen(pieces, belief, r, unseen)
+        else:
+            follow_pieces(pieces, belief, r, unseen)
+            add_arrivals(pieces, belief, r, unseen, time[r])
+        look_for(belief, r, unseen, views, clear, near)
+
+
 @kernel
 def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, share):
     """Update the beliefs and the possibly present targets of all R rows of knowledge by an observation.
@@ -123,28 +151,7 @@ def track_all(rules, scene, views, all_clear, cells, last_age, pieces, places, s
             clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
             moves = moves_at(rules, time[r] - 1) if time[r] > 0 else 0
             if pieces is not None:
-                for j in range(known.shape[1]):
-                    age, last = known[r, j, AGE], last_age[r, j]
-                    if age < min(last + 1.0, _FORGOTTEN):
-                        present[r, j] = True
-                        take_pieces(pieces, belief, r, j, known[r, j, 0], known[r, j, 1], places[r, j], rules.deviation)
-                        for _ in range(int(age)):
-                            follow_pieces(pieces, belief, r, j)
-                    elif present[r, j]:
-                        follow_pieces(pieces, belief, r, j)
-                        left = look_for(belief, r, j, views[r], clear, near)
-                        present[r, j] = age < np.inf and left > _LEAST
-                        if present[r, j]:  # somewhere else
-                            belief.weight[r, j] /= left
-                    last_age[r, j] = age
-                if not rules.all_known:
-                    unseen = known.shape[1]
-                    if time[r] == 0:
-                        start_unseen(pieces, belief, r, unseen)
-                    else:
-                        follow_pieces(pieces, belief, r, unseen)
-                        add_arrivals(pieces, belief, r, unseen, time[r])
-                    look_for(belief, r, unseen, views[r], clear, near)
+                _track_recorded(rules, scene, r, views[r], clear, near, last_age[r], pieces, places[r])
                 continue
             for j in range(known.shape[1]):
                 age, last = known[r, j, AGE], last_age[r, j]

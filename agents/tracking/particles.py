@@ -240,6 +240,14 @@ def _spread(p, step):
     return x - np.floor(x)
 
 
+@inlined
+def draw_error(stream, b, deviation):
+    """Draw the error (x, y) of a position, normal with this standard deviation in each axis."""
+    radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(stream, b)))
+    angle = 2.0 * math.pi * draw_uniform(stream, b)
+    return radius * math.cos(angle), radius * math.sin(angle)
+
+
 @allocating
 def pin(walk, belief, b, j, place, velocity, deviation):
     """Replace the belief about a target by a detection: its place (2,) and velocity (2,).
@@ -269,10 +277,9 @@ def pin(walk, belief, b, j, place, velocity, deviation):
     for p in range(body.shape[1]):
         body[X, p], body[Y, p] = x, y
         if deviation > 0.0:
-            radius = deviation * math.sqrt(-2.0 * math.log(1.0 - draw_uniform(belief.stream, b)))
-            angle = 2.0 * math.pi * draw_uniform(belief.stream, b)
-            body[X, p] = min(max(x + radius * math.cos(angle), -walk.half_width), walk.half_width)
-            body[Y, p] = min(max(y + radius * math.sin(angle), -walk.half_height), walk.half_height)
+            dx, dy = draw_error(belief.stream, b, deviation)
+            body[X, p] = min(max(x + dx, -walk.half_width), walk.half_width)
+            body[Y, p] = min(max(y + dy, -walk.half_height), walk.half_height)
         if speed == 0.0:
             begin_course(walk, body, p, belief.stream[KEY, b], belief.stream[DRAWN, b])
             belief.stream[DRAWN, b] += np.uint64(3)

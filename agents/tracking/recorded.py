@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.spatial import cKDTree
 
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, draw_error
 from hitmac.agents.tracking.sight import chance_of_none
 from hitmac.envs.kernels.streams import draw_uniform
 from hitmac.envs.kernels.threads import allocating, inlined
@@ -82,13 +82,20 @@ class PieceFinder:
 
 
 @inlined
-def _put(pieces, body, p, place):
+def _head(pieces, body, p, place):
     """Take the velocity of a recorded place for particle p."""
     velocity_x, velocity_y = pieces.velocity[place, 0], pieces.velocity[place, 1]
     speed = np.sqrt(velocity_x * velocity_x + velocity_y * velocity_y)
     body[PLACE, p], body[SPEED, p], body[STEP, p] = place, speed, 0.0
     body[AIM_X, p] = velocity_x / speed if speed > 0.0 else 0.0
     body[AIM_Y, p] = velocity_y / speed if speed > 0.0 else 0.0
+
+
+@inlined
+def _begin(pieces, body, p, place):
+    """Put particle p at a recorded place."""
+    body[X, p], body[Y, p] = pieces.position[place, 0], pieces.position[place, 1]
+    _head(pieces, body, p, place)
 
 
 @allocating
@@ -101,10 +108,9 @@ def take_pieces(pieces, belief, r, j, x, y, places, deviation):
     for p in range(places.shape[0]):
         body[X, p], body[Y, p] = x, y
         if deviation > 0.0:
-            radius = deviation * np.sqrt(-2.0 * np.log(1.0 - draw_uniform(belief.stream, r)))
-            angle = 2.0 * np.pi * draw_uniform(belief.stream, r)
-            body[X, p], body[Y, p] = x + radius * np.cos(angle), y + radius * np.sin(angle)
-        _put(pieces, body, p, places[p])
+            dx, dy = draw_error(belief.stream, r, deviation)
+            body[X, p], body[Y, p] = x + dx, y + dy
+        _head(pieces, body, p, places[p])
     belief.weight[r, j] = 1.0 / places.shape[0]
 
 
@@ -117,7 +123,7 @@ def follow_pieces(pieces, belief, r, j):
         if weight[p] > 0.0 and pieces.rest[place] > 0:
             body[X, p] += pieces.position[place + 1, 0] - pieces.position[place, 0]
             body[Y, p] += pieces.position[place + 1, 1] - pieces.position[place, 1]
-            _put(pieces, body, p, place + 1)
+            _head(pieces, body, p, place + 1)
         else:
             weight[p], body[X, p], body[Y, p] = 0.0, _ENDED, _ENDED
 
@@ -142,9 +148,7 @@ def start_unseen(pieces, belief, r, j):
     """Distribute the expected number of unseen targets evenly over random recorded places."""
     body, weight = belief.body[r, j], belief.weight[r, j]
     for p in range(weight.shape[0]):
-        place = int(pieces.rest.shape[0] * draw_uniform(belief.stream, r))
-        body[X, p], body[Y, p] = pieces.position[place, 0], pieces.position[place, 1]
-        _put(pieces, body, p, place)
+        _begin(pieces, body, p, int(pieces.rest.shape[0] * draw_uniform(belief.stream, r)))
         weight[p] = pieces.expected / weight.shape[0]
 
 
@@ -159,7 +163,5 @@ def add_arrivals(pieces, belief, r, j, time):
         every = max(int(2.0 * pieces.expected / (pieces.rate * weight.shape[0])), 1)
         if time % every == 0:
             p = weight.argmin()
-            place = pieces.arrivals[int(pieces.arrivals.shape[0] * draw_uniform(belief.stream, r))]
-            body[X, p], body[Y, p] = pieces.position[place, 0], pieces.position[place, 1]
-            _put(pieces, body, p, place)
+            _begin(pieces, body, p, pieces.arrivals[int(pieces.arrivals.shape[0] * draw_uniform(belief.stream, r))])
             weight[p] += pieces.rate * every
