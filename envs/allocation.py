@@ -9,7 +9,7 @@ import numpy as np
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.nearest import make_grid
-from hitmac.envs.kernels.rails import make_poses, make_rails, outside, within
+from hitmac.envs.kernels.rails import limits_of, make_poses, make_rails, outside, within
 from hitmac.envs.kernels.state import PARAMETERS, KernelState, Knowledge, Tracks
 from hitmac.envs.kernels.streets import make_streets
 from hitmac.envs.kernels.walks import WALKS
@@ -32,7 +32,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
-        sensor=np.zeros((n, 17, b)),
+        sensor=np.zeros((n, 20, b)),
         working=np.zeros((n, b), np.bool_),
         target=np.zeros((m, 13, b)),
         present=np.zeros((m, b), np.bool_),
@@ -40,7 +40,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         visible=np.zeros((n, m, b), np.bool_),
         covered=np.zeros((m, b), np.bool_),
         scratch_mask=np.zeros(b, np.bool_),
-        scratch=np.zeros((9, b)),
+        scratch=np.zeros((10, b)),
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
@@ -57,6 +57,10 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     rows.sensor[:, at.TURN] = turn[:, None]
     rows.sensor[:, at.COS_TURN] = np.cos(np.radians(turn))[:, None]
     rows.sensor[:, at.SIN_TURN] = np.sin(np.radians(turn))[:, None]
+    low, high = np.clip(limits_of(scenario), -MOST_DEGREES, MOST_DEGREES).T[..., None]
+    rows.sensor[:, at.PAN_X] = np.cos(np.radians((low + high) / 2.0))
+    rows.sensor[:, at.PAN_Y] = np.sin(np.radians((low + high) / 2.0))
+    rows.sensor[:, at.HALF_PAN] = np.minimum((high - low) / 2.0, 180.0)
     if rows.rails is not None:
         rows.sensor[:, at.RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)

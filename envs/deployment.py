@@ -349,12 +349,32 @@ class _Pairs:
         if seen is not None:
             return self.works & (seen != 0.0)
         narrow = np.where(self.view < 360.0, np.cos(np.radians(self.view / 2.0)), -2.0)
-        clear = (self.squared <= self.range_squared) & (self.ahead > narrow) & self.mask & (self.age == 0.0)
+        return self.in_range & (self.ahead > narrow) & self.mask & (self.age == 0.0) & self.clear
+
+    @cached_property
+    def in_range(self) -> np.ndarray:
+        return self.squared <= self.range_squared
+
+    @cached_property
+    def clear(self) -> np.ndarray:
+        """No disc or wall stands between."""
+        clear = np.ones(self.squared.shape, np.bool_)
         for disc in self.site.rows("discs", 3):
-            clear = clear & ~self._meets_disc(*disc)
+            clear &= ~self._meets_disc(*disc)
         for wall in self.site.walls:
-            clear = clear & ~self._meets_wall(*wall)
+            clear &= ~self._meets_wall(*wall)
         return clear
+
+    @cached_property
+    def can_face(self) -> np.ndarray:
+        """The field of view holds the target at one of the headings within the pan limits."""
+        limits = self.site.rows("pan_limits", 2)
+        if not len(limits):
+            return np.ones((1, 1), np.bool_)
+        low, high = limits[:, None].T  # (1, n) each, or (1, 1)
+        middle, widest = np.radians((low + high) / 2.0).T, (high - low).T / 2.0 + self.view / 2.0
+        least = np.where(widest < 180.0, np.cos(np.radians(widest)), -2.0)
+        return np.cos(middle) * self.east + np.sin(middle) * self.north > least
 
     def _meets_disc(self, x: float, y: float, radius: float) -> np.ndarray:
         squared = np.where(self.squared > 0.0, self.squared, 1.0)
@@ -460,8 +480,10 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "distance": lambda of: of.distance / of.site.number("distance_scale"),
     "bearing_sin": lambda of: of.aside,
     "bearing_cos": lambda of: of.ahead,
-    "in_range": lambda of: of.squared <= of.range_squared,
+    "in_range": lambda of: of.in_range,
     "visible": lambda of: of.visible,
+    "in_sight": lambda of: of.clear,
+    "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
     "others_seeing": lambda of: of.visible.sum(-2, keepdims=True) - of.visible,
     "radial_velocity": lambda of: of.relative(of.velocity[0] * of.east + of.velocity[1] * of.north),
     "tangential_velocity": lambda of: of.relative(of.velocity[1] * of.east - of.velocity[0] * of.north),

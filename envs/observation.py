@@ -9,8 +9,8 @@ from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
 from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, most_speed
-from hitmac.envs.kernels.nearest import Index, NearestObservation, index_scenes, make_cells, make_places, observe_near
-from hitmac.envs.kernels.observe import observe
+from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
+from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import in_short, is_among
@@ -28,10 +28,11 @@ FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
+    "obstacles": (*DEFAULT_FEATURES, "in_sight", "seen_if_turned"),
     "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
 }
-"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; and with all that is
-known of targets that are not seen."""
+"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; that with the line of
+sight, for scenes with walls, blocks or discs; and that with all that is known of targets that are not seen."""
 
 
 class Observer:
@@ -83,6 +84,7 @@ class Observer:
             position_noise=scenario.position_noise,
             missed_detections=scenario.missed_detections,
             noisy_velocity=scenario.position_noise > 0 and any(feature.moving for feature in chosen),
+            line_of_sight=any(feature.line_of_sight for feature in chosen),
             all_there=not scenario.varies and scenario.knowledge == "full",
             half_width=half_width,
             half_height=half_height,
@@ -103,6 +105,7 @@ class Observer:
         if self.nearest:
             self.space["targets"] = spaces.Box(-1, m - 1, (n, slots), np.int32)
             self._cells = make_cells(scenario, max(n, m))
+            self._walls = sort_walls(self._cells, scenario.all_walls if scales.line_of_sight else np.empty((0, 4)))
         if self.neighbours:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
 
@@ -122,10 +125,14 @@ class Observer:
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0
         listed = n if self._listed else 0
+        discs = len(simulator.rows.disc) if scales["line_of_sight"] else 0
         index = Index(
             cells=self._cells,
             targets=make_places(self._cells, scenes, ordered),
             sensors=make_places(self._cells, scenes, listed),
+            discs=make_places(self._cells, scenes, discs),
+            wall_start=self._walls[0],
+            wall=self._walls[1],
             seeing=np.empty((scenes, counted), np.int32),
             seen=np.empty((scenes, n, 0), np.int32) if grid is None else grid.seen,
             num_seen=np.ones((scenes, n), np.int32) if grid is None else grid.num_seen,

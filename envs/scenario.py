@@ -274,6 +274,11 @@ class Scenario:
         return walls_of(self.walls, self.extent, self.blocks, self.street_width)
 
     @property
+    def has_obstacles(self) -> bool:
+        """True with walls, blocks or discs."""
+        return bool(self.walls or self.blocks or self.discs or self.random_discs)
+
+    @property
     def decisions(self) -> tuple[str, ...]:
         """Decisions of each sensor in a sub-step, in the order of an action: `turn`, `zoom`, `move`."""
         return ("turn", *(("zoom",) if self.zoom else ()), *(("move",) if self.rails else ()))

@@ -9,7 +9,8 @@ from gymnasium import spaces
 
 from hitmac.agents.tracking.beliefs import AGE, Beliefs, BeliefState, Scene
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, SPEED, X, Y
-from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view
+from hitmac.agents.tracking.recorded import PLACE
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.envs import observation
 from hitmac.envs.kernels.state import DRAWS, KEY, TIME
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
@@ -28,10 +29,10 @@ _MOST = 100.0  # bound of every feature
 
 
 @inlined
-def _add_to_sectors(view, x, y, mass, sectors):
-    """Distribute a mass at (x, y), if in range, linearly over the two sectors nearest to its bearing."""
+def _add_to_sectors(view, clear, x, y, mass, sectors):
+    """Distribute a mass at (x, y), if in range and in sight, linearly over the two sectors nearest to its bearing."""
     dx, dy = x - view[VIEW_X], y - view[VIEW_Y]
-    if dx * dx + dy * dy <= view[VIEW_RANGE]:
+    if dx * dx + dy * dy <= view[VIEW_RANGE] and (clear is None or is_clear(clear, dx, dy)):
         aside, ahead = view[VIEW_COS] * dy - view[VIEW_SIN] * dx, view[VIEW_COS] * dx + view[VIEW_SIN] * dy
         place = (math.atan2(aside, ahead) / (2.0 * math.pi) + 0.5) * SECTORS
         first = math.floor(place)
@@ -41,8 +42,11 @@ def _add_to_sectors(view, x, y, mass, sectors):
 
 
 @allocating
-def _describe(rules, scales, body, weight, known, views, clear, pairs):
-    """Add the features (n, d) of a target to zeros, for `scales` of time, distance and speed."""
+def _describe(rules, scales, pieces, body, weight, total, age, views, clear, pairs):
+    """Add the features (n, d) of a target to zeros, for `scales` of time, distance and speed.
+
+    `total` is the sum of the weights.
+    """
     (n, particles, model), (pace, scale, top_speed) = (views.shape[0], weight.shape[0], rules.walk.model), scales
     mean_x, mean_y, squares, velocity_x, velocity_y = 0.0, 0.0, 0.0, 0.0, 0.0
     for p in range(particles):
@@ -55,15 +59,26 @@ def _describe(rules, scales, body, weight, known, views, clear, pairs):
         unit_x, unit_y = (dx / away, dy / away) if away > 0.0 else (0.0, 0.0)
         mean_x, mean_y, squares = mean_x + mass * x, mean_y + mass * y, squares + mass * (x * x + y * y)
         velocity_x, velocity_y = velocity_x + mass * speed * unit_x, velocity_y + mass * speed * unit_y
+        for k in range(len(AHEAD)):
+            gone = speed * pace * AHEAD[k]
+            gone = min(gone, away) if model == GOALS else gone
+            ahead_x, ahead_y, stays = x + gone * unit_x, y + gone * unit_y, True
+            if pieces is not None:
+                place = int(body[PLACE, p])
+                stays = pieces.rest[place] >= AHEAD[k]
+                then = place + AHEAD[k] if stays else place
+                ahead_x = x + pieces.position[then, 0] - pieces.position[place, 0]
+                ahead_y = y + pieces.position[then, 1] - pieces.position[place, 1]
+            first = SUMMARY + k * SECTORS
+            for i in range(n):
+                if views[i, VIEW_RANGE] > 0.0 and stays:
+                    sectors = pairs[i, first : first + SECTORS]
+                    _add_to_sectors(views[i], None if clear is None else clear[i], ahead_x, ahead_y, mass, sectors)
         for i in range(n):
             if views[i, VIEW_RANGE] > 0.0:
                 pairs[i, 4] += mass * in_view(views[i], None if clear is None else clear[i], x, y)
-                for k in range(len(AHEAD)):
-                    gone = speed * pace * AHEAD[k]
-                    gone = min(gone, away) if model == GOALS else gone
-                    first = SUMMARY + k * SECTORS
-                    sectors = pairs[i, first : first + SECTORS]
-                    _add_to_sectors(views[i], x + gone * unit_x, y + gone * unit_y, mass, sectors)
+    mean_x, mean_y, squares = mean_x / total, mean_y / total, squares / total
+    velocity_x, velocity_y = velocity_x / total, velocity_y / total
     together = 0.0
     for i in range(n):
         together += pairs[i, 4]
@@ -79,21 +94,28 @@ def _describe(rules, scales, body, weight, known, views, clear, pairs):
         pairs[i, 6] = (velocity_x * east + velocity_y * north) / top_speed
         pairs[i, 7] = (velocity_y * east - velocity_x * north) / top_speed
         pairs[i, 8] = math.sqrt(max(squares - mean_x * mean_x - mean_y * mean_y, 0.0)) / scale
-        pairs[i, 9] = min(known[AGE] * 0.01, 10.0)
-        pairs[i, 10] = known[AGE] == 0.0
+        pairs[i, 9] = min(age * 0.01, 10.0)
+        pairs[i, 10] = age == 0.0
 
 
 @kernel
-def describe_all(rules, scales, scene, clear, pairs, share):
-    """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`."""
+def describe_all(rules, scales, pieces, scene, clear, pairs, share):
+    """Add the belief features (R, n, m, d) of every pair to zeros; see :class:`BeliefFeatures`.
+
+    With recorded motion, `pieces` are given; a belief after those of the targets is about targets never seen.
+    """
     belief, known, views, _, present, _ = scene
     for low, high in blocks(known.shape[0], share):
         for r in range(low, high):
             ways = None if clear is None else clear[r * clear.shape[0] // known.shape[0]]
             for j in range(known.shape[1]):
                 if present[r, j]:
-                    body, weight = belief.body[r, j], belief.weight[r, j]
-                    _describe(rules, scales, body, weight, known[r, j], views[r], ways, pairs[r, :, j])
+                    body, weight, age = belief.body[r, j], belief.weight[r, j], known[r, j, AGE]
+                    _describe(rules, scales, pieces, body, weight, 1.0, age, views[r], ways, pairs[r, :, j])
+            for j in range(known.shape[1], pairs.shape[2]):
+                body, weight, total = belief.body[r, j], belief.weight[r, j], belief.weight[r, j].sum()
+                if total > 0.0:
+                    _describe(rules, scales, pieces, body, weight, total, np.inf, views[r], ways, pairs[r, :, j])
 
 
 class BeliefFeatures:
@@ -102,21 +124,24 @@ class BeliefFeatures:
     ============ ======================================================================================================
     0, 1         sine and cosine of the bearing of the mean position
     2            its distance / distance_scale
-    3, 4         share of the particles within the sensor's range, and in its view
+    3, 4         share of the particles within the sensor's range and not behind an obstacle, and in its view
     5            sum of the shares in the views of the other sensors
     6, 7         radial and tangential mean velocity / top speed
     8            standard deviation of the positions / distance_scale
     9, 10        sub-steps since the target was last seen / 100, at most 10 (never: 10); 1 if it is in view now
-    11 ...       shares within range in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
-                 sub-steps if every particle moves straight to its goal
+    11 ...       shares as in 3 in 18 sectors of the bearing, counter-clockwise from behind: now, and in 20 and 40
+                 sub-steps if every particle moves straight to its goal, or as recorded
     ============ ======================================================================================================
 
-    A pair is valid if the sensor works and the target may be present, even if it was never seen.
+    A pair is valid if the sensor works and the target may be present, even if it was never seen. With the walk
+    ``recorded`` and shared knowledge, targets that were never seen are together one more target, whose shares are
+    expected numbers.
     """
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario, self.beliefs = scenario, Beliefs(scenario, PARTICLES)
-        shape = scenario.num_sensors, scenario.num_targets
+        unseen = self.beliefs.pieces is not None and not self.beliefs.rules.all_known
+        shape = scenario.num_sensors, scenario.num_targets + unseen
         pairs = spaces.Box(-_MOST, _MOST, (*shape, SUMMARY + len(AHEAD) * SECTORS), np.float32)
         self.space = spaces.Dict(pairs=pairs, mask=spaces.MultiBinary(shape))
         every = scenario.extra_move_interval
@@ -127,9 +152,12 @@ class BeliefFeatures:
         """Return ``pairs`` (R, n, m, d) and ``mask`` (R, n, m) of the beliefs of R rows of knowledge."""
         rows, (n, m, d) = len(scene.known), self.space["pairs"].shape  # type: ignore[misc]
         pairs = np.zeros((rows, n, m, d), np.float32)
-        Threads(rows, cores(), block=8).run(describe_all, self.beliefs.rules, self._scales, scene, scene.clear, pairs)
-        works = scene.views[..., VIEW_RANGE] > 0.0
-        return {"pairs": pairs, "mask": (works[:, :, None] & scene.present[:, None]).astype(np.int8)}
+        Threads(rows, cores(), block=8).run(
+            describe_all, self.beliefs.rules, self._scales, self.beliefs.pieces, scene, scene.clear, pairs
+        )
+        works, present = scene.views[..., VIEW_RANGE] > 0.0, np.ones((rows, m), np.bool_)
+        present[:, : scene.present.shape[1]] = scene.present
+        return {"pairs": pairs, "mask": (works[:, :, None] & present[:, None]).astype(np.int8)}
 
 
 class BeliefObserver:

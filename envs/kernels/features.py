@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     j: int
     n: int
     m: int
-    sensor: np.ndarray  # (17, B) rows of the sensor
+    sensor: np.ndarray  # (20, B) rows of the sensor
     dx: np.ndarray  # (B,) offset of the target
     dy: np.ndarray
     distance: np.ndarray
@@ -33,6 +33,7 @@ class Pair(NamedTuple):
     noticed: np.ndarray  # (B,) bool: the sensor detects the target
     seeing: np.ndarray  # (B,) number of sensors that detect it
     age: np.ndarray  # (B,) sub-steps since the position was measured
+    clear: np.ndarray  # (B,) 1 if nothing stands between, else 0; undefined unless a feature needs it
     number: np.ndarray | None = None  # (B,) the target, where it is not j throughout
 
 
@@ -46,6 +47,7 @@ class Scales(NamedTuple):
     position_noise: float
     missed_detections: float
     noisy_velocity: bool  # a velocity is observed, and with errors
+    line_of_sight: bool  # a feature needs it
     all_there: bool  # no pair is masked
     half_width: float
     half_height: float
@@ -64,7 +66,7 @@ def scales_of(scales):
     s = scales[0]
     return Scales(
         s.per_distance, s.per_speed, s.per_time, s.most_speed, s.position_noise, s.missed_detections, s.noisy_velocity,
-        s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
+        s.line_of_sight, s.all_there, s.half_width, s.half_height, s.diagonal, s.pace, s.top_speed,
     )  # fmt: skip
 
 
@@ -92,6 +94,8 @@ class Feature(NamedTuple):
     """Upper bound in a scenario, in place of `high`; `low` is then 0 or -1 times that bound."""
     moving: bool = False
     """The feature depends on the target's velocity."""
+    line_of_sight: bool = False
+    """The feature depends on whether walls, blocks or discs stand between sensor and target."""
     of_sensor: bool = False
     """The feature depends only on the sensor, and is also shown for unknown targets."""
 
@@ -252,6 +256,22 @@ def in_range(pair, scales, b):
 def visible(pair, scales, b):
     """1 if the sensor sees the target."""
     return pair.noticed[b]
+
+
+@feature(0, 1, line_of_sight=True)
+def in_sight(pair, scales, b):
+    """1 if no wall, block or disc stands between sensor and target, at any distance and heading."""
+    return pair.clear[b]
+
+
+@feature(0, 1, line_of_sight=True)
+def seen_if_turned(pair, scales, b):
+    """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
+    squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
+    widest = pair.sensor[at.HALF_PAN, b] + 0.5 * pair.sensor[at.FIELD_OF_VIEW, b]
+    least = math.cos(math.radians(widest)) if widest < 180.0 else -2.0
+    ahead = pair.sensor[at.PAN_X, b] * pair.east[b] + pair.sensor[at.PAN_Y, b] * pair.north[b]
+    return pair.clear[b] * ((squared <= pair.sensor[at.RANGE_SQUARED, b]) & (ahead > least))
 
 
 @feature(0, math.inf, lambda scenario: scenario.num_sensors)

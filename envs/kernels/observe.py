@@ -1,13 +1,18 @@
-"""Features of every pair of a sensor and a target, written for a whole batch. Compiled by numba."""
+"""Features of every pair of a sensor and a target, or of each sensor's nearest targets. Compiled by numba."""
+
+import math
+from typing import NamedTuple
 
 import numpy as np
 
 from hitmac.envs.kernels import state as at
 from hitmac.envs.kernels.features import Pair, measure_offsets, scales_of, write_feature
 from hitmac.envs.kernels.knowledge import place_of, row_of
+from hitmac.envs.kernels.nearest import BINS, choose_nearest, search, sort_places, write_sorted
 from hitmac.envs.kernels.physics import BLOCK
-from hitmac.envs.kernels.state import X
-from hitmac.envs.kernels.streams import notice, pair_number, position_error, velocity_error
+from hitmac.envs.kernels.sight import disc_blocks, is_clear, wall_blocks, widest_disc
+from hitmac.envs.kernels.state import Cells, Places, X, Y
+from hitmac.envs.kernels.streams import notice, pair_number, position_error, seen_and_noticed, velocity_error
 from hitmac.envs.kernels.threads import blocks, compiled, inlined, kernel
 
 
@@ -51,6 +56,23 @@ def _view_of(state, knowledge, scales, i, j, first, last):
 
 
 @compiled
+def _find_clear(state, i, first, last):
+    """Write into row 9 of `scratch` 1 where nothing stands between sensor i and the offset in rows 0 and 1, else 0."""
+    dx, dy, clear = state.scratch[0], state.scratch[1], state.scratch[9]
+    x, y, disc = state.sensor[i, X], state.sensor[i, Y], state.disc
+    for b in range(first, last):
+        clear[b] = 1.0
+    for k in range(disc.shape[0]):
+        for b in range(first, last):
+            blocked = disc_blocks(x[b], y[b], dx[b], dy[b], disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b])
+            clear[b] = 0.0 if blocked else clear[b]
+    for k in range(state.walls.shape[0]):
+        for b in range(first, last):
+            blocked = wall_blocks(x[b], y[b], dx[b], dy[b], state.walls[k])
+            clear[b] = 0.0 if blocked else clear[b]
+
+
+@compiled
 def _mark_valid(state, knowledge, i, j, mask, first, last):
     """Write the mask of sensor i and target j."""
     for b in range(first, last):
@@ -78,9 +100,11 @@ def _observe_scenes(state, knowledge, scales, codes, of_sensor, pairs, mask, fir
         for i in range(n):
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)
+            if scales.line_of_sight:
+                _find_clear(state, i, first, last)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
-                None,
+                state.scratch[9], None,
             )  # fmt: skip
             for k in range(codes.shape[0]):
                 write_feature(codes[k], pairs[:, i, j, k], pair, scales, first, last)
@@ -106,3 +130,234 @@ def observe(state, scales, codes, of_sensor, pairs, mask, share):
             _observe_scenes(
                 state, state.knowledge, own, codes, of_sensor, pairs, mask, np.uint64(first), np.uint64(last)
             )
+
+
+(
+    _DX, _DY, _DISTANCE, _EAST, _NORTH, _VELOCITY_X, _VELOCITY_Y, _NOTICED, _SEEING, _AGE, _CLEAR,
+) = range(11)  # fmt: skip
+
+
+class Index(NamedTuple):
+    """Targets and sensors by place, for one observation; see :class:`hitmac.envs.kernels.state.Grid`."""
+
+    cells: Cells
+    targets: Places
+    sensors: Places  # working sensors, or none
+    discs: Places  # or none, like the walls, where no feature needs the line of sight
+    wall_start: np.ndarray  # (C + 1,) int32
+    wall: np.ndarray  # (w',) int32
+    seeing: np.ndarray  # (B, m) int32: number of sensors that detect the target; or (B, 0)
+    seen: np.ndarray  # (B, n, S) int32: targets that each sensor sees; or (B, n, 0)
+    num_seen: np.ndarray  # (B, n) int32: their number; over S, they are not listed
+    reach: np.ndarray  # (B, n) their ranges
+    longest: np.ndarray  # (B,) longest range
+
+
+class Buffers(NamedTuple):
+    """Work arrays of one thread for k slots, overwritten for every sensor."""
+
+    square: np.ndarray  # squared distances and numbers of candidates
+    candidate: np.ndarray  # int32
+    bins: np.ndarray  # (BINS,) int32
+    listed: np.ndarray  # int32: the nearest candidates
+    sensor: np.ndarray  # (20, k) rows of the sensor
+    row: np.ndarray  # (11, k) observed quantities
+    number: np.ndarray  # (k,) int64: targets
+
+
+class NearestObservation(NamedTuple):
+    """Observation of the nearest targets."""
+
+    pairs: np.ndarray  # (B, n, k, d) float32
+    mask: np.ndarray  # (B, n, k) int8
+    targets: np.ndarray  # (B, n, k) int32
+    neighbours: np.ndarray  # (B, n, l) int32
+
+
+@compiled
+def _count_noticing(state, index, missed_detections, b):
+    """Write the number of sensors that detect each target of scene b."""
+    seeing = index.seeing[b]
+    for j in range(seeing.shape[0]):
+        seeing[j] = 0
+    for i in range(state.sensor.shape[0]):
+        if index.num_seen[b, i] > index.seen.shape[2]:
+            for j in range(seeing.shape[0]):
+                seeing[j] += seen_and_noticed(state, missed_detections, i, j, b)
+        else:
+            for s in range(index.num_seen[b, i]):
+                j = index.seen[b, i, s]
+                seeing[j] += seen_and_noticed(state, missed_detections, i, j, b)
+
+
+@kernel
+def index_scenes(state, missed_detections, index, share):
+    """Sort targets and sensors by place, and count the sensors that see each target.
+
+    With partial knowledge, targets are not sorted, since their places differ between sensors.
+    """
+    for low, high in blocks(index.longest.shape[0], share):
+        for b in range(low, high):
+            if index.targets.number.shape[1] > 0:
+                sort_places(index.cells, state.target, state.present, b, index.targets)
+            if index.discs.number.shape[1] > 0:
+                sort_places(index.cells, state.disc, None, b, index.discs)
+            if index.seeing.shape[1] > 0:
+                _count_noticing(state, index, missed_detections, b)
+            if index.sensors.number.shape[1] > 0:
+                sort_places(index.cells, state.sensor, state.working, b, index.sensors)
+                index.longest[b] = 0.0
+                for s in range(index.sensors.start[b, -1]):
+                    index.reach[b, s] = math.sqrt(state.sensor[index.sensors.number[b, s], at.RANGE_SQUARED, b])
+                    index.longest[b] = max(index.longest[b], index.reach[b, s])
+
+
+@compiled
+def _is_shown(state, knowledge, b, i, j, limit):
+    """Return whether sensor i of scene b observes target j, and the squared distance to its known place."""
+    known, x, y = place_of(state, knowledge, i, j, b)
+    dx, dy = x - state.sensor[i, X, b], y - state.sensor[i, Y, b]
+    squared = dx * dx + dy * dy
+    return state.working[i, b] and known and squared <= limit, squared
+
+
+@compiled
+def _choose(state, knowledge, index, b, i, limit, buffers, targets):
+    """Write the targets of the slots (k,) of sensor i, -1 for empty slots."""
+    k, m = targets.shape[0], state.target.shape[0]
+    if k == m:
+        for j in range(k):
+            targets[j] = j if _is_shown(state, knowledge, b, i, j, limit)[0] else -1
+        return
+    count = 0
+    if state.working[i, b]:
+        if knowledge is None:
+            x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
+            count = search(
+                index.cells, index.targets.start[b], index.targets.number[b], index.targets.x[b], index.targets.y[b],
+                None, x, y, limit, 0.0, -1, k, buffers.square, buffers.candidate, 0,
+            )  # fmt: skip
+        else:
+            for j in range(m):
+                shown, buffers.square[count] = _is_shown(state, knowledge, b, i, j, limit)
+                buffers.candidate[count] = j
+                count += shown
+    count = choose_nearest(k, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
+    write_sorted(buffers.listed, count, targets)
+
+
+@compiled
+def _find_neighbours(state, index, b, i, buffers, neighbours):
+    """Write the neighbours of sensor i, ascending, -1 for none."""
+    own = math.sqrt(state.sensor[i, at.RANGE_SQUARED, b])
+    most, limit = neighbours.shape[0], (own + index.longest[b]) * (own + index.longest[b])
+    buffers.square[0], buffers.candidate[0] = -1.0, i  # the sensor itself before all others
+    x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
+    count = search(
+        index.cells, index.sensors.start[b], index.sensors.number[b], index.sensors.x[b], index.sensors.y[b],
+        index.reach[b], x, y, limit, own, i, most, buffers.square, buffers.candidate, 1,
+    )  # fmt: skip
+    count = choose_nearest(most, buffers.square, buffers.candidate, count, buffers.bins, buffers.listed)
+    write_sorted(buffers.listed, count, neighbours)
+
+
+@compiled
+def _measure(state, knowledge, scales, index, b, i, targets, row, number):
+    """Write the observed quantities of the target of every slot into `row` (11, k), and its number into `number`."""
+    if knowledge is None:
+        listed = index.num_seen[b, i] <= index.seen.shape[2]  # then only the few listed targets are looked up
+        for s in range(targets.shape[0]):
+            j = max(np.int64(targets[s]), 0)
+            row[_NOTICED, s] = 0.0 if listed else seen_and_noticed(state, scales.missed_detections, i, j, b)
+        for one in range(index.num_seen[b, i] if listed else 0):
+            j = np.int64(index.seen[b, i, one])
+            for s in range(targets.shape[0]):
+                if targets[s] == j:
+                    row[_NOTICED, s] = seen_and_noticed(state, scales.missed_detections, i, j, b)
+    for s in range(targets.shape[0]):
+        j = max(np.int64(targets[s]), 0)
+        number[s] = j
+        if knowledge is None:
+            row[_DX, s] = state.target[j, X, b] - state.sensor[i, X, b]
+            row[_DY, s] = state.target[j, Y, b] - state.sensor[i, Y, b]
+            row[_VELOCITY_X, s] = state.target[j, at.VELOCITY_X, b]
+            row[_VELOCITY_Y, s] = state.target[j, at.VELOCITY_Y, b]
+            row[_SEEING, s] = index.seeing[b, j] if index.seeing.shape[1] > 0 else 0
+            row[_AGE, s] = 0.0
+            if scales.position_noise > 0.0:
+                pair = pair_number(state, i, j)
+                error_x, error_y = position_error(state, b, scales.position_noise, pair)
+                row[_DX, s] += error_x
+                row[_DY, s] += error_y
+                if scales.noisy_velocity and state.scene[at.TIME_BEFORE, b] >= 0:
+                    error_x, error_y = velocity_error(state, b, scales.position_noise, scales.per_time, pair)
+                    row[_VELOCITY_X, s] += error_x
+                    row[_VELOCITY_Y, s] += error_y
+        else:
+            r = row_of(knowledge.known, i)
+            known = knowledge.known[r, j]
+            row[_DX, s], row[_DY, s] = known[X, b] - state.sensor[i, X, b], known[Y, b] - state.sensor[i, Y, b]
+            row[_VELOCITY_X, s], row[_VELOCITY_Y, s] = known[at.KNOWN_VELOCITY_X, b], known[at.KNOWN_VELOCITY_Y, b]
+            row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
+            row[_AGE, s] = known[at.AGE, b]
+    if scales.line_of_sight:
+        x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state, b)
+        for s in range(targets.shape[0]):
+            row[_CLEAR, s] = is_clear(state, index, b, widest, x, y, row[_DX, s], row[_DY, s])
+
+
+@compiled
+def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pairs):
+    """Write the features of every slot (k, d) of sensor i; those of empty slots are 0, except those of the sensor."""
+    n, m, k, sensor, row = (
+        state.sensor.shape[0], state.target.shape[0], targets.shape[0], buffers.sensor, buffers.row,
+    )  # fmt: skip
+    dx, dy, distance, east, north = row[_DX], row[_DY], row[_DISTANCE], row[_EAST], row[_NORTH]
+    for part in range(sensor.shape[0]):
+        for s in range(k):
+            sensor[part, s] = state.sensor[i, part, b]
+    measure_offsets(dx, dy, distance, east, north, 0, k)
+    pair = Pair(
+        i, 0, n, m, sensor, dx, dy, distance, east, north, row[_VELOCITY_X], row[_VELOCITY_Y], row[_NOTICED],
+        row[_SEEING], row[_AGE], row[_CLEAR], buffers.number,
+    )  # fmt: skip
+    for f in range(codes.shape[0]):
+        write_feature(codes[f], pairs[:, f], pair, scales, np.uint64(0), np.uint64(k))
+    for s in range(k):
+        if targets[s] < 0:
+            for f in range(codes.shape[0]):
+                if not (of_sensor[f] and state.working[i, b]):
+                    pairs[s, f] = 0.0
+
+
+@compiled
+def _observe_sensors(state, knowledge, scales, codes, of_sensor, index, limit, shown, buffers, low, high):
+    """Write the rows of the sensors `low` to `high` - 1, counted scene by scene."""
+    n = shown.pairs.shape[1]
+    for item in range(low, high):
+        b, i = item // n, item % n
+        targets = shown.targets[b, i]
+        _choose(state, knowledge, index, b, i, limit, buffers, targets)
+        for slot in range(targets.shape[0]):
+            shown.mask[b, i, slot] = targets[slot] >= 0
+        _measure(state, knowledge, scales, index, b, i, targets, buffers.row, buffers.number)
+        _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, shown.pairs[b, i])
+        if shown.neighbours.shape[2] > 0:
+            _find_neighbours(state, index, b, i, buffers, shown.neighbours[b, i])
+
+
+@kernel
+def observe_near(state, scales, codes, of_sensor, index, limit, shown, share):
+    """Write the features of the nearest targets of every sensor, their mask and numbers, and the sensor's neighbours.
+
+    Threads divide the sensors, counted scene by scene.
+    """
+    own = scales_of(scales)
+    n, k, most = shown.pairs.shape[1], shown.pairs.shape[2], shown.neighbours.shape[2]
+    things = max(n, state.target.shape[0]) + 1
+    buffers = Buffers(
+        np.empty(things), np.empty(things, np.int32), np.empty(BINS, np.int32), np.empty(max(k, most), np.int32),
+        np.empty((state.sensor.shape[1], k)), np.empty((11, k)), np.empty(k, np.int64),
+    )  # fmt: skip
+    for low, high in blocks(shown.pairs.shape[0] * n, share):
+        _observe_sensors(state, state.knowledge, own, codes, of_sensor, index, limit, shown, buffers, low, high)

@@ -13,10 +13,8 @@ from hitmac.envs.kernels.threads import compiled, inlined
 
 
 @inlined
-def disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
-    """Return True if the line of sight from (x, y) to (to_x, to_y) crosses a disc."""
-    dx = to_x - x
-    dy = to_y - y
+def disc_blocks(x, y, dx, dy, disc_x, disc_y, radius):
+    """Return True if the line of sight from (x, y) to the offset (dx, dy) crosses a disc."""
     squared = dx * dx + dy * dy
     along = ((disc_x - x) * dx + (disc_y - y) * dy) / squared if squared > 0.0 else 0.0
     along = min(max(along, 0.0), 1.0)
@@ -26,10 +24,8 @@ def disc_blocks(x, y, to_x, to_y, disc_x, disc_y, radius):
 
 
 @inlined
-def wall_blocks(x, y, to_x, to_y, wall):
-    """Return True if the line of sight from (x, y) to (to_x, to_y) meets a wall (x1, y1, x2, y2)."""
-    dx = to_x - x
-    dy = to_y - y
+def wall_blocks(x, y, dx, dy, wall):
+    """Return True if the line of sight from (x, y) to the offset (dx, dy) meets a wall (x1, y1, x2, y2)."""
     wall_x = wall[2] - wall[0]
     wall_y = wall[3] - wall[1]
     cross = dx * wall_y - dy * wall_x
@@ -67,14 +63,16 @@ def _see_all(state, first, last):
                 state.visible[i, j, b] &= state.working[i, b] & state.present[j, b]
             for k in range(disc.shape[0]):
                 for b in range(first, last):
+                    x, y = sensor[i, X, b], sensor[i, Y, b]
                     state.visible[i, j, b] &= not disc_blocks(
-                        sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b],
+                        x, y, target[j, X, b] - x, target[j, Y, b] - y,
                         disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b],
                     )  # fmt: skip
             for k in range(state.walls.shape[0]):
                 for b in range(first, last):
+                    x, y = sensor[i, X, b], sensor[i, Y, b]
                     state.visible[i, j, b] &= not wall_blocks(
-                        sensor[i, X, b], sensor[i, Y, b], target[j, X, b], target[j, Y, b], state.walls[k]
+                        x, y, target[j, X, b] - x, target[j, Y, b] - y, state.walls[k]
                     )
             for b in range(first, last):
                 state.covered[j, b] |= state.visible[i, j, b]
@@ -94,21 +92,33 @@ def sort_scene(state, grid, b):
         sort_places(grid.cells, state.disc, None, b, grid.discs)
 
 
+@inlined
+def widest_disc(state, b):
+    """Return the largest radius of a disc of scene b, 0 without discs."""
+    widest = 0.0
+    for k in range(state.disc.shape[0]):
+        widest = max(widest, state.disc[k, at.RADIUS, b])
+    return widest
+
+
 @compiled
-def _is_clear(state, grid, b, widest, x, y, to_x, to_y):
-    """Return True if no disc, of a radius up to `widest`, and no wall blocks the view from (x, y) to (to_x, to_y)."""
-    low_x, high_x, low_y, high_y = min(x, to_x), max(x, to_x), min(y, to_y), max(y, to_y)
+def is_clear(state, grid, b, widest, x, y, dx, dy):
+    """Return True if no disc, of a radius up to `widest`, and no wall blocks the view from (x, y) to (dx, dy) from it.
+
+    `grid` has the cells, discs and walls of a :class:`~hitmac.envs.kernels.state.Grid`.
+    """
+    low_x, high_x, low_y, high_y = x + min(dx, 0.0), x + max(dx, 0.0), y + min(dy, 0.0), y + max(dy, 0.0)
     columns = grid.cells.columns
     left, right, low, high = box_of(grid.cells, low_x - widest, high_x + widest, low_y - widest, high_y + widest)
     for row in range(low, high + 1):
         for s in range(grid.discs.start[b, row * columns + left], grid.discs.start[b, row * columns + right + 1]):
             k = grid.discs.number[b, s]
-            if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
+            if disc_blocks(x, y, dx, dy, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
                 return False
     left, right, low, high = box_of(grid.cells, low_x, high_x, low_y, high_y)
     for row in range(low, high + 1):
         for s in range(grid.wall_start[row * columns + left], grid.wall_start[row * columns + right + 1]):
-            if wall_blocks(x, y, to_x, to_y, state.walls[grid.wall[s]]):
+            if wall_blocks(x, y, dx, dy, state.walls[grid.wall[s]]):
                 return False
     return True
 
@@ -127,9 +137,7 @@ def look_around(state, grid, b, i):
         x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
         direction_x, direction_y = state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
         range_squared, cos_half_view = state.sensor[i, at.RANGE_SQUARED, b], state.sensor[i, at.COS_HALF_VIEW, b]
-        reach, widest = math.sqrt(range_squared), 0.0
-        for k in range(state.disc.shape[0]):
-            widest = max(widest, state.disc[k, at.RADIUS, b])
+        reach, widest = math.sqrt(range_squared), widest_disc(state, b)
         left, right, low, high = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
         open_view, start = state.disc.shape[0] + state.walls.shape[0] == 0, grid.targets.start[b]
         for row in range(low, high + 1):
@@ -142,7 +150,7 @@ def look_around(state, grid, b, i):
                 squared = dx * dx + dy * dy
                 ahead = direction_x * dx + direction_y * dy
                 in_view = squared <= range_squared and ahead > cos_half_view * math.sqrt(squared)
-                if in_view and (open_view or _is_clear(state, grid, b, widest, x, y, to_x, to_y)):
+                if in_view and (open_view or is_clear(state, grid, b, widest, x, y, to_x - x, to_y - y)):
                     j = grid.targets.number[b, s]
                     state.visible[i, j, b] = True
                     if count < grid.seen.shape[2]:

@@ -64,8 +64,8 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 # Rows of a sensor: first the variable ones, then those fixed by the scenario.
 (
     _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y,
-    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH,
-) = range(17)  # fmt: skip
+    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, HALF_PAN,
+) = range(20)  # fmt: skip
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
@@ -146,7 +146,7 @@ class KernelState(NamedTuple):
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
-    sensor: np.ndarray  # (n, 17, B)
+    sensor: np.ndarray  # (n, 20, B)
     working: np.ndarray  # (n, B) bool
     target: np.ndarray  # (m, 13, B)
     present: np.ndarray  # (m, B) bool
@@ -155,7 +155,7 @@ class KernelState(NamedTuple):
     covered: np.ndarray  # (m, B) bool
     # Undefined between two calls:
     scratch_mask: np.ndarray  # (B,) bool
-    scratch: np.ndarray  # (9, B)
+    scratch: np.ndarray  # (10, B)
     # Fixed by the scenario, for all scenes:
     areas: np.ndarray  # (a, 4) areas of the sensors
     walls: np.ndarray  # (w, 4)

@@ -8,6 +8,7 @@ from hitmac.agents.tracking.beliefs import Beliefs
 from hitmac.agents.tracking.features import BeliefObserver, check_features
 from hitmac.envs import Scenario, load_scenario
 from hitmac.envs.tasks import CoverageTask
+from tests.agents.tracking.test_recorded import hall, written
 
 ONE = Scenario(num_sensors=1, num_targets=1, walk="still", extra_move_every=0, knowledge="shared")
 SHARED = load_scenario("hit-mac").replace(knowledge="shared", failure_rate=0.05, recovery_rate=0.2)
@@ -45,6 +46,24 @@ def test_a_target_that_was_never_seen_may_be_anywhere_but_in_view():
     np.testing.assert_array_equal(never[11 + 8 : 11 + 11], 0)  # in view
     in_view = 0.25 * np.pi * 800**2 / 2000**2
     assert never[11:29].sum() == pytest.approx(3 * in_view / (1 - in_view), rel=0.2)  # of 96 particles
+
+
+def test_recorded_motion_and_walls_and_targets_never_seen(tmp_path):
+    """One walks along x = 10, in view; three stand behind a wall, and three behind the sensor, out of view."""
+    walk = {"walker": (0, [(10, y) for y in range(0, 62, 2)])}
+    stand = {str(k): (0, [(90 if k < 3 else -90, k)] * 31) for k in range(6)}
+    past, now = written(tmp_path / "past.csv", walk | stand), written(tmp_path / "now.csv", walk)
+    scenario = hall([past], walls=[(20, -90, 20, 90)]).following([now])
+    shown = CoverageTask(scenario, 1, 0, features=BeliefObserver).observe()
+    assert shown["mask"][0, 0].tolist() == [1, 0, 0, 0, 1]  # the last are those never seen
+    pair = shown["pairs"][0, 0]
+    now, soon, later = pair[0, 11:].reshape(3, 18).sum(1)
+    assert now == pytest.approx(1)
+    assert soon == pytest.approx(11 / 31, abs=0.05)  # the others' tracks have ended
+    assert later == 0
+    np.testing.assert_array_equal(pair[4, [4, 9, 10]], [0, 10, 0])
+    assert pair[4, 3] == pytest.approx(3 + 26 / 31, abs=1)  # not in view, and not behind the wall
+    assert pair[4, 8] * scenario.distance_scale == pytest.approx(83, rel=0.1)
 
 
 def test_a_policy_acts_in_use_as_in_training():

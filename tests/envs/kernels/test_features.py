@@ -79,6 +79,25 @@ def test_relative_features_follow_each_sensors_range_and_view_within_their_bound
     np.testing.assert_allclose(values, [[0.2, -4], [20 / 600, -2 / 180]], atol=1e-6)
 
 
+def test_the_line_of_sight_is_free_at_any_range_and_turns_stay_within_pan_limits():
+    scenario = Scenario(
+        num_sensors=2, num_targets=6, walls=[(100, -50, 100, 50)], discs=[(0, 200, 50)], field_of_view=60,
+        sensing_range=500, pan_limits=[(-30, 30), (170, 190)],
+    )  # fmt: skip
+    simulator = Simulator(scenario, 1, 0)
+    near, far = (400 * np.exp(1j * np.radians(degrees)) for degrees in (59, 61))  # the first sensor turns to 30 + 30
+    targets = [(200, 0), (0, 300), (near.real, near.imag), (far.real, far.imag), (-600, 0), (-250, 200)]
+    simulator.place(sensor_position=[(0, 0), (300, 0)], heading=[0, 180], target_position=targets)
+    in_sight, seen = np.moveaxis(observed(simulator, "in_sight", "seen_if_turned")[0], -1, 0).tolist()
+    assert in_sight == [[0, 0, 1, 1, 1, 1], [1, 1, 1, 1, 0, 1]]  # behind wall or disc
+    assert seen == [[0, 0, 1, 0, 0, 0], [1, 0, 0, 0, 0, 0]]  # the last is out of the second sensor's range
+    free = Simulator(scenario.replace(walls=(), discs=(), pan_limits=()), 1, 0)
+    free.place(sensor_position=[(0, 0), (300, 0)], target_position=targets)
+    in_sight, seen, in_range = np.moveaxis(observed(free, "in_sight", "seen_if_turned", "in_range"), -1, 0)
+    assert in_sight.all()
+    np.testing.assert_array_equal(seen, in_range)
+
+
 def test_a_target_on_the_sensor_lies_east():
     simulator = Simulator(Scenario(num_sensors=1, num_targets=1), 1, 0)
     simulator.place(sensor_position=[(0, 0)], heading=[30], target_position=[(0, 0)])
