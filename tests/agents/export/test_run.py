@@ -9,7 +9,7 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.observation import Observer
+from hitmac.envs.observation import FEATURE_SETS, Observer
 from tests.agents.export.made import agent_of, hierarchy
 
 ALONE = """
@@ -39,13 +39,15 @@ def test_the_runner_needs_neither_torch_nor_this_package(flat):
 
 
 LIMITS = [(-60, -20), (30, 75), (-180, 180), (170, 210)]
-BUSY = load_scenario("hit-mac").replace(  # sensors fail, targets come and go
-    failure_rate=0.02, recovery_rate=0.3, leave_rate=0.05, return_rate=0.15, extra_move_every=0, pan_limits=LIMITS
-)
+BUSY = load_scenario("hit-mac").replace(  # sensors fail, targets come and go, behind walls
+    failure_rate=0.02, recovery_rate=0.3, leave_rate=0.05, return_rate=0.15, extra_move_every=0, pan_limits=LIMITS,
+    walls=[(-600, -400, 400, 500), (300, -900, 300, 200)], discs=[(-300, 600, 150)],
+)  # fmt: skip
 SHARED = BUSY.replace(pan_limits=(), knowledge="shared", missed_detections=0.1)
 NEAR = {"nearest": 3, "radius": 1500.0, "neighbours": 3}
 AGENTS = {
     "full": lambda: load_agent("pretrained:flat", BUSY),
+    "obstacles": lambda: agent_of(BUSY, features=FEATURE_SETS["obstacles"]),
     "nearest": lambda: agent_of(BUSY, nearness=NEAR, attend_over="agents"),
     "both levels": lambda: hierarchy(BUSY),
     "shared": lambda: load_agent("pretrained:flat", SHARED),
