@@ -442,10 +442,10 @@ def with_seed_range(arguments: Sequence[str]) -> list[str]:
 def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJob:
     """Return the options, where those not given have defaults that depend on the others and on the scenario."""
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
-    defaults = with_defaults(type(asked), asked.algorithm, memory, start)
-    if getattr(defaults, "features", None) == DEFAULT_FEATURES and start is None and scenario.has_obstacles:
+    defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
+    if scenario.has_obstacles and start is None and defaults.features == DEFAULT_FEATURES:
         defaults = dataclasses.replace(defaults, features=FEATURE_SETS["obstacles"])
-    options = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
+    options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 
 
