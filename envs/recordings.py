@@ -43,7 +43,7 @@ class Recording(NamedTuple):
 
 def make_recordings(scenario: Any, num_envs: int) -> Recordings:
     """Read the files of a scenario's `tracks` for the kernels; see :func:`read_recording` for errors."""
-    places = [_slots(recording, scenario) for recording in recordings(scenario, scenario.tracks)]
+    places = [_places(recording, scenario) for recording in recordings(scenario, scenario.tracks)]
     lengths = np.array([len(place) for place in places])
     last = np.cumsum(lengths) - 1
     return Recordings(np.concatenate(places), last - lengths + 1, last, *np.zeros((2, num_envs), np.int64))
@@ -201,25 +201,36 @@ def _resampled(track: np.ndarray, times: np.ndarray, longest: float, rounding: f
     return place
 
 
-def _slots(recording: Recording, scenario: Any) -> np.ndarray:
-    """Return the positions (K, m, 2) of a recording's targets, distributed over the scenario's m slots.
+def most_at_once(scenario: Any) -> int:
+    """Return the number of slots that a scenario's `tracks` need: the most targets at once in any of the files."""
+    return max(1 + max(_slots(recording)) for recording in recordings(scenario, scenario.tracks))
+
+
+def _slots(recording: Recording) -> list[int]:
+    """Return the slot of each target of a recording, the first that is free.
 
     At least one sub-step separates two targets of a slot, so that a change shows as an absence.
     """
-    m = scenario.num_targets
-    places = np.full((recording.length, m, 2), np.nan)
+    slots: list[int] = []
     free_from: list[int] = []  # sub-step from which each slot is free
     for track in recording.tracks:
         slot = next((k for k, free in enumerate(free_from) if free <= track.first), len(free_from))
-        end = track.first + len(track.place)
-        free_from[slot : slot + 1] = [end + 1]
-        if slot < m:
-            places[track.first : end, slot] = track.place
-    if len(free_from) > m:
+        free_from[slot : slot + 1] = [track.first + len(track.place) + 1]
+        slots.append(slot)
+    return slots
+
+
+def _places(recording: Recording, scenario: Any) -> np.ndarray:
+    """Return the positions (K, m, 2) of a recording's targets in the scenario's m slots."""
+    m, slots = scenario.num_targets, _slots(recording)
+    if (most := 1 + max(slots)) > m:
         raise ValueError(
-            f"{recording.path} has up to {len(free_from)} targets at once, counting absences between; num_targets is "
-            f"{m}, it must be {len(free_from)} or more"
+            f"{recording.path} has up to {most} targets at once, counting absences between; num_targets is {m}, it "
+            f"must be {most} or more"
         )
+    places = np.full((recording.length, m, 2), np.nan)
+    for track, slot in zip(recording.tracks, slots, strict=True):
+        places[track.first : track.first + len(track.place), slot] = track.place
     if (wrong := np.abs(places) > scenario.extent).any():
         k, slot, axis = np.argwhere(wrong)[0]
         raise ValueError(

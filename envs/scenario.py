@@ -20,7 +20,7 @@ from hitmac.envs.files import dump_yaml, parse_yaml, read_text, write_text
 from hitmac.envs.kernels.episode import PLACEMENTS
 from hitmac.envs.kernels.rails import limits_of, make_rails, outside, within
 from hitmac.envs.kernels.walks import WALKS
-from hitmac.envs.recordings import columns_of
+from hitmac.envs.recordings import columns_of, most_at_once
 from hitmac.envs.validation import Choice, Count, Fraction, Natural, NotNegative, Positive, Range, Row, over, plain
 
 HIT_MAC_ARENA = 1250.0
@@ -30,7 +30,7 @@ MOST_DEGREES = 1e9
 """Largest magnitude of a heading, degrees."""
 
 _FILES = {"tracks", "past_tracks", "background"}
-_IN_HIT_MAC, _LEFT_OUT = "in HiT-MAC's arena", "in proportion to the arena"
+_IN_HIT_MAC, _LEFT_OUT, _COUNTED = "in HiT-MAC's arena", "in proportion to the arena", "as in the tracks"
 
 
 def scaled(value: Any) -> Any:
@@ -98,8 +98,8 @@ class Scenario:
     """Name in results and messages."""
     num_sensors: Count = 4
     """n, number of sensors."""
-    num_targets: Count = 5
-    """m, number of targets."""
+    num_targets: Count = dataclasses.field(default=_COUNTED, metadata={_IN_HIT_MAC: 5})  # type: ignore[assignment]
+    """m, number of targets; left out with tracks: as many as are present at once in any of the files."""
     min_sensors: Natural = 0
     """Fewest sensors of an episode, whose number is drawn from min_sensors to num_sensors; 0: always num_sensors."""
     min_targets: Natural = 0
@@ -237,6 +237,8 @@ class Scenario:
         fields = {field.name: field.metadata.get(_IN_HIT_MAC) for field in dataclasses.fields(self)}
         left_out = {name: value for name, value in fields.items() if getattr(self, name) is _LEFT_OUT}
         vars(self).update(left_out)  # frozen: nothing is assigned
+        if count := self.num_targets is _COUNTED:
+            vars(self)["num_targets"] = fields["num_targets"]
         if self.walk == "":
             vars(self)["walk"] = "recorded" if self.tracks else "goals"
         wrong: dict[str, Exception] = {}
@@ -256,6 +258,8 @@ class Scenario:
             for name, fits in contradictions(self).items():
                 invalid[name] = ValueError(f"{name} is {plain(getattr(self, name))!r}; it must be {fits}")
         validation.raise_together([type(error)(f"scenario {self.name!r}: {error}") for error in invalid.values()])
+        if count and self.tracks:
+            vars(self)["num_targets"] = most_at_once(self)
 
     @property
     def extent(self) -> tuple[float, float]:
@@ -303,8 +307,14 @@ class Scenario:
         return any((self.min_sensors, self.min_targets, self.failure_rate, self.leave_rate, self.tracks))
 
     def replace(self, **changes: Any) -> Self:
-        """Return a copy of this scenario with some parameters changed (and checked again)."""
-        return self.from_dict({**vars(self), **changes})
+        """Return a copy of this scenario with some parameters changed (and checked again).
+
+        With other `tracks`, `num_targets` grows to their number, unless it is given.
+        """
+        other = self.from_dict({**vars(self), **changes})
+        if changes.get("tracks") and "num_targets" not in changes:
+            vars(other)["num_targets"] = max(self.num_targets, most_at_once(other))
+        return other
 
     def following(self, tracks: Sequence[str] = (), columns: str = "") -> Self:
         """Return a copy with other `tracks` and `columns`, if given; agents expect motion as in the present tracks."""

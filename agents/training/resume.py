@@ -103,7 +103,7 @@ def _resumed(asked: AnyJob, given: Collection[str] | None) -> tuple[AnyJob, Scen
     for name in given:
         was, now = getattr(saved, name), getattr(asked, name)
         if name == "tracks" and now and [Path(one).name for one in now] == [Path(one).name for one in scenario.tracks]:
-            scenario = scenario.replace(tracks=now)  # the same files in another place
+            scenario = scenario.replace(tracks=now, num_targets=scenario.num_targets)  # in another place
         elif name not in LIMITS and was != now:
             raise ValueError(f"{flag(name)} is {now}, but the run in {asked.run_dir} has {was}; it cannot be changed")
     changes = {name: getattr(asked, name) for name in LIMITS.intersection(given) | {"run_dir", "resume"}}

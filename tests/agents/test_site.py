@@ -1,4 +1,4 @@
-"""The worked site: its files, its floor plan under the pictures, and runs that move together with their tracks."""
+"""The worked sites: their files, a floor plan under the pictures, and runs that move together with their tracks."""
 
 import shutil
 from pathlib import Path
@@ -14,12 +14,13 @@ from hitmac.agents.learned.checkpoint import load_policy, save_policy
 from hitmac.agents.training.config import JOBS, given_options
 from hitmac.agents.training.resume import open_run, resolve
 from hitmac.envs import Scenario, load_scenario
-from hitmac.envs.recordings import make_recordings, read_recording
+from hitmac.envs.recordings import make_recordings, most_at_once, read_recording, recordings
 from hitmac.envs.render import Picture, save_pictures, save_png
 from hitmac.envs.tasks import CoverageTask
 from tests.agents.untrained import untrained
 
 SITE = Path(make_site.__file__).parent
+CONCOURSE = SITE.parent / "concourse"
 TRACKS = sorted((SITE / "tracks").glob("*.csv"))
 
 
@@ -35,6 +36,21 @@ def test_people_walk_from_door_to_door_past_the_walls():
             assert ends[0] < 2.0 or track.first == 0
             assert ends[1] < 2.0 or track.first + len(track.place) == recording.length
     make_recordings(scenario, 1)
+
+
+def test_people_in_the_concourse_walk_around_the_columns():
+    scenario = load_scenario(CONCOURSE / "concourse.yaml")
+    files = sorted(str(path) for path in (CONCOURSE / "tracks").glob("*.csv"))
+    assert scenario.tracks == tuple(files[:5])
+    assert len(files) == 8
+    for recording in recordings(scenario, files):
+        assert recording.length == 240 / scenario.time_step + 1
+        for track in recording.tracks:
+            for x, y, radius in scenario.discs:
+                assert np.hypot(*(track.place - (x, y)).T).min() > radius
+            assert np.hypot(*np.diff(track.place, axis=0).T).max(initial=0) <= scenario.max_speed * scenario.time_step
+    assert scenario.num_targets == most_at_once(scenario)
+    make_recordings(scenario.following(files), 1)
 
 
 def test_the_background_is_fitted_to_the_arena(tmp_path):

@@ -62,16 +62,46 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
     assert rows["whole_numbers"].startswith("true if arena is 1250 |  | Draw whole")
 
 
+ONE_FILE = {"tracks": "a.csv", "num_targets": 1}
 CITY = {"placement": "crossings", "blocks": (1, 2)}
 
 
-def test_other_tracks_leave_the_motion_of_earlier_ones():
+PRESENT = {"a.csv": [(0, 5), (0, 9), (6, 9)], "b.csv": [(0, 9)] * 3, "c.csv": [(0, 3), (4, 9)]}
+"""First and end second of each target of a file; 2, 3 and 1 targets at once."""
+
+
+@pytest.fixture
+def tracks(tmp_path):
+    for name, times in PRESENT.items():
+        rows = [f"{t},{k},0,0" for k, (first, end) in enumerate(times) for t in range(first, end)]
+        (tmp_path / name).write_text("\n".join(["time,id,x,y", *rows]))
+    return [str(tmp_path / name) for name in PRESENT]
+
+
+def test_other_tracks_leave_the_motion_of_earlier_ones(tracks):
+    a, b, c = tracks
     assert Scenario().walk == "goals"
-    one = Scenario(tracks="a.csv")
-    other = one.following(["b.csv"]).following(["c.csv"])
+    one = Scenario(tracks=a)
+    other = one.following([b]).following([c])
     assert (one.walk, other.walk) == ("recorded", "recorded")
-    assert [Path(path).name for path in (*other.tracks, *other.past_tracks)] == ["c.csv", "a.csv"]
-    assert one.replace(walk="bounce").following(["b.csv"]).walk == "bounce"
+    assert (other.tracks, other.past_tracks) == ((c,), (a,))
+    assert one.replace(walk="bounce").following([b]).walk == "bounce"
+
+
+def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
+    a, b, c = tracks
+    metres = {"arena": 10.0, "time_step": 1.0}
+    assert [Scenario(tracks=files, **metres).num_targets for files in (a, b, c, tracks, ())] == [2, 3, 1, 3, 5]
+    one = Scenario(tracks=a, **metres)
+    assert [one.following([file]).num_targets for file in tracks] == [2, 3, 2]
+    assert one.following(columns="time=t").num_targets == 2
+    assert one.replace(tracks=b, num_targets=1).num_targets == 1
+    assert Scenario(tracks=a, num_targets=1, **metres).num_targets == 1
+    one.save(tmp_path / "site.yaml")
+    Path(a).unlink()
+    assert load_scenario(tmp_path / "site.yaml") == one  # nothing is counted again
+    with pytest.raises(FileNotFoundError, match=r"a\.csv"):
+        Scenario(tracks=a, **metres)
 
 
 @pytest.mark.parametrize(
@@ -88,9 +118,9 @@ def test_other_tracks_leave_the_motion_of_earlier_ones():
         ({"zoom": (90, 90)}, {"zoom": (120, 30)}, "zoom is .*; it must be empty, or the narrowest and the widest"),
         ({"zoom": (10, 90)}, {"zoom": (100, 120)}, "field_of_view is 90.0; it must be within zoom"),
         ({"max_speed": np.nextafter(50, 51)}, {"max_speed": 50}, r"max_speed is 50.0; it must be over min_speed \(50"),
-        ({"tracks": "a.csv"}, {"tracks": "a.csv", "leave_rate": 0.1}, "leave_rate is 0.1; it must be 0 with tracks"),
-        ({"tracks": ()}, {"tracks": "a.csv", "min_targets": 1}, "min_targets is 1; it must be 0 with tracks"),
-        ({"tracks": ("a.csv", "b.csv")}, {"tracks": ("a.csv", 5)}, "tracks is .*; it must be the name of a file, or a"),
+        (ONE_FILE, ONE_FILE | {"leave_rate": 0.1}, "leave_rate is 0.1; it must be 0 with tracks"),
+        ({"tracks": ()}, ONE_FILE | {"min_targets": 1}, "min_targets is 1; it must be 0 with tracks"),
+        (ONE_FILE | {"tracks": ("a", "b")}, {"tracks": ("a", 5)}, "tracks is .*; it must be the name of a file, or a"),
         ({"columns": "x=px, Time=t"}, {"columns": "x=y"}, "columns is 'x=y'; it must be such as time=t,id=track"),
         ({"columns": "x=y,y=x"}, {"columns": "x=a,x=b"}, "columns is"),
         ({"columns": "time=1,id=2,x=3,y=4"}, {"columns": "t"}, "columns is"),
@@ -107,7 +137,7 @@ def test_other_tracks_leave_the_motion_of_earlier_ones():
         ({"pan_limits": [(170, 190)] * 4}, {"pan_limits": [(0, 0)] * 2}, "one pair or one for each of the 4 sensors"),
         ({"sensor_headings": (0, 90, -180, 720)}, {"sensor_headings": (0, 90)}, "empty, or one for each of the 4 sens"),
         ({"walk": "still"}, {"walk": "streets"}, "walk is 'streets'; it must be streets only with blocks"),
-        ({"walk": "recorded", "tracks": "a.csv"}, {"walk": "recorded"}, "walk .* recorded only with tracks"),
+        (ONE_FILE | {"walk": "recorded"}, {"walk": "recorded"}, "walk .* recorded only with tracks"),
         (CITY | {"num_sensors": 6}, CITY | {"num_sensors": 7}, "blocks .* a crossing for each of 7 sensors"),
         (CITY, CITY | {"blocks": (1,)}, r"blocks is \[1\]; it must be empty, or \[rows, columns\]"),
         (CITY, {"blocks": (9, 9), "street_width": 250}, "street_width is 250.0; it must be under 250 with these"),
@@ -207,12 +237,13 @@ def test_paths_of_files_are_relative_to_the_yaml(tmp_path, monkeypatch):
     (tmp_path / "sites").mkdir()
     path = tmp_path / "sites" / "site.yaml"
     for tracks in ("../walk.csv", ["../walk.csv"], str(tmp_path / "walk.csv")):
-        path.write_text(yaml.safe_dump({"tracks": tracks, "background": "floor.png"}))
+        path.write_text(yaml.safe_dump({"tracks": tracks, "num_targets": 1, "background": "floor.png"}))
         loaded = load_scenario(path)
         assert loaded.tracks == (str(tmp_path / "walk.csv"),)
         assert loaded.background == str(tmp_path / "sites" / "floor.png")
     monkeypatch.chdir(tmp_path)
-    assert Scenario(tracks="walk.csv") == Scenario(tracks=[tmp_path / "walk.csv"])
+    one = Scenario(tracks="walk.csv", num_targets=1)
+    assert one == Scenario(tracks=[tmp_path / "walk.csv"], num_targets=1)
     loaded.save("saved.yaml")
     assert load_scenario("saved.yaml") == loaded
 
