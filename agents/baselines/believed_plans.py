@@ -9,9 +9,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.search import CHUNK, ascend, bits_of, candidate_pairs, make_room, write_reach, write_sides
+from hitmac.agents.baselines.search import (
+    CHUNK,
+    ascend,
+    bits_of,
+    candidate_pairs,
+    make_room,
+    write_exclusive_shares,
+    write_reach,
+    write_sides,
+)
 from hitmac.agents.tracking.beliefs import AGE, moves_at
-from hitmac.agents.tracking.particles import AIM_X, AIM_Y, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
+from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
 from hitmac.agents.tracking.recorded import PLACE
 from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, is_clear
 from hitmac.envs.kernels.knowledge import popcount
@@ -44,7 +53,6 @@ class Sampling(NamedTuple):
     """Options of sampled futures."""
 
     key: np.uint64  # of their draws
-    by_course: bool  # forecast course by course instead of move by move
     per_word: int  # targets in a word
     unseen: int  # further targets, for those that no sensor has seen
 
@@ -220,7 +228,7 @@ def foresee_believed(rules, search, sampling, body, weight, together, time, j, m
             source += 1
             total += weight[source]
         key, bit = mix(sampling.key + np.uint64(j * 64 + s) * GOLDEN), _ONE << np.uint64(first + s)
-        if sampling.by_course:
+        if rules.walk.model == GOALS:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:
             _follow_moves(rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures)
@@ -345,13 +353,14 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
 
 @kernel
 def plan_beliefs(
-    rules, sensors, motion, along, search, sampling, near, pieces, all_clear, scene, history, values, share
+    rules, sensors, motion, along, search, sampling, near, pieces, all_clear, scene, history, values, own_shares, share
 ):
-    """Write the values of the next actions of R rows of knowledge; see :func:`~.observed_plans.plan`.
+    """Write the values (R, n, 3) of the next actions of R rows of knowledge, on rails (R, 2 n, 3).
 
     `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
     divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
-    all. `history` holds plans (R, n, H + 1) and their motions (R, n), changed in place.
+    all. `history` holds plans (R, n, H + 1) and their motions (R, n), changed in place. `own_shares` are the window (0:
+    disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
     """
     (belief, known, all_views, _, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
@@ -409,3 +418,5 @@ def plan_beliefs(
                 clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0], i]
                 _mark_believed(room, i, view, clear, half_view[i], turn[i], own, moved, last, sides)
             ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])
+            if own_shares[0] > 0:
+                write_exclusive_shares(search, room, own_shares[0], own_shares[1][r])

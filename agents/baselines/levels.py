@@ -62,13 +62,10 @@ class ScriptedExecutor(RulePolicy):
 
 
 def in_place(scenario: Scenario | str | Path) -> Scenario:
-    """Return the scenario without rails, since the levels do not move sensors, and without pan limits.
-
-    Pan limits are not among the levels' features.
-    """
+    """Return the scenario as the levels of the hierarchy know it: no sensor moves, and targets not shown are absent."""
     scenario = load_scenario(scenario)
     still = {"rails": (), "rail_starts": (), "placement": "random", "spacing": 0.0} if scenario.rails else {}
-    return scenario.replace(pan_limits=(), **still)
+    return scenario.replace(knowledge="full", **still)
 
 
 class AssignPlanned(RulePolicy):
@@ -100,7 +97,10 @@ class AssignPlanned(RulePolicy):
 
 
 class PlannerExecutor(PlanningPolicy):
-    """Executor that plans for each sensor alone to cover its goals; `planner` None: a :class:`PlannerAgent`."""
+    """Executor that plans for each sensor alone to cover its goals; `planner` None: a :class:`PlannerAgent`.
+
+    Row r is of sensor r modulo n.
+    """
 
     features: ClassVar[tuple[str, ...]] = PlannerAgent.features
     needs_scenario: ClassVar[bool] = True
@@ -115,8 +115,11 @@ class PlannerExecutor(PlanningPolicy):
     ) -> tuple[np.ndarray, State]:
         """Return the values (R, 3) of the turns of rows (R, m, d), and the state."""
         pairs, mask = self.checked(pairs, mask)
-        values, new = self.planner.plan(pairs[:, None], mask[:, None], state, episode_start)
-        return values[:, 0], new
+        (rows, n), (m, d) = (np.arange(len(mask)), self.planner.scenario.num_sensors), pairs.shape[1:]
+        alone, known = np.zeros((len(mask), n, m, d), pairs.dtype), np.zeros((len(mask), n, m), np.bool_)
+        alone[rows, rows % n], known[rows, rows % n] = pairs, mask  # the other sensors do not work
+        values, new = self.planner.plan(alone, known, state, episode_start)
+        return values[rows, rows % n], new
 
 
 COORDINATORS: dict[str, type[RulePolicy]] = {

@@ -36,8 +36,7 @@ class Motion(NamedTuple):
     """Motion of sensors on rails."""
 
     rails: Rails
-    step: float  # in units of the observation
-    rail_step: float  # in units of the arena
+    rail_step: float
 
 
 class Room(NamedTuple):
@@ -164,20 +163,20 @@ def _plus_coverage(total, worth, covers, look, candidates, samples):
 def write_exclusive_shares(search, room, window, shares):
     """Write the share (n, m) of a target's samples that only this sensor covers, with the best plans.
 
-    A sample counts if it is covered alone at any of the first `window` sub-steps.
+    A sample counts if it is covered alone at any look of the first `window` sub-steps.
     """
     (n, m), covers = shares.shape, room.covers
     for i in range(n):
         _cover(search.looks, room.sees[i, room.best_ways[i]], room.farthest[i], True, room.best_plans[i], covers[i])
     own = np.zeros((n, covers.shape[2]), np.uint64)
-    for h in range(1, window + 1):
+    for look in range(1, search.looks[window] + 1):
         for w in range(covers.shape[2]):
             once, twice = np.uint64(0), np.uint64(0)
             for i in range(n):
-                twice |= once & covers[i, h, w]
-                once |= covers[i, h, w]
+                twice |= once & covers[i, look, w]
+                once |= covers[i, look, w]
             for i in range(n):
-                own[i, w] |= covers[i, h, w] & ~twice
+                own[i, w] |= covers[i, look, w] & ~twice
     for i in range(n):
         for j in range(m):
             word, bit = bits_of(j, search.samples)

@@ -2,10 +2,19 @@
 
 import numpy as np
 
-from hitmac.agents.baselines.levels import AssignAll, AssignInRange, AssignPlanned, AssignRandomly, ScriptedExecutor
+from hitmac.agents.baselines.levels import (
+    AssignAll,
+    AssignInRange,
+    AssignPlanned,
+    AssignRandomly,
+    PlannerExecutor,
+    ScriptedExecutor,
+)
 from hitmac.agents.baselines.planner import PlannerAgent
 from hitmac.envs import Scenario
 from hitmac.envs.tasks import CoordinatorTask, CoverageTask
+from hitmac.envs.tasks.base import flatten_sensors
+from hitmac.envs.tasks.executor import mask_unassigned
 
 
 def test_coordinators_by_hand():
@@ -21,7 +30,7 @@ def test_planned_assignments_are_what_a_sensor_alone_covers():
     scenario = Scenario(num_sensors=2, num_targets=3, walk="still", extra_move_every=0)
     task = CoverageTask(scenario, 1, 0, features=PlannerAgent.features)
     places = {"sensor_position": [(0, 0), (1000, 0)], "heading": [0, 180]}
-    task.simulator.place(**places, target_position=[(500, 0), (1000, 800), (-1000, 0)])
+    task.simulator.place(**places, target_position=[(500, -10), (1010, 790), (-1000, 0)])
     # Both see the first target, until sensor 1 has turned nine times, towards the second, which it sees after ten.
     # Nobody reaches the third.
     shown, agent, none = task.observe(), PlannerAgent(scenario), [0, 0, 0]
@@ -30,6 +39,19 @@ def test_planned_assignments_are_what_a_sensor_alone_covers():
     assert AssignPlanned(scenario).predict(shown)[0].tolist() == [[1, 0, 0, 0, 1, 0]]
     shown["mask"][0, 0] = 0
     assert not AssignPlanned(scenario).predict(shown)[0][0, :3].any()
+
+
+def test_the_planning_executor_plans_for_every_sensor_alone():
+    scenario = Scenario(num_sensors=2, num_targets=2, walk="still", extra_move_every=0, field_of_view=(60, 90))
+    task = CoverageTask(scenario, 3, 0, features=PlannerAgent.features)
+    places = {"sensor_position": [(0, 0), (10, 0)], "heading": [0, 0]}
+    # The first target is in view of both, the second on the left; sensor 0 needs one turn more to see both.
+    task.simulator.place(**places, target_position=[(500, 0), (300, 400)])
+    goals = np.array([[[1, 0], [0, 1]], [[0, 1], [1, 0]], [[1, 1], [0, 0]]], bool)
+    rows = flatten_sensors(mask_unassigned(task.observe(), goals, "masked"))
+    executor = PlannerExecutor(scenario)
+    assert executor.predict(rows)[0].tolist() == [0, 1, 1, 0, 1, 0]
+    assert executor.plan(rows["pairs"], rows["mask"] != 0)[0].shape == (6, 3)
 
 
 def test_the_scripted_executor_turns_as_the_coordinators_task_does():
