@@ -24,15 +24,21 @@ DEFAULT_FEATURES = (
 )  # fmt: skip
 """The default features; none identifies a sensor or a target."""
 
+SITE_FEATURES = (
+    "in_sight", "seen_if_turned", "relative_bearing", "relative_distance", "turn", "sensor_x", "sensor_y", "heading_sin",
+    "heading_cos",
+)  # fmt: skip
+"""Lines of sight, and the place and kind of each sensor."""
+
 FEATURE_SETS: dict[str, tuple[str, ...]] = {
     "hit-mac": PAPER_FEATURES,
     "frame": ("bearing_sin", "bearing_cos", "bearing", "distance", "in_range", "visible", "others_seeing"),
     "motion": DEFAULT_FEATURES,
-    "obstacles": (*DEFAULT_FEATURES, "in_sight", "seen_if_turned"),
+    "site": (*DEFAULT_FEATURES, *SITE_FEATURES),
     "last-known": (*DEFAULT_FEATURES, "age", "seen_now", "expected_distance", "expected_sin", "expected_cos", "spread"),
 }
-"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; that with the line of
-sight, for scenes with walls, blocks or discs; and that with all that is known of targets that are not seen."""
+"""Sets of features by name: the paper's; those of a single frame; the default, with velocities; these with lines of
+sight and sensors, for scenes with obstacles; and the default with all that is known of targets that are not seen."""
 
 
 class Observer:

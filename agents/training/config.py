@@ -108,9 +108,9 @@ class Options(EncoderConfig, RunOptions):
     """Policy to start from, with its features and network: directory of a run, or a pretrained policy such as
     pretrained:any-size. None: random weights."""
     features: tuple[str, ...] = DEFAULT_FEATURES
-    """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; obstacles:
-    the line of sight too, the default with walls, blocks or discs; last-known: ages too), beliefs (particles, where a
-    target may be), or names; an error lists them."""
+    """Observation features: a set (hit-mac: the paper's; frame: of a single frame; motion: velocities too; site: lines
+    of sight and sensors too, the default with walls, blocks or discs; last-known: ages too), beliefs (particles: where
+    a target may be), or names; an error lists them."""
     algorithm: Annotated[str, Choice(("imitation", "ppo", "a2c"))] = "ppo"
     """Learning algorithm: imitation of a planner, with other defaults for a level of the hierarchy; or from reward:
     ppo, or a2c, the synchronous form of the paper's A3C, which ignores batch_size and epochs."""
@@ -444,7 +444,7 @@ def completed(asked: AnyJob, given: Collection[str], scenario: Scenario) -> AnyJ
     start, memory = getattr(asked, "start", None), getattr(asked, "memory", "none")
     defaults: Any = with_defaults(type(asked), asked.algorithm, memory, start)
     if scenario.has_obstacles and start is None and defaults.features == DEFAULT_FEATURES:
-        defaults = dataclasses.replace(defaults, features=FEATURE_SETS["obstacles"])
+        defaults = dataclasses.replace(defaults, features=FEATURE_SETS["site"])
     options: AnyJob = dataclasses.replace(defaults, **{name: getattr(asked, name) for name in given})
     return scaled(options, scenario, given)
 

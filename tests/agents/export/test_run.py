@@ -47,7 +47,7 @@ SHARED = BUSY.replace(pan_limits=(), knowledge="shared", missed_detections=0.1)
 NEAR = {"nearest": 3, "radius": 1500.0, "neighbours": 3}
 AGENTS = {
     "full": lambda: load_agent("pretrained:flat", BUSY),
-    "obstacles": lambda: agent_of(BUSY, features=FEATURE_SETS["obstacles"]),
+    "obstacles": lambda: agent_of(BUSY, features=FEATURE_SETS["site"]),
     "nearest": lambda: agent_of(BUSY, nearness=NEAR, attend_over="agents"),
     "both levels": lambda: hierarchy(BUSY),
     "shared": lambda: load_agent("pretrained:flat", SHARED),

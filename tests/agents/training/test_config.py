@@ -50,10 +50,10 @@ def test_the_levels_of_hit_mac_have_defaults_of_their_own():
     assert tuple(level.features for level in both) == (ExecutorOptions.features, FEATURE_SETS["frame"])
 
 
-def test_where_there_are_obstacles_policies_observe_the_line_of_sight_by_default():
+def test_where_there_are_obstacles_policies_observe_lines_of_sight_by_default():
     asked, clear, site = JOBS["coverage"](features=("bearing",)), load_scenario("hit-mac"), load_scenario("obstacles")
     assert sizes.completed(asked, set(), clear).features == DEFAULT_FEATURES
-    assert sizes.completed(asked, set(), site).features == FEATURE_SETS["obstacles"]
+    assert sizes.completed(asked, set(), site).features == FEATURE_SETS["site"]
     assert sizes.completed(asked, {"features"}, site).features == ("bearing",)
     for more in ({"start": "pretrained:flat"}, {"memory": "recurrent"}):
         assert "in_sight" not in sizes.completed(dataclasses.replace(asked, **more), set(), site).features
