@@ -25,8 +25,8 @@ DEFAULT_FEATURES = (
 """The default features; none identifies a sensor or a target."""
 
 SITE_FEATURES = (
-    "in_sight", "seen_if_turned", "relative_bearing", "relative_distance", "turn", "sensor_x", "sensor_y", "heading_sin",
-    "heading_cos",
+    "in_sight", "seen_if_turned", "relative_bearing", "relative_distance", "turn", "sensor_x", "sensor_y",
+    "heading_sin", "heading_cos",
 )  # fmt: skip
 """Lines of sight, and the place and kind of each sensor."""
 
