@@ -9,7 +9,7 @@ import pytest
 from hitmac.agents import load_agent
 from hitmac.agents.learned.recurrent import RECURRENT_FEATURES
 from hitmac.envs import Simulator, load_scenario
-from hitmac.envs.observation import FEATURE_SETS, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, Observer
 from tests.agents.export.made import agent_of, hierarchy
 
 ALONE = """
@@ -47,7 +47,7 @@ SHARED = BUSY.replace(pan_limits=(), knowledge="shared", missed_detections=0.1)
 NEAR = {"nearest": 3, "radius": 1500.0, "neighbours": 3}
 AGENTS = {
     "full": lambda: load_agent("pretrained:flat", BUSY),
-    "obstacles": lambda: agent_of(BUSY, features=FEATURE_SETS["site"]),
+    "obstacles": lambda: agent_of(BUSY, features=(*DEFAULT_FEATURES, "in_sight", "seen_if_turned")),
     "nearest": lambda: agent_of(BUSY, nearness=NEAR, attend_over="agents"),
     "both levels": lambda: hierarchy(BUSY),
     "shared": lambda: load_agent("pretrained:flat", SHARED),
