@@ -35,7 +35,7 @@ def test_observations_of_other_shapes_are_refused(name):
     for wrong in ({}, None, np.zeros(3), {"pairs": np.zeros(3)}):
         with pytest.raises(ValueError, match=r"the observation is .*; it must be a dict of pairs and mask"):
             policy.predict(wrong)
-    if name in ("nearest", "greedy", "exact", "belief-planner"):  # planners plan for any number of sensors
+    if name in ("nearest", "greedy", "exact", "planner"):
         with pytest.raises(ValueError, match=r"mask has shape \(2, 3, 5\); it must be \(scenes, 4 sensors"):
             policy.predict({part: array[:, :-1] for part, array in shown.items()})
 
@@ -48,7 +48,7 @@ def test_what_a_kernel_cannot_read_is_refused():
         ({"pairs": pairs * np.nan}, "pairs holds nan"),
         ({"pairs": pairs.astype(str)}, "as floating-point numbers"),
         ({"pairs": pairs[:1]}, "mask is .* of shape"),
-        ({"mask": mask[..., :-1]}, "mask is .* of shape"),
+        ({"mask": mask[..., :-1]}, "mask has shape"),
         ({"mask": mask.astype(object)}, "mask is object of shape"),
     ):
         with pytest.raises(ValueError, match=message):

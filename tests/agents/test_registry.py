@@ -80,7 +80,7 @@ def test_options_reach_the_constructor():
     agent = load_agent("planner:turn_cost=0.5:horizon=30", HIT_MAC)
     assert (agent.name, agent.policy.turn_cost, agent.policy.horizon) == ("planner:turn_cost=0.5:horizon=30", 0.5, 30)
     fast = load_agent("planner-fast:turn_cost=2", HIT_MAC).policy  # by the constructor of its base
-    assert (fast.turn_cost, fast.horizon, fast.samples) == (2.0, 45, 1)
+    assert (fast.turn_cost, fast.horizon, fast.samples) == (2.0, 45, 4)
     assert load_agent("random:seed=7", HIT_MAC).policy.seed == 7
 
 
@@ -127,11 +127,13 @@ def test_names_that_are_refused(names, error, says):
 
 
 def test_lists_of_the_nearest_are_part_of_the_name():
-    agents = named_agents("pretrained:any-size:nearest=2/3,planner:turn_cost=0.5:nearest=4:radius=900", HIT_MAC)
+    agents = named_agents("pretrained:any-size:nearest=2:radius=900,planner:turn_cost=0.5:nearest=4/5", HIT_MAC)
     assert [agent.name for agent in agents] == [
-        "pretrained:any-size:nearest=2", "pretrained:any-size:nearest=3", "planner:turn_cost=0.5:nearest=4:radius=900",
+        "pretrained:any-size:nearest=2:radius=900",
+        *("planner:turn_cost=0.5:nearest=4", "planner:turn_cost=0.5:nearest=5"),
     ]  # fmt: skip
-    assert (dict(agents[-1].nearness), agents[-1].policy.turn_cost) == ({"nearest": 4, "radius": 900.0}, 0.5)
+    assert dict(agents[0].nearness) == {"nearest": 2, "radius": 900.0}
+    assert (dict(agents[-1].nearness), agents[-1].policy.turn_cost) == ({"nearest": 5}, 0.5)
 
 
 def test_families_by_hand():

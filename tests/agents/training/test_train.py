@@ -182,7 +182,7 @@ def test_the_teacher_of_each_job():
         teacher = model.labels.teacher
         assert isinstance(teacher, kind)
         planner = teacher if kind is PlannerAgent else teacher.planner
-        assert (planner.samples, planner.turn_cost) == (1, 0.7)
+        assert (planner.samples, planner.turn_cost) == (4, 0.7)
         assert config.policy["credit"] == "team"
 
 
