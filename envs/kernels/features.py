@@ -292,9 +292,9 @@ def tangential_velocity(pair, scales, b):
     return _relative(pair.velocity_y[b] * pair.east[b] - pair.velocity_x[b] * pair.north[b], scales)
 
 
-@feature(0, 1, of_sensor=True)
+@feature(0, 1)
 def field_of_view(pair, scales, b):
-    """The sensor's field of view / 360 deg, also shown for unknown targets."""
+    """The sensor's field of view / 360 deg."""
     return pair.sensor[at.FIELD_OF_VIEW, b] / 360.0
 
 

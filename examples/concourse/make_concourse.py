@@ -1,7 +1,7 @@
 """Recorded tracks and the floor plan of the concourse in ``concourse.yaml``, by the pedestrian simulator JuPedSim.
 
 ``python -m examples.concourse.make_concourse`` writes both beside this file. It needs JuPedSim 1.4.2
-(``pip install jupedsim==1.4.2``, LGPL), which nothing else here does; the seed of a day is its number. People walk
+(``pip install jupedsim==1.4.2``, LGPL), which nothing else here does; the seed of day k is [1, k]. People walk
 between the street and the platforms, singly or in crowds that leave a train; some stop at a counter on the way.
 """
 
@@ -22,7 +22,6 @@ STEPS = 20  # of the simulator in a second
 PIXELS = 20  # to a metre
 
 HALF_WIDTH, HALF_HEIGHT = 30.0, 15.0
-DEPTH = 0.8  # of an entrance, metres
 STREET = ((-30.0, -5.0, -29.2, 3.0), (29.2, -9.0, 30.0, -2.0), (-14.0, -15.0, -9.0, -14.2), (10.0, -15.0, 15.0, -14.2))
 PLATFORMS = ((-23.0, 14.2, -18.0, 15.0), (2.0, 14.2, 7.0, 15.0), (18.0, 14.2, 23.0, 15.0))  # x and y, low and high
 COUNTERS = ((-12.0, 10.5), (1.0, -11.0), (15.0, 8.0), (-25.0, -9.0), (22.0, -11.5))
