@@ -511,5 +511,7 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
 }
 """Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
 
-OF_SENSOR = frozenset(("sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos"))
+OF_SENSOR = frozenset(
+    ("field_of_view", "sensor_x", "sensor_y", "heading_sin", "heading_cos", "along", "rail_sin", "rail_cos")
+)
 """Features of the sensor only, shown also for unknown targets."""

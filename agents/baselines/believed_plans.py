@@ -22,10 +22,11 @@ from hitmac.agents.baselines.search import (
 from hitmac.agents.tracking.beliefs import AGE, moves_at
 from hitmac.agents.tracking.particles import AIM_X, AIM_Y, GOALS, MOVES, SPEED, STEP, X, Y, move, moves_until_stuck
 from hitmac.agents.tracking.recorded import PLACE
-from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, is_clear
+from hitmac.agents.tracking.sight import VIEW_COS, VIEW_RANGE, VIEW_SIN, VIEW_X, VIEW_Y, in_view, is_clear
 from hitmac.envs.kernels.knowledge import popcount
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
-from hitmac.envs.kernels.rails import FORWARD, gone_along, rail_of, way_between
+from hitmac.envs.kernels.physics import NARROWER, WIDER
+from hitmac.envs.kernels.rails import BACK, FORWARD, gone_along, rail_of, way_between
 from hitmac.envs.kernels.state import Cells
 from hitmac.envs.kernels.streams import GOLDEN, mix, uniform
 from hitmac.envs.kernels.threads import allocating, blocks, inlined, kernel
@@ -47,6 +48,16 @@ class Futures(NamedTuple):
     y: np.ndarray  # (L + 1, W, E) float32
     who: np.ndarray  # (L + 1, W, E) uint64
     length: np.ndarray  # (L + 1, W) int64: number of entries
+
+
+class Ways(NamedTuple):
+    """Ways of plans: the motion along the rail at every sub-step, and the zoom at the first, after which it is kept."""
+
+    move: np.ndarray  # (A,) int64 actions
+    zoom: np.ndarray  # (A,) int64 actions
+    zoom_step: float  # degrees
+    narrowest: float
+    widest: float
 
 
 class Sampling(NamedTuple):
@@ -114,12 +125,46 @@ def spans(looks):
 
 
 @allocating
-def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, shared, futures):
-    """Add the position of a particle at each look, forecast move by move, as one sample."""
+def _planned_views(views, turn, plans):
+    """Return the views (H + 1, n, 7) of sensors that now have `views` (n, 7) and turn by `plans` (n, H + 1)."""
+    planned = np.empty((plans.shape[1], *views.shape))
+    for h in range(plans.shape[1]):
+        planned[h] = views
+        for i in range(0 if h == 0 else views.shape[0]):
+            angle = math.radians(plans[i, h] * turn[i])
+            c, s, x, y = math.cos(angle), math.sin(angle), views[i, VIEW_COS], views[i, VIEW_SIN]
+            planned[h, i, VIEW_COS], planned[h, i, VIEW_SIN] = c * x - s * y, s * x + c * y
+    return planned
+
+
+@inlined
+def _first_view(views, clear, x, y):
+    """Return the number of the first view (n, 7) with (x, y); -1: none."""
+    for i in range(views.shape[0]):
+        if in_view(views[i], None if clear is None else clear[i], x, y):
+            return i
+    return -1
+
+
+@allocating
+def _follow_moves(rules, particle, key, time, word, bit, straight, looks, middle, views, clear, shared, futures):
+    """Add the position of a particle at each look, forecast move by move, as one sample.
+
+    It moves out of the first of the `views` (H + 1, n, 7) that it is in, as the walk `evade`; None: it ignores them.
+    """
     one, counter = particle.copy().reshape(-1, 1), np.uint64(0)
     for h in range(1, looks.shape[0]):
+        seen_x, seen_y = one[X, 0], one[Y, 0]  # the walk sees views as of the last sub-step
         for k in range(moves_at(rules, time + h - 1)):
             before = one[MOVES, 0]
+            if views is not None:
+                i = _first_view(views[h - 1], clear, seen_x, seen_y)
+                if i >= 0:
+                    dx, dy = one[X, 0] - views[h, i, VIEW_X], one[Y, 0] - views[h, i, VIEW_Y]
+                    away = math.sqrt(dx * dx + dy * dy)
+                    if away > 0.0:
+                        side = math.copysign(1.0, views[h, i, VIEW_COS] * dy - views[h, i, VIEW_SIN] * dx)
+                        one[AIM_X, 0], one[AIM_Y, 0] = -side * dy / away, side * dx / away
             counter = move(rules.walk, one, 0, key, counter, 0.5)
             straight = straight and one[MOVES, 0] >= before
             draw = uniform(key, _LENGTHS + np.uint64(2 * (time + h) + k))
@@ -209,12 +254,15 @@ def _follow_courses(walk, particle, key, word, bit, straight, moves, shared, fut
 
 
 @allocating
-def foresee_believed(rules, search, sampling, body, weight, together, time, j, middle, moves, shared, futures):
+def foresee_believed(
+    rules, search, sampling, body, weight, together, time, j, middle, moves, views, clear, shared, futures
+):
     """List the positions of target j at each look, from particles (7, P) resampled at even steps of the weights (P,).
 
     The draws of a future depend only on target, sample, number of turns and time, so consecutive sub-steps plan for the
     same futures. If all particles move `together`, samples share an entry until they turn. `middle` and `moves`
-    (L + 1,) are the middle sub-step of each look and the moves until then; `shared` (L + 1,) is scratch memory.
+    (L + 1,) are the middle sub-step of each look and the moves until then; `views` and `clear` those of targets that
+    evade, see :func:`_follow_moves`; `shared` (L + 1,) is scratch memory.
     """
     samples, looks, word = search.samples, search.looks, j // sampling.per_word
     first = j % sampling.per_word * samples
@@ -231,7 +279,9 @@ def foresee_believed(rules, search, sampling, body, weight, together, time, j, m
         if rules.walk.model == GOALS:
             _follow_courses(rules.walk, body[:, source], key, word, bit, together, moves, shared, futures)
         else:
-            _follow_moves(rules, body[:, source], key, time, word, bit, together, looks, middle, shared, futures)
+            _follow_moves(
+                rules, body[:, source], key, time, word, bit, together, looks, middle, views, clear, shared, futures
+            )
 
 
 @allocating
@@ -251,6 +301,14 @@ def mark(x, y, who, pose, moved, view, clear, most, sides, row):
     for chunk in range(chunks):
         first = chunk * CHUNK
         xs, ys, own = x[first : first + CHUNK], y[first : first + CHUNK], sides[chunk]
+        if clear is not None:  # with obstacles, chunks out of range are worth a test
+            closest = np.float32(np.inf)
+            for k in range(CHUNK):
+                dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
+                closest = min(closest, dx * dx + dy * dy)
+            if closest > squared:
+                own[:] = 0
+                continue
         for k in range(CHUNK):
             dx, dy = xs[k] - at_x - moved_x, ys[k] - at_y - moved_y
             near = dx * dx + dy * dy <= squared
@@ -273,23 +331,27 @@ def mark(x, y, who, pose, moved, view, clear, most, sides, row):
 
 
 @allocating
-def _mark_believed(room, i, seen_from, clear, half_view, turn, futures, moved, last, sides):
-    """Write the samples in view of sensor i for each motion, look and heading.
+def _mark_believed(room, i, seen_from, clear, on_rail, place, lens, turn, futures, moved, last, sides):
+    """Write the samples in view of sensor i for each way, look and heading.
 
     Headings are ordered from the farthest turn to the right. Those out of reach by the `last` sub-step (L + 1,) of a
-    look are omitted. The sensor starts with the view `seen_from` (7,) and moves by `moved` (A, L + 1, 2).
+    look are omitted. The sensor starts with the view `seen_from` (7,), moves by `moved` (A, L + 1, 2), and has
+    the squared range and half the field of view `lens` (A, 2). `clear` are the obstacles in its way at the start,
+    `on_rail` (P, DIRECTIONS) those at the places of its rail, of which it is at `place` (A, L + 1); -1: the start.
     """
     farthest, one = room.farthest[i], np.float32
     pose = one(seen_from[VIEW_X]), one(seen_from[VIEW_Y]), one(seen_from[VIEW_COS]), one(seen_from[VIEW_SIN])
-    view = one(seen_from[VIEW_RANGE]), one(half_view), one(1.0 / max(turn, 1e-6))
+    per_turn = one(1.0 / max(turn, 1e-6))
     for way in range(moved.shape[0]):
         for look in range(1, last.shape[0]):
-            most = min(last[look], farthest)
+            at = place[way, look]
+            then_clear = clear if on_rail is None else (clear if at < 0 else on_rail[at])
+            most, view = min(last[look], farthest), (one(lens[way, 0]), one(lens[way, 1]), per_turn)
             for word in range(futures.length.shape[1]):
                 used = futures.length[look, word]
                 x, y, who = futures.x[look, word, :used], futures.y[look, word, :used], futures.who[look, word, :used]
                 row = room.sees[i, way, look, word, farthest - most : farthest + most + 2]
-                mark(x, y, who, pose, moved[way, look], view, clear, most, sides, row)
+                mark(x, y, who, pose, moved[way, look], view, then_clear, most, sides, row)
 
 
 @allocating
@@ -351,18 +413,33 @@ def _gather_near(near, candidates, i, view, samples, every, futures):
     close(futures)
 
 
+@allocating
+def _write_lens(ways, squared, view, lens):
+    """Write the squared range and half the field of view (A, 2) of each way, given the present `squared` and `view`.
+
+    The area of a view, ``range^2 * view``, is constant.
+    """
+    for way in range(lens.shape[0]):
+        step = ways.zoom_step * (int(ways.zoom[way] == WIDER) - int(ways.zoom[way] == NARROWER))
+        then = min(max(view + step, ways.narrowest), ways.widest) if step != 0.0 else view
+        lens[way, 0] = squared * view / then if then != view else squared
+        lens[way, 1] = 0.5 * then
+
+
 @kernel
 def plan_beliefs(
-    rules, sensors, motion, along, search, sampling, near, pieces, all_clear, scene, history, values, own_shares, share
-):
-    """Write the values (R, n, 3) of the next actions of R rows of knowledge, on rails (R, 2 n, 3).
+    rules, sensors, ways, motion, along, search, sampling, near, pieces, evades, rail_clear, all_clear, scene, history,
+    values, own_shares, share,
+):  # fmt: skip
+    """Write the values (R, k n, 3) of the next actions of R rows of knowledge, for k decisions.
 
-    `sensors` are half the fields of view (n,) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
+    `sensors` are the fields of view (R, n) and the turns (n,), in degrees, `along` (R, n) the positions on the rails
     divided by their lengths, and `scene` holds the beliefs. With `near`, sensors plan for the nearest targets, else for
-    all. `history` holds plans (R, n, H + 1) and their motions (R, n), changed in place. `own_shares` are the window (0:
-    disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
+    all. If `evades` is not None, targets evade the views of the kept plans. `rail_clear` (r, P, DIRECTIONS) are the
+    obstacles around the rails' places, or None. `history` holds plans (R, n, H + 1) and their ways (R, n), changed in
+    place. `own_shares` are the window (0: disabled) and the output (R, n, m) of :func:`write_exclusive_shares`.
     """
-    (belief, known, all_views, _, present, time), (half_view, turn), (kept, kept_ways) = scene, sensors, history
+    (belief, known, all_views, _, present, time), (field_of_view, turn), (kept, kept_ways) = scene, sensors, history
     n, m, samples = all_views.shape[1], known.shape[1], search.samples
     middle_of, last = spans(search.looks)
     looks = last.shape[0] - 1
@@ -373,9 +450,11 @@ def plan_beliefs(
         per_word = 64 // samples
         own = empty_futures(looks, (near.most - 1) // per_word + 1, min(near.most, per_word) * (samples + 1))
     moves, shared = np.empty(looks + 1), np.empty(looks + 1, np.int64)
-    room = make_room(search, n, own.x.shape[1], 1 if motion is None else 3)
+    room = make_room(search, n, own.x.shape[1])
     sides = np.empty((own.x.shape[2] // CHUNK, 4, CHUNK), np.int32)
     moved = np.zeros((room.sees.shape[1], looks + 1, 2), np.float32)
+    place = np.full(moved.shape[:2], -1)
+    lens = np.empty((n, moved.shape[0], 2))
     for low, high in blocks(values.shape[0], share):
         for r in range(low, high):
             views, gone = all_views[r], 0
@@ -384,6 +463,8 @@ def plan_beliefs(
                 if middle_of[search.looks[h]] == h:
                     moves[search.looks[h]] = gone
             every.length[:] = 0
+            row_clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0]]
+            evaded = None if evades is None else _planned_views(views, turn, kept[r])
             for j in range(m):
                 if present[r, j]:
                     moving = known[r, j, 2] != 0.0 or known[r, j, 3] != 0.0  # the velocity
@@ -391,7 +472,8 @@ def plan_beliefs(
                     body, weight = belief.body[r, j], belief.weight[r, j]
                     if pieces is None:
                         foresee_believed(
-                            rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, shared, every
+                            rules, search, sampling, body, weight, together, time[r], j, middle_of, moves, evaded,
+                            row_clear, shared, every,
                         )  # fmt: skip
                     else:
                         foresee_pieces(pieces, samples, sampling.per_word, body, weight, j, 1, middle_of, every)
@@ -399,24 +481,32 @@ def plan_beliefs(
                 body, weight = belief.body[r, m], belief.weight[r, m]
                 foresee_pieces(pieces, samples, sampling.per_word, body, weight, m, sampling.unseen, middle_of, every)
             close(every)
-            candidates = None if near is None else _likeliest_pairs(near, views, every)
+            longest = views.copy()
+            for i in range(n):
+                _write_lens(ways, views[i, VIEW_RANGE], field_of_view[r, i], lens[i])
+                longest[i, VIEW_RANGE] = max(views[i, VIEW_RANGE], lens[i, :, 0].max())
+            candidates = None if near is None else _likeliest_pairs(near, longest, every)
             for i in range(n):
                 view = views[i]
+                narrowest = lens[i, :, 1].min()
                 write_reach(
-                    search, room, i, half_view[i], turn[i], view[VIEW_RANGE] > 0.0, view[VIEW_COS], view[VIEW_SIN]
+                    search, room, i, narrowest, turn[i], view[VIEW_RANGE] > 0.0, view[VIEW_COS], view[VIEW_SIN]
                 )  # fmt: skip
+                rail = 0
                 if motion is not None:
                     rail = rail_of(motion.rails, i)
                     begin = along[r, i] * motion.rails.length[rail]
-                    for way in range(1, moved.shape[0]):
+                    for way in range(moved.shape[0]):
                         for look in range(1, looks + 1):
-                            steps = middle_of[look] if way == FORWARD else -middle_of[look]
-                            place = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
-                            moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, place)
+                            steps = middle_of[look] * (int(ways.move[way] == FORWARD) - int(ways.move[way] == BACK))
+                            then = gone_along(motion.rails, rail, begin, steps * motion.rail_step)
+                            moved[way, look, 0], moved[way, look, 1] = way_between(motion.rails, rail, begin, then)
+                            place[way, look] = -1 if steps == 0 else round(then / motion.rail_step)
                 if near is not None:
-                    _gather_near(near, candidates, i, view, samples, every, own)
-                clear = None if all_clear is None else all_clear[r * all_clear.shape[0] // known.shape[0], i]
-                _mark_believed(room, i, view, clear, half_view[i], turn[i], own, moved, last, sides)
+                    _gather_near(near, candidates, i, longest[i], samples, every, own)
+                clear = None if row_clear is None else row_clear[i]
+                on_rail = None if rail_clear is None else rail_clear[rail]
+                _mark_believed(room, i, view, clear, on_rail, place, lens[i], turn[i], own, moved, last, sides)
             ascend(search, room, candidates, time[r], kept[r], kept_ways[r], values[r])
             if own_shares[0] > 0:
                 write_exclusive_shares(search, room, own_shares[0], own_shares[1][r])

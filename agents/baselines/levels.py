@@ -89,6 +89,7 @@ class AssignPlanned(RulePolicy):
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(seed=seed)
         self.planner = planner or PlannerAgent(in_place(scenario), seed, **self.planning)
+        self.features = self.planner.features  # type: ignore[misc]
 
     def act(self, pairs: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Return the assignment (B, n * m)."""
@@ -109,6 +110,7 @@ class PlannerExecutor(PlanningPolicy):
     def __init__(self, scenario: Scenario | str | Path, seed: int = 0, *, planner: PlannerAgent | None = None) -> None:
         super().__init__(None, seed)
         self.planner = planner or PlannerAgent(in_place(scenario), seed)
+        self.features = self.planner.features  # type: ignore[misc]
 
     def plan(
         self, pairs: np.ndarray, mask: np.ndarray, state: State = None, episode_start: Starts = None

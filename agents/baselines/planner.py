@@ -6,13 +6,15 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from hitmac.agents.baselines.believed_plans import Near, Sampling, plan_beliefs
+from hitmac.agents.baselines.believed_plans import Near, Sampling, Ways, plan_beliefs
 from hitmac.agents.baselines.rules import RulePolicy
 from hitmac.agents.baselines.search import Motion, Search
 from hitmac.agents.policy import Observation, Starts, State
 from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
+from hitmac.agents.tracking.sight import Sight
 from hitmac.envs.kernels.nearest import make_cells
-from hitmac.envs.kernels.rails import limits_of, make_rails
+from hitmac.envs.kernels.physics import KEEP
+from hitmac.envs.kernels.rails import STAND, limits_of, make_rails
 from hitmac.envs.kernels.streams import stream_keys
 from hitmac.envs.kernels.threads import Threads, cores
 from hitmac.envs.scenario import Scenario
@@ -29,9 +31,10 @@ class PlanningPolicy(RulePolicy):
         """Return the values (B, k n, 3) of the actions 0, 1 and 2 of each decision, and the state for the next call.
 
         The k decisions :attr:`decides` are ordered as in the actions: first the values of staying, turning left and
-        turning right for all sensors; on rails then those of staying in place, moving forward and moving back. The
-        value of an action is that of the sensor's best plan that begins with it: the discounted coverage that the plans
-        of the other sensors, as of its last revision, do not provide, minus the cost of turning.
+        turning right for all sensors; with zoom then those of keeping, narrowing and widening the view; on rails then
+        those of staying in place, moving forward and moving back. The value of an action is that of the sensor's best
+        plan that begins with it: the discounted coverage that the plans of the other sensors, as of its last revision,
+        do not provide, minus the cost of turning.
 
         Planners of scenes also accept `targets` (B, n, k), int: the targets listed in pairs (B, n, k, d) and mask
         (B, n, k), the nearest to each sensor; -1 marks an empty place. None: place j is target j.
@@ -63,7 +66,7 @@ class PlannerState(NamedTuple):
     time: np.ndarray
     place: np.ndarray
     plans: np.ndarray  # (B, g, n, H + 1) int64: planned headings, in turns from the heading of the next call
-    ways: np.ndarray  # (B, g, n) int64: ways to move of these plans, 0 without rails
+    ways: np.ndarray  # (B, g, n) int64: ways of these plans, 0 without zoom and rails
 
 
 class PlannerAgent(PlanningPolicy):
@@ -86,9 +89,12 @@ class PlannerAgent(PlanningPolicy):
     result is kept.
 
     On rails, a plan also includes one motion for the whole horizon: stay, or move forward or back at every sub-step.
-    Plans respect the sensors' pan limits. Given observations that list the k nearest targets, the agent keeps beliefs
-    about all targets and plans for each sensor with the k targets whose futures are most often in its range. The option
-    `radius` is not allowed, since a list with an empty place counts as complete.
+    With zoom it includes one step of the lens, narrower or wider, or none. Targets that evade are expected to react to
+    the last plans. Plans respect the sensors' pan limits.
+
+    Given observations that list the k nearest targets, the agent keeps beliefs about all targets and plans for each
+    sensor with the k targets whose futures are most often in its range. The option `radius` is not allowed, since a
+    list with an empty place counts as complete.
 
     Args:
         scenario: the scenario to play.
@@ -136,16 +142,22 @@ class PlannerAgent(PlanningPolicy):
         scenario, limits, self._motion = self.scenario, limits_of(self.scenario), None
         if scenario.rails:
             self._motion = Motion(make_rails(scenario.rails), scenario.rail_step)
-            self.decides = "turn", "move"
+        self.decides = scenario.decisions
         limited = bool(np.isfinite(limits).any())
         circle = 360.0 if limited else 180.0  # degrees; within limits only the long way may be possible
-        farthest = min(self.horizon, math.ceil(circle / scenario.of_each_sensor("turn_angle").min()))
+        self._turn = scenario.of_each_sensor("turn_angle")
+        farthest = min(self.horizon, math.ceil(circle / self._turn.min()))
         looks = _looks(self.horizon, whole_number("per_length", per_length, 0, 10_000))
         weight = (self.discount ** np.arange(-1, self.horizon).clip(0) / self.samples).astype(np.float32)
+        self._ways, first, then = _ways(scenario)
         self._search = Search(
-            self.samples, self.restarts, self.rounds, self.turn_cost, looks, weight, farthest, limited, limits
+            self.samples, self.restarts, self.rounds, self.turn_cost, looks, weight, farthest, limited, limits, first,
+            then,
         )  # fmt: skip
-        self._sensors = 0.5 * scenario.of_each_sensor("field_of_view"), scenario.of_each_sensor("turn_angle")
+        self._rail_clear = None
+        if self._motion is not None:
+            self._rail_clear = Sight(scenario).along(self._motion.rails, scenario.rail_step)
+        self._evades = True if scenario.walk == "evade" else None
         self._beliefs = Beliefs(scenario, particles, seed, () if self._motion is None else ("along",))
         self.features = self._beliefs.features  # type: ignore[misc]
         pieces, unseen = self._beliefs.pieces, 0
@@ -183,13 +195,15 @@ class PlannerAgent(PlanningPolicy):
         history = plans.reshape(rows, n, self.horizon + 1), ways.reshape(rows, n)
         values = np.zeros((rows, n * len(self.decides), 3), np.float32)
         along = np.repeat(pairs[:, :, 0, -1].astype(np.float64), g, 0)  # unused without rails
+        views = np.repeat(self._beliefs.fields_of_view(pairs), g, 0)
         near, sampling = None, self._sampling
         if targets is not None:
             moved = 0.0 if self._motion is None else self.horizon * self._motion.rail_step
             near, sampling = Near(self._cells, targets.shape[-1], moved), sampling._replace(per_word=1)
         Threads(rows, cores(), block=8).run(
-            plan_beliefs, self._beliefs.rules, self._sensors, self._motion, along, self._search, sampling, near,
-            self._beliefs.pieces, scene.clear, scene, history, values, own,
+            plan_beliefs, self._beliefs.rules, (views, self._turn), self._ways, self._motion, along, self._search,
+            sampling, near, self._beliefs.pieces, self._evades, self._rail_clear, scene.clear, scene, history, values,
+            own,
         )  # fmt: skip
         return self._beliefs.of_sensors(values), PlannerState(*new, plans, ways)
 
@@ -202,6 +216,16 @@ class PlannerAgent(PlanningPolicy):
         shares = np.zeros(mask.shape, np.float32)
         self.plan(pairs, mask, own=(min(window, self.horizon), shares))
         return shares
+
+
+def _ways(scenario: Scenario) -> tuple[Ways, np.ndarray, np.ndarray]:
+    """Return the ways of plans, and their `first` and `then` of :class:`~hitmac.agents.baselines.search.Search`."""
+    moves = range(3) if scenario.rails else (STAND,)
+    ways = [(zoom, move) for zoom in (range(3) if scenario.zoom else (KEEP,)) for move in moves]
+    actions = dict(zip(("zoom", "move"), np.array(ways).T, strict=True))
+    first = np.array([actions[name] for name in scenario.decisions[1:]], np.int64).reshape(-1, len(ways))
+    then = np.array([ways.index((KEEP, move)) for _, move in ways])
+    return Ways(actions["move"], actions["zoom"], scenario.zoom_step, *(scenario.zoom or (0.0, 360.0))), first, then
 
 
 def _looks(horizon: int, per_length: int) -> np.ndarray:

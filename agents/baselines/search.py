@@ -1,7 +1,7 @@
 """Search for the best joint plan of all sensors, given the samples in view from each heading.
 
-A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and on rails also a
-motion. Samples of the targets' futures are bits of 64-bit words. Compiled by numba.
+A plan of a sensor is a heading for each sub-step of the horizon, in turns from its present heading, and a way: what it
+does with its lens and on its rail. Samples of the targets' futures are bits of 64-bit words. Compiled by numba.
 """
 
 import math
@@ -30,6 +30,8 @@ class Search(NamedTuple):
     farthest: int  # most turns to either side of any sensor
     limited: bool  # a sensor has pan limits
     limits: np.ndarray  # (n, 2) pan limits, degrees
+    first: np.ndarray  # (d, A) int64: first action of each way, for each decision after the turn
+    then: np.ndarray  # (A,) int64: the way that continues it at the next sub-step
 
 
 class Motion(NamedTuple):
@@ -43,15 +45,14 @@ class Room(NamedTuple):
     """Working arrays of a search for n sensors."""
 
     sees: np.ndarray
-    """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by motion, word and heading. The A motions are
-    staying, and on rails also moving forward and moving back at every sub-step."""
+    """(n, A, L + 1, W, K + CHUNK) uint64: samples in view at each look, by way, word and heading."""
     farthest: np.ndarray  # (n,) int64: most turns to either side
     reach: np.ndarray  # (n, 2) int64: most turns to the right and to the left within the pan limits
     plans: np.ndarray  # (n, H + 1) int64: of an ascent
-    ways: np.ndarray  # (n,) int64: their motions
+    ways: np.ndarray  # (n,) int64: their ways
     planned: np.ndarray  # (n,) bool: the sensor has a plan
     covers: np.ndarray  # (n, L + 1, W) uint64: samples that each plan covers
-    values: np.ndarray  # (n, 3) of staying, turning left and right; with 3 motions (2 n, 3), theirs last
+    values: np.ndarray  # (n + d n, 3) of staying, turning left and right; then of the actions of the other decisions
     best_plans: np.ndarray  # of all ascents
     best_ways: np.ndarray
     covered: np.ndarray  # (L + 1, W) uint64: samples covered by other sensors
@@ -61,13 +62,14 @@ class Room(NamedTuple):
 
 
 @allocating
-def make_room(search, n, words, ways):
-    """Return uninitialised working arrays for 1 or 3 motions."""
+def make_room(search, n, words):
+    """Return uninitialised working arrays."""
+    decisions, ways = search.first.shape
     horizon, looks, headings = search.looks.shape[0] - 1, search.looks[-1], 2 * search.farthest + 1
     return Room(
         np.empty((n, ways, looks + 1, words, headings + CHUNK), np.uint64), np.empty(n, np.int64),
         np.empty((n, 2), np.int64), np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty(n, np.bool_),
-        np.empty((n, looks + 1, words), np.uint64), np.empty((n if ways == 1 else 2 * n, 3)),
+        np.empty((n, looks + 1, words), np.uint64), np.empty((n + decisions * n, 3)),
         np.empty((n, horizon + 1), np.int64), np.empty(n, np.int64), np.empty((looks + 1, words), np.uint64),
         np.empty((horizon + 2, headings + 2 + CHUNK), np.float32), np.empty(headings + CHUNK, np.float32),
         np.empty(horizon + 1, np.int64),
@@ -294,6 +296,7 @@ def _improve(search, room, order, candidates):
         room.plans, room.ways, room.covers, room.values, room.farthest, room.reach
     )  # fmt: skip
     sees, value, plan, looks, cost = room.sees, room.value, room.plan, search.looks, search.turn_cost
+    first = search.first
     n, horizon = len(plans), plans.shape[1] - 1
     for i in range(n):
         _cover(looks, sees[i, ways[i]], farthest[i], room.planned[i], plans[i], covers[i])
@@ -303,14 +306,16 @@ def _improve(search, room, order, candidates):
             i = (order + q if order // n % 2 == 0 else order - q) % n
             _covered_by_others(covers, i, candidates, search.samples, room.covered)
             before, now, highest = ways[i], farthest[i] + 1, -np.inf
+            values[n + i :: n] = -np.inf
             for way in range(sees.shape[1]):
                 _best_plan(search, sees[i, way], room.covered, farthest[i], reach[i], value, room.gain, plan)
                 stay, left, right = value[1, now], value[1, now + 1] - cost, value[1, now - 1] - cost
                 best = max(stay, left, right)
                 if search.limited:
                     left, right = (stay if reach[i, 1] == 0 else left), (stay if reach[i, 0] == 0 else right)
-                if sees.shape[1] > 1:
-                    values[n + i, way] = best
+                for d in range(first.shape[0]):
+                    row = n + d * n + i
+                    values[row, first[d, way]] = max(values[row, first[d, way]], best)
                 if best > highest:  # ties: staying
                     highest, ways[i] = best, way
                     values[i, STAY], values[i, LEFT], values[i, RIGHT] = stay, left, right
@@ -331,9 +336,9 @@ def _improve(search, room, order, candidates):
 
 @allocating
 def ascend(search, room, candidates, step, kept, kept_ways, values):
-    """Write the values (n, 3) of the best of several ascents, on rails (2 n, 3); see :func:`_improve`.
+    """Write the values (n + d n, 3) of the best of several ascents; see :func:`_improve`.
 
-    At sub-step `step` of an episode after the first, the first ascent starts from the kept plans (n, H + 1) and motions
+    At sub-step `step` of an episode after the first, the first ascent starts from the kept plans (n, H + 1) and ways
     (n,), the others from no plans. `candidates` is None if words hold all targets in order. The kept plans become the
     best ones, relative to the headings of the next sub-step.
     """
@@ -351,6 +356,6 @@ def ascend(search, room, candidates, step, kept, kept_ways, values):
             highest = total
             best_plans[:], room.best_ways[:], values[:] = plans, ways, room.values
     for i in range(n):
-        kept_ways[i] = room.best_ways[i]
+        kept_ways[i] = search.then[room.best_ways[i]]
         for h in range(1, horizon + 1):
             kept[i, h] = best_plans[i, min(h + 1, horizon)] - best_plans[i, 1]

@@ -1,12 +1,10 @@
 """Policies on beliefs about the targets, and on each sensor's own knowledge."""
 
-from typing import ClassVar
-
 import numpy as np
 
 from hitmac.agents.learned.recurrent import OF_SENSOR, RECURRENT_FEATURES
 from hitmac.agents.policy import Observation, Policy, Starts, State
-from hitmac.agents.tracking.beliefs import Beliefs, BeliefState
+from hitmac.agents.tracking.beliefs import BeliefState
 from hitmac.agents.tracking.features import BeliefFeatures
 from hitmac.envs.scenario import Scenario
 
@@ -18,10 +16,9 @@ class BeliefPolicy:
     ``"neighbours"`` or ``"own"`` every sensor acts only on its own beliefs.
     """
 
-    features: ClassVar[tuple[str, ...]] = Beliefs.features
-
     def __init__(self, policy: Policy, scenario: Scenario) -> None:
         self.policy, self._features = policy, BeliefFeatures(scenario)
+        self.features = self._features.beliefs.features
 
     def predict(
         self, observation: Observation, state: State = None, episode_start: Starts = None, deterministic: bool = False

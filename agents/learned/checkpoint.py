@@ -227,7 +227,8 @@ def adapt_policy(policy: Policy, config: PolicyConfig, scenario: Scenario) -> tu
     agent: Policy = PerSensor(policy) if config.options.get("per_sensor") else policy
     features = config.features
     if features == BELIEFS:
-        agent, features = BeliefPolicy(agent, scenario), BeliefPolicy.features
+        beliefs = BeliefPolicy(agent, scenario)
+        agent, features = beliefs, beliefs.features
     if config.policy["memory"] == "recurrent" and scenario.knowledge in ("neighbours", "own"):
         agent = OwnKnowledge(agent, scenario)
     if config.scenario.decisions != scenario.decisions:

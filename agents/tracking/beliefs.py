@@ -185,7 +185,7 @@ class BeliefState(NamedTuple):
     place: np.ndarray  # (B, g, m, 2) last listed positions
 
 
-_SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS = range(10)
+_SIN, _COS, _DISTANCE, _RADIAL, _TANGENTIAL, _AGE, _X, _Y, _HEADING_SIN, _HEADING_COS, _FIELD_OF_VIEW = range(11)
 _ROUNDED, _ERRORS = 1e-6, 3.0  # of half the sides of the arena, and of the deviation of observed positions
 _OBSTRUCTED = 0.9
 """Probability that no random disc hides a target in view."""
@@ -198,7 +198,7 @@ class Beliefs:
     inside. A target that was never seen may be anywhere at first. With the knowledge ``"neighbours"`` or ``"own"``
     every sensor has its own beliefs; otherwise all share them. The positions and headings of all sensors are known to
     all, and so are walls, blocks and discs; where the discs are `random_discs`, a view is assumed to miss one target in
-    ten. Lenses are assumed to keep their fields of view.
+    ten. Lenses that zoom show their fields of view.
 
     With the walk ``recorded``, the particles of a target are the recorded places nearest in position and velocity, and
     move as recorded; one whose track ends has left. A target without particles is forgotten. One more belief, after
@@ -226,7 +226,7 @@ class Beliefs:
     )  # fmt: skip
 
     def __init__(self, scenario: Scenario, particles: int, seed: int = 0, more: tuple[str, ...] = ()) -> None:
-        self.features = (*Beliefs.features, *more)  # type: ignore[misc]
+        self.features = (*Beliefs.features, *(("field_of_view",) if scenario.zoom else ()), *more)  # type: ignore[misc]
         self.scenario, self.particles = scenario, positive("particles", particles)
         self.per_sensor = scenario.knowledge in ("neighbours", "own")
         self.rows = scenario.num_sensors if self.per_sensor else 1
@@ -237,8 +237,7 @@ class Beliefs:
             all_known=scenario.knowledge == "full",
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
-        view = scenario.of_each_sensor("field_of_view")
-        self._half_view_cosine = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
+        self._view = scenario.of_each_sensor("field_of_view")
         self._range_squared = scenario.of_each_sensor("sensing_range") ** 2
         self._sight = Sight(scenario)
         self._finder = PieceFinder(scenario) if scenario.walk == "recorded" else None
@@ -313,14 +312,23 @@ class Beliefs:
         owners = numbers % self.scenario.num_sensors if self.per_sensor else np.zeros_like(numbers)
         return np.ascontiguousarray(values[:, owners, numbers])
 
+    def fields_of_view(self, pairs: np.ndarray) -> np.ndarray:
+        """Return the present fields of view (B, n) in degrees; of a sensor that does not work, that of the start."""
+        if not self.scenario.zoom:
+            return np.broadcast_to(self._view, pairs.shape[:2])
+        shown = 360.0 * pairs[:, :, 0, _FIELD_OF_VIEW].astype(np.float64)
+        return np.where(shown > 0.0, shown, self._view)
+
     def _views(self, pairs: np.ndarray) -> np.ndarray:
         """Return the views (R, n, 7) of the sensors, with the probabilities that they report to the rows."""
         pose, scenario = pairs[:, :, 0].astype(np.float64), self.scenario
         cos, sin = pose[..., _HEADING_COS], pose[..., _HEADING_SIN]
         working = cos**2 + sin**2 > 0.5
-        half = np.broadcast_to(self._half_view_cosine, cos.shape)
+        view = self.fields_of_view(pairs)
+        half = np.where(view < 360.0, np.cos(np.radians(0.5 * view)), -2.0)
+        squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
         x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
-        views = np.stack((x, y, cos, sin, half, self._range_squared * working, working), -1)
+        views = np.stack((x, y, cos, sin, half, squared * working, working), -1)
         chance = 1.0 - scenario.missed_detections
         if scenario.random_discs:
             chance *= _OBSTRUCTED

@@ -171,7 +171,7 @@ class BeliefObserver:
         if self._features.beliefs.per_sensor:
             raise ValueError(f"knowledge is {scenario.knowledge!r}; to learn on beliefs it must be full or shared")
         self.features, self.space = BELIEFS, self._features.space
-        self._observer = Observer(scenario, Beliefs.features)
+        self._observer = Observer(scenario, self._features.beliefs.features)
         self._state: BeliefState | None = None
         self._moment = np.zeros((3, 0), np.int64)  # (3, B) key, draws and time of the scenes at the last call
         self._last: dict[str, np.ndarray] = {}

@@ -6,7 +6,8 @@ from typing import NamedTuple
 import numpy as np
 
 from hitmac.envs.kernels.nearest import box_of, sort_into_cells
-from hitmac.envs.kernels.state import Cells
+from hitmac.envs.kernels.rails import point_on
+from hitmac.envs.kernels.state import Cells, Rails
 from hitmac.envs.kernels.threads import Threads, allocating, blocks, cores, inlined, kernel
 from hitmac.envs.scenario import Scenario
 
@@ -156,9 +157,23 @@ class Sight:
             if len(self._known) > _MOST_PLACES:
                 self._known.clear()
                 new = list(set(places))
-            clear = np.empty((len(new), DIRECTIONS), np.float32)
-            Threads(clear.size, cores(), block=256).run(
-                measure_clear, self.walls, self.discs, np.array(new, np.float64), clear
-            )
-            self._known.update(zip(new, clear, strict=True))
+            self._known.update(zip(new, self._measure(np.array(new, np.float64)), strict=True))
         return np.stack([self._known[place] for place in places]).reshape(*x.shape, DIRECTIONS)
+
+    def along(self, rails: Rails, step: float) -> np.ndarray | None:
+        """Return the squared distances (r, P, DIRECTIONS) float32 from r rails, every `step` from their first corners.
+
+        None without obstacles. The last places of a rail are its end.
+        """
+        if not len(self.walls) + len(self.discs):
+            return None
+        along = step * np.arange(round(rails.length.max() / step) + 1)
+        point = point_on.py_func
+        places = [[point(rails, r, min(s, rails.length[r]))[:2] for s in along] for r in range(len(rails.length))]
+        return self._measure(np.array(places).reshape(-1, 2)).reshape(len(places), len(along), DIRECTIONS)
+
+    def _measure(self, places: np.ndarray) -> np.ndarray:
+        """Return the squared distances (P, DIRECTIONS) from places (P, 2)."""
+        clear = np.empty((len(places), DIRECTIONS), np.float32)
+        Threads(clear.size, cores(), block=256).run(measure_clear, self.walls, self.discs, places, clear)
+        return clear

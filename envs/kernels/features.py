@@ -292,9 +292,9 @@ def tangential_velocity(pair, scales, b):
     return _relative(pair.velocity_y[b] * pair.east[b] - pair.velocity_x[b] * pair.north[b], scales)
 
 
-@feature(0, 1)
+@feature(0, 1, of_sensor=True)
 def field_of_view(pair, scales, b):
-    """The sensor's field of view / 360 deg."""
+    """The sensor's field of view / 360 deg, also shown for unknown targets."""
     return pair.sensor[at.FIELD_OF_VIEW, b] / 360.0
 
 

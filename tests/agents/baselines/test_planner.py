@@ -2,6 +2,8 @@
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from hitmac.agents import load_agent, scripted_agent
 from hitmac.agents.baselines.planner import BeliefPlannerAgent, PlannerAgent
@@ -115,6 +117,69 @@ def test_sensors_turn_the_long_way_round_a_limit(knowledge):
     assert task.simulator.coverage[0] == 1
     assert min(headings) < 75
     assert max(headings) <= 300
+
+
+@pytest.mark.parametrize(
+    ("bearings", "away", "zoom", "sees"),
+    [
+        ([0], 525, 1, [0, 1, 1]),  # far: 500 at 90 degrees is 567 at 70
+        ([50, -50], 300, 2, [0, 1, 1]),  # aside: in view over 100 degrees
+        ([0], 400, 0, [1, 1, 1]),
+    ],
+)
+@pytest.mark.parametrize("knowledge", ["full", "shared"])
+def test_a_lens_narrows_for_a_far_target_and_widens_for_two_aside(bearings, away, zoom, sees, knowledge):
+    """With shared knowledge, the targets were seen by a lens that was then set by hand."""
+    scene = ONE.replace(
+        num_targets=len(bearings), zoom=(30, 120), zoom_step=20, sensing_range=500, turn_angle=1, knowledge=knowledge
+    )
+    radians = np.radians(bearings)
+    places = away * np.column_stack((np.cos(radians), np.sin(radians)))
+    agent = BeliefPlannerAgent(scene, horizon=10)
+    task, state, covered, zooms = CoverageTask(scene, 1, 0, features=agent.features), None, [], []
+    task.reset(options={**HERE, "target_position": places})
+    if knowledge == "shared":
+        task.step(np.array([[0, zoom]]))
+        _, state = agent.predict(task.observe())
+        if zoom:
+            task.step(np.array([[0, 3 - zoom]]))
+    for _ in sees:
+        covered.append(task.simulator.coverage[0])
+        action, state = agent.predict(task.observe(), state)
+        task.step(action)
+        zooms.append(action[0].tolist())
+    assert zooms == [[0, zoom], [0, 0], [0, 0]]
+    assert covered == sees
+
+
+def test_a_camera_rides_to_where_no_wall_hides_the_target():
+    """The wall over the rail hides the target from the places from -60 on."""
+    scene = RAIL.replace(walls=[(-30, 50, 100, 50)], sensing_range=500)
+    agent = BeliefPlannerAgent(scene, horizon=20)
+    places = {"along": [1000], "heading": [90], "target_position": [(0, 100)]}
+    played = [(actions[0].tolist(), task.simulator.coverage[0]) for task, actions, _ in play(agent, scene, 6, **places)]
+    assert played == [([0, 2], 0)] * 3 + [([0, 2], 1)] + [([0, 0], 1)] * 2
+
+
+@settings(deadline=None, max_examples=30)
+@given(seed=st.integers(0, 10**6), sensors=st.integers(1, 3), extra=st.sampled_from([0, 3]))
+def test_targets_that_evade_are_foreseen_as_they_walk(seed, sensors, extra):
+    """The value of staying is the number of sub-steps in which only this sensor covers a target, if none turns."""
+    scenario = Scenario(
+        num_sensors=sensors, num_targets=6, arena=1500, walk="evade", speed_noise=0, time_step=1, max_speed=100,
+        min_speed=20, extra_move_every=extra, whole_numbers=False,
+    )  # fmt: skip
+    agent = BeliefPlannerAgent(scenario, horizon=20, samples=1, turn_cost=1000, discount=1.0, restarts=0)
+    task = CoverageTask(scenario, 1, seed, features=agent.features)
+    _, state = agent.predict(task.observe())
+    task.step(np.zeros((1, sensors), int))
+    shown = task.observe()
+    values, alone = agent.plan(shown["pairs"], shown["mask"] != 0, state)[0][0, :, 0], np.zeros(sensors)
+    for _ in range(20):
+        task.step(np.zeros((1, sensors), int))
+        visible = task.simulator.state.visible[0]
+        alone += (visible & (visible.sum(0) == 1)).sum(-1)
+    assert values == pytest.approx(alone)
 
 
 # --- values and memory ---
@@ -276,6 +341,7 @@ NOISY = {"position_noise": 10.0, "missed_detections": 0.2, "message_loss_rate": 
         pytest.param("neighbours", MANY.replace(sensing_range=400, **UNSTEADY), {}, marks=COMPILES),
         pytest.param("own", MANY.replace(sensing_range=400), {"per_length": 3}, marks=COMPILES),
         pytest.param("shared", COURT, {}, marks=COMPILES),
+        pytest.param("full", MANY.replace(zoom=(60, 120)), {}, marks=COMPILES),
     ],
 )
 def test_plans_are_those_of_all_targets_where_the_lists_hold_all(knowledge, scenario, options):
@@ -323,6 +389,12 @@ def test_every_walk_knowledge_and_decision_can_be_played():
     scenarios += [load_scenario(name).replace(**rates) for name in ("obstacles", "basketball-4", "hit-mac-2x14")]
     # A course has at least one move, or the future would never end, where a goal is near from everywhere.
     scenarios += [load_scenario("hit-mac").replace(goal_radius=5000.0)]
+    zooming = {"zoom": (40, 100), "failure_rate": 0.1, "recovery_rate": 0.3, "leave_rate": 0.1}
+    scenarios += [
+        COURT.replace(**zooming),
+        Scenario(**zooming, pan_limits=[(-90, 90)]),
+        Scenario(**zooming, walk="evade"),
+    ]
     for number, scenario in enumerate(scenarios):
         knowledge = KNOWLEDGE[number % len(KNOWLEDGE)]
         scenario = scenario.replace(knowledge=knowledge, message_delay=1, missed_detections=0.1)

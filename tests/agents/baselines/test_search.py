@@ -15,15 +15,16 @@ from hitmac.envs.tasks import CoverageTask
 HORIZON = 5
 
 
-def enumerated(scenario, seed, before, cost, discount):
-    """Values of the three first turns: of the best sequence of turns that begins with each."""
+def enumerated(scenario, seed, before, cost, discount, zoom=0):
+    """Values of the three first turns: of the best sequence of turns that begins with each, after a zoom."""
     turns = np.array(list(itertools.product(range(3), repeat=HORIZON)))
     simulator = Simulator(scenario, len(turns), [seed] * len(turns))
     for _ in range(before):
-        simulator.step(np.zeros((len(turns), 1), int))
+        simulator.step(np.zeros((len(turns), len(scenario.decisions)), int))
     value = np.zeros(len(turns))
     for h in range(HORIZON):
-        simulator.step(turns[:, h, None])
+        zooms = np.full((len(turns), len(scenario.decisions) - 1), zoom if h == 0 else 0)
+        simulator.step(np.column_stack((turns[:, h], zooms)))
         value += discount**h * simulator.state.covered.sum(-1) - cost * (turns[:, h] != 0)
     return [value[turns[:, 0] == turn].max() for turn in range(3)]
 
@@ -56,3 +57,28 @@ def test_values_are_those_of_the_best_sequences(kind, seed, turn, view, cost, ex
     if HORIZON * turn <= 180:
         assert values == pytest.approx(expected, abs=1e-4)
     assert (values <= expected + 1e-4).all()  # a plan does not turn by more than half a circle
+
+
+@settings(deadline=None, max_examples=20)
+@given(
+    seed=st.integers(0, 10**6),
+    view=st.sampled_from([30.0, 90.0, 120.0]),
+    step=st.sampled_from([5.0, 40.0]),
+    low=st.sampled_from([-400.0, -10.0]),
+)
+def test_values_of_a_lens_are_those_of_the_best_sequences_after_its_step(seed, view, step, low):
+    """The lens is at its narrowest, between or at its widest; the pan limits may be near."""
+    scenario = Scenario(
+        num_sensors=1, num_targets=6, arena=3000, sensor_areas=[(0, 0, 0, 0)], target_area=(-900, 900, -900, 900),
+        walk="bounce", extra_move_every=0, time_step=1, speed_noise=0, min_speed=1, max_speed=150, turn_angle=20,
+        field_of_view=view, zoom=(30, 120), zoom_step=step, whole_numbers=False, pan_limits=[(low, low + 300)],
+    )  # fmt: skip
+    agent = BeliefPlannerAgent(scenario, horizon=HORIZON, samples=3, turn_cost=0.1, discount=0.9)
+    task = CoverageTask(scenario, 1, seed, features=agent.features)
+    task.step(np.zeros((1, 2), int))
+    shown = task.observe()
+    values = agent.plan(shown["pairs"], shown["mask"] != 0)[0][0]
+    expected = [max(enumerated(scenario, seed, 1, 0.1, 0.9, zoom)) for zoom in range(3)]
+    assert values.shape == (2, 3)
+    assert values[1] == pytest.approx(expected, abs=1e-4)
+    assert values[0].max() == pytest.approx(max(expected), abs=1e-4)

@@ -76,6 +76,22 @@ def test_a_view_says_nothing_of_what_is_farther_than_the_list_reaches():
         assert (weight[(away > 1.01 * seen)] > 0).all()
 
 
+@pytest.mark.parametrize(("view", "reach"), [(30, 800 * np.sqrt(3)), (90, 800), (120, 800 * np.sqrt(0.75))])
+def test_a_view_is_that_of_the_present_lens(view, reach):
+    """The target was never seen, and the lens, of 90 degrees at the start, has zoomed."""
+    scenario = Scenario(num_sensors=1, num_targets=1, walk="still", knowledge="own", zoom=(30, 120))
+    believed, simulator = Beliefs(scenario, 2000), Simulator(scenario, 1, 0)
+    simulator.place(sensor_position=[(0, 0)], heading=[0], target_position=[(-1000, 0)])
+    for _ in range(abs(view - 90) // 10):
+        simulator.step(np.array([[0, 1 if view < 90 else 2]]))
+    shown = Observer(scenario, believed.features).observe(simulator)
+    scene, _ = believed.update(shown["pairs"], shown["mask"] != 0)
+    x, y = scene.belief.body[0, 0, :2]
+    seen = (np.hypot(x, y) < reach) & (abs(np.degrees(np.arctan2(y, x))) < view / 2)
+    assert seen.any()
+    np.testing.assert_array_equal(scene.belief.weight[0, 0] == 0, seen)
+
+
 @pytest.mark.slow  # compiles for views by place
 def test_views_by_place_are_those_of_all(monkeypatch):
     noisy = load_scenario("large-20x30").replace(missed_detections=0.1, message_loss_rate=0.3)

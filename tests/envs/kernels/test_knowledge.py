@@ -184,7 +184,8 @@ def test_features_by_hand():
         "expected_sin": np.sin(bearing), "expected_cos": np.cos(bearing),
     }  # fmt: skip
     assert {name: values[name][0] for name in expected} == pytest.approx(expected, abs=1e-6)
-    of_sensor = {"sensor_x": 0.2, "sensor_y": -0.4, "heading_sin": np.sin(radians), "heading_cos": np.cos(radians)}
+    heading = {"heading_sin": np.sin(radians), "heading_cos": np.cos(radians)}
+    of_sensor = {"sensor_x": 0.2, "sensor_y": -0.4, "field_of_view": 0.25, **heading}
     for j in range(2):  # also for the target that was never seen
         assert {name: values[name][j] for name in of_sensor} == pytest.approx(of_sensor)
     assert all(FEATURES[name].of_sensor for name, of_both in values.items() if of_both[1])
