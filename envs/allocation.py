@@ -44,7 +44,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         areas=np.resize(np.array(scenario.sensor_areas, np.float64), (n, 4)),  # again from the first, if too few
         walls=walls,
         parameters=_parameters(scenario),
-        knowledge=None if scenario.knowledge == "full" else _knowledge(scenario, b),
+        knowledge=_knowledge(scenario, b) if scenario.identities and scenario.knowledge != "full" else None,
         rails=make_rails(scenario.rails, scenario.rail_starts) if scenario.rails else None,
         recordings=make_recordings(scenario, num_envs) if scenario.tracks else None,
         poses=make_poses(scenario, num_envs),
@@ -110,6 +110,8 @@ def _parameters(scenario: Scenario) -> np.ndarray:
         "extra_move_every": scenario.extra_move_interval,
         "hops": scenario.hops if scenario.knowledge == "neighbours" else 0,
     }
+    if not scenario.identities:
+        changed |= {"position_noise": 0.0, "missed_detections": 0.0}  # only detections have errors
     values = np.zeros(1, PARAMETERS)
     for name in PARAMETERS.names or ():
         values[name] = changed[name] if name in changed else getattr(scenario, name)

@@ -1,4 +1,4 @@
-"""Observations: named features of every pair of a sensor and a target, as one array."""
+"""Observations: named features of every pair of a sensor and a target as one array, or detections without names."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -8,7 +8,8 @@ import numpy as np
 from gymnasium import spaces
 
 from hitmac.envs.deployment import check_nearness
-from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, most_speed
+from hitmac.envs.kernels.detections import DetectionModel, detect
+from hitmac.envs.kernels.features import FEATURES, SCALES, Scales, largest_error, longest_range, most_speed
 from hitmac.envs.kernels.nearest import make_cells, make_places, sort_walls
 from hitmac.envs.kernels.observe import Index, NearestObservation, index_scenes, observe, observe_near
 from hitmac.envs.scenario import Scenario
@@ -63,7 +64,8 @@ class Observer:
             of the target in each slot, -1 where the mask is 0; with `neighbours` also ``neighbours=Box (n, l') int32``,
             ascending, -1 for none.
 
-    Raises ``ValueError`` for an unknown feature, one given twice, and for options out of their range.
+    Raises ``ValueError`` for an unknown feature, one given twice, for options out of their range, and for a scenario
+    without identities.
     """
 
     def __init__(
@@ -76,6 +78,11 @@ class Observer:
         neighbours: int | None = None,
     ) -> None:
         self.features = check_features(features)
+        if not scenario.identities:
+            raise ValueError(
+                f"features are {', '.join(self.features)}, and identities false; leave out features to observe "
+                "detections, or set identities to true"
+            )
         self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
         chosen = [FEATURES[name] for name in self.features]
         n, m, d = self._shape = (scenario.num_sensors, scenario.num_targets, len(chosen))
@@ -118,8 +125,7 @@ class Observer:
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
         """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
         scenes, (n, m, d) = simulator.num_envs, self._shape
-        if (shape := simulator.rows.visible.shape[:2]) != (n, m):
-            raise ValueError(f"the simulator has {shape} sensors and targets; this observer is for {(n, m)}")
+        check_sizes(simulator, n, m)
         scales = self._scales[int(simulator.absences)]
         pairs = np.empty((scenes, n, self._slots, d), np.float32)
         mask = np.empty((scenes, n, self._slots), np.int8)
@@ -153,6 +159,80 @@ class Observer:
         simulator.run(index_scenes, missed, index, rows=state._replace(knowledge=None))
         simulator.sensor_threads.run(observe_near, state, scales, self._codes, self._of_sensor, index, limit, shown)
         return {name: array for name, array in shown._asdict().items() if name in self.space.spaces}
+
+
+class DetectionObserver:
+    """Observer of detections without names, as real detectors make them, of a scenario with `identities` false.
+
+    At every moment each working sensor lists the targets that it sees, except for missed ones, and false detections,
+    in random order. The error of a place is normal, with the covariance
+    ``along^2 u u' + across^2 (I - u u')``, where u is the unit vector of the line of sight and `position_noise` is
+    (along, across); the covariance shown is that of the line of sight to the detection. A target at a share s of the
+    sensor's range is missed with the probability ``near + s (far - near)``, where `missed_detections` is (near, far).
+    Every sub-step has its own errors, the same in repeated observations, and the number of targets is not shown.
+
+    With the knowledge ``"full"`` a sensor detects all targets, also out of view, and false detections are anywhere
+    in the arena. The other kinds of `knowledge` have the same observation: sharing it is the agents' part.
+
+    Attributes:
+        features: ``("detections",)``.
+        space: a ``Dict`` of
+
+            - ``detections``, Box (n, d, 5) float32: x, y, and the covariance xx, xy, yy of their error, in the
+              scenario's units and their square. The first places of a row are taken, the others 0. d is m + K, where K
+              is the least number that false detections exceed with a probability under 1e-6; more are left out;
+            - ``mask``, MultiBinary (n, d): 1 for a detection;
+            - ``sensors``, Box (n, 6) float32: x, y, sine and cosine of the heading, half the field of view in degrees,
+              and range; 0 for a sensor that does not work.
+    """
+
+    features = ("detections",)
+
+    def __init__(self, scenario: Scenario) -> None:
+        n, m = scenario.num_sensors, scenario.num_targets
+        false = _at_most(scenario.false_detections)
+        self._model = DetectionModel(
+            noise=np.broadcast_to(np.array(scenario.position_noise), 2).copy(),
+            missed=np.broadcast_to(np.array(scenario.missed_detections), 2).copy(),
+            false=false,
+            everywhere=scenario.knowledge == "full",
+        )
+        self._shape = n, m, m + len(false)
+        places = n, m + len(false)
+        extent, error = np.array(scenario.extent), largest_error(scenario)
+        spread = float(2.0 * np.max(scenario.position_noise)) ** 2 or 1.0  # a Box has a width
+        detection = np.array([*(extent + error), spread, spread, spread], np.float32)
+        sensor = np.array([*extent, 1, 1, 180, longest_range(scenario) * scenario.distance_scale], np.float32)
+        low = np.array([1, 1, 1, 1, 0, 0], np.float32) * -sensor
+        self.space = spaces.Dict(
+            detections=spaces.Box(np.tile(-detection, (*places, 1)), np.tile(detection, (*places, 1)), dtype=np.float32),
+            mask=spaces.MultiBinary(places),
+            sensors=spaces.Box(np.tile(low, (n, 1)), np.tile(sensor, (n, 1)), dtype=np.float32),
+        )
+
+    def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:
+        """Return new arrays, those of :attr:`space` with the scenes along a first axis."""
+        n, m, d = self._shape
+        check_sizes(simulator, n, m)
+        detections = np.zeros((simulator.num_envs, n, d, 5), np.float32)
+        mask = np.zeros(detections.shape[:-1], np.int8)
+        sensors = np.zeros((simulator.num_envs, n, 6), np.float32)
+        simulator.run(detect, self._model, detections, mask, sensors, rows=simulator.observed)
+        return {"detections": detections, "mask": mask, "sensors": sensors}
+
+
+def _at_most(mean: float) -> np.ndarray:
+    """Return the probabilities that a Poisson number is at most 0, 1, ... K - 1, where P(more than K) < 1e-6."""
+    most = 30 + int(mean + 10.0 * math.sqrt(mean))
+    chances = np.array([math.exp(k * math.log(mean) - mean - math.lgamma(k + 1)) for k in range(most) if mean > 0.0])
+    cumulative = chances.cumsum()
+    return cumulative[cumulative <= 1.0 - 1e-6]
+
+
+def check_sizes(simulator: Simulator, n: int, m: int) -> None:
+    """Raise ValueError unless a simulator has n sensors and m targets, those of an observer."""
+    if (shape := simulator.rows.visible.shape[:2]) != (n, m):
+        raise ValueError(f"the simulator has {shape} sensors and targets; this observer is for {(n, m)}")
 
 
 def check_features(features: Sequence[str]) -> tuple[str, ...]:

@@ -134,10 +134,18 @@ class Scenario:
     """Probability that a working sensor fails in a sub-step; it then neither sees nor turns."""
     recovery_rate: Fraction = 0.0
     """Probability that a failed sensor recovers in a sub-step."""
-    position_noise: NotNegative = 0.0
-    """Standard deviation, in each axis, of the error of a target's observed position."""
-    missed_detections: Fraction = 0.0
-    """Probability that a sensor misses a target that it sees, in one observation."""
+    identities: bool = True
+    """Observe which target is which; false: the observation of a sensor is a list of detections, without names and in
+    random order, see :class:`~hitmac.envs.observation.DetectionObserver`."""
+    position_noise: Annotated[float | tuple[float, ...], Range(0)] = 0.0
+    """Standard deviation, in each axis, of the error of a target's observed position; or without identities [along,
+    across] the line of sight."""
+    missed_detections: Annotated[float | tuple[float, ...], Range(0, 1)] = 0.0
+    """Probability that a sensor misses a target that it sees, in one observation; or without identities [at the sensor,
+    at its range], linear in the distance."""
+    false_detections: Annotated[float, Range(0, 1000)] = 0.0
+    """Mean number of detections of no target, of a sensor in one observation, without identities: a Poisson number,
+    uniform in the view inside the arena and in front of obstacles, with full knowledge in the arena."""
     knowledge: Annotated[str, Choice(KNOWLEDGE)] = "full"
     """Knowledge of the targets: `full`: the positions of all, as in HiT-MAC; `shared`: what any sensor sees;
     `neighbours`: what the sensor sees itself and what others report; `own`: what it sees itself. Of an unseen target
@@ -375,6 +383,9 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
     headings = np.array(s.sensor_headings)
     limit = limits_of(s) if pans and len(headings) == n else np.full((len(headings), 2), (-np.inf, np.inf))
 
+    def one_or_two(numbers: Any) -> bool:
+        return not isinstance(numbers, tuple) or (len(numbers) == 2 and not s.identities)
+
     def inside(points: Any) -> bool:
         return bool((np.abs(np.reshape(points, (-1, 2))) <= s.extent).all())
 
@@ -394,6 +405,9 @@ def contradictions(scenario: Scenario) -> dict[str, str]:
         ("min_targets", not (s.tracks and s.min_targets), "0 with tracks, in which targets come and go"),
         ("leave_rate", not (s.tracks and s.leave_rate), "0 with tracks, in which targets come and go"),
         ("columns", columns_of(s.columns), "such as time=t,id=track, with different columns for time, id, x and y"),
+        ("position_noise", one_or_two(s.position_noise), "one number, or without identities [along, across]"),
+        ("missed_detections", one_or_two(s.missed_detections), "one number, or without identities [near, far]"),
+        ("false_detections", not (s.identities and s.false_detections), "0 with identities"),
         ("sensor_areas", s.placement != "areas" or areas, "at least one area"),
         ("target_area", within_arena(*s.target_area), f"[x low, x high, y low, y high] {arena}"),
         ("sensor_areas", all(within_arena(*area) for area in areas), f"[x low, x high, y low, y high] {arena}"),

@@ -60,7 +60,7 @@ class Simulator:
             checked, in contrast to :meth:`place` and :meth:`set_state`: NaN or numbers out of range lead to wrong
             results, never to access outside the arrays or to endless steps.
         known: the :class:`~hitmac.envs.kernels.state.Known`, the knowledge of the sensors in the same form; None in a
-            scenario with full knowledge.
+            scenario with full knowledge or without identities.
         rows: the :class:`~hitmac.envs.kernels.state.KernelState`, the same arrays in the layout of the kernels, with
             the scenes along the last axis.
         observed: the part of `rows` that observers read, for which their kernels are compiled once.

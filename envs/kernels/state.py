@@ -161,7 +161,7 @@ class KernelState(NamedTuple):
     walls: np.ndarray  # (w, 4)
     parameters: np.ndarray  # (1,) of PARAMETERS
     tracks: Tracks | None = None  # None: all targets walk
-    knowledge: Knowledge | None = None  # None: all is known
+    knowledge: Knowledge | None = None  # None: all is known, or targets have no identities
     rails: Rails | None = None  # None: no sensor moves
     recordings: Recordings | None = None  # None: the scenario has none
     poses: Poses | None = None  # None: no sensor has a position, a start heading or pan limits of its own

@@ -129,11 +129,11 @@ def message_key(state, b):
 @inlined
 def position_error(state, b, deviation, pair):
     """Return the errors (x, y) of a target's position in scene b, two independent normal numbers."""
-    return _normal(deviation, noise_key(state, b), pair)
+    return two_normals(deviation, noise_key(state, b), pair)
 
 
 @inlined
-def _normal(deviation, key, pair):
+def two_normals(deviation, key, pair):
     """Return two independent normal numbers, by Box and Muller."""
     radius = deviation * math.sqrt(-2.0 * math.log(1.0 - uniform(key, _FOURTH * pair)))
     angle = 2.0 * math.pi * uniform(key, _FOURTH * pair + _FIRST)
@@ -146,9 +146,9 @@ def velocity_error(state, b, deviation, per_time, pair):
 
     Call it only after a move.
     """
-    x, y = _normal(deviation, noise_key(state, b), pair)
+    x, y = two_normals(deviation, noise_key(state, b), pair)
     key = _key_at(state, b, _NOISE, state.stream[DRAWS_BEFORE, b], state.scene[TIME_BEFORE, b])
-    before_x, before_y = _normal(deviation, key, pair)
+    before_x, before_y = two_normals(deviation, key, pair)
     return (x - before_x) * per_time, (y - before_y) * per_time
 
 

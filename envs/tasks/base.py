@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from gymnasium import spaces
 
-from hitmac.envs.observation import DEFAULT_FEATURES, Observer
+from hitmac.envs.observation import DEFAULT_FEATURES, DetectionObserver, Observer
 from hitmac.envs.scenario import Scenario
 from hitmac.envs.simulator import Simulator
 from hitmac.envs.validation import Choice, Range, as_array, convert, field_types, positive
@@ -75,7 +75,8 @@ class Task:
         num_envs: B, number of scenes; 1 or more.
         seed: scene i gets ``seed + i``, or the i-th of a sequence; None: a seed from the operating system.
         features, nearest, radius, neighbours: see :class:`~hitmac.envs.observation.Observer`; or `features` is a
-            function that returns the observer of a scenario, with the same interface.
+            function that returns the observer of a scenario, with the same interface; None: the default features, or
+            in a scenario without identities :class:`~hitmac.envs.observation.DetectionObserver`.
         num_threads: number of threads, 1 or more; None: the number of cores, and 1 for small batches.
 
     Attributes:
@@ -93,7 +94,7 @@ class Task:
     num_envs: int = 1
     seed: int | Sequence[int] | None = None
     _: KW_ONLY
-    features: Features = DEFAULT_FEATURES
+    features: Features | None = None
     nearest: int | None = None
     radius: float | None = None
     neighbours: int | None = None
@@ -108,11 +109,13 @@ class Task:
         self.simulator = Simulator(scenario, self.num_envs, self.seed, num_threads=self.num_threads)
         self.scenario = self.simulator.scenario
         near: dict[str, Any] = {"nearest": self.nearest, "radius": self.radius, "neighbours": self.neighbours}
+        if self.features is None:
+            self.features = DEFAULT_FEATURES if self.scenario.identities else DetectionObserver
         if not callable(self.features):
             self.observer = Observer(self.scenario, self.features, **near)
         elif given := {name: value for name, value in near.items() if value is not None}:
             words = " and ".join(f"{name} is {value}" for name, value in given.items())
-            raise ValueError(f"{words}; it must be None where features is a function")
+            raise ValueError(f"{words}; it must be None where features is a function, or identities false")
         else:
             self.observer = self.features(self.scenario)
         self.observation_space = self.observer.space
@@ -144,7 +147,7 @@ class Task:
         return None
 
     def observe(self) -> dict[str, np.ndarray]:
-        """Return new arrays ``pairs`` (B, n, m, d) float32 and ``mask`` (B, n, m) int8; with `nearest` see Observer."""
+        """Return new arrays, those of the observation space with the scenes along a first axis."""
         return self.observer.observe(self.simulator)
 
     def info(self) -> dict[str, np.ndarray]:

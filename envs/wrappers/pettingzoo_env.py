@@ -83,8 +83,9 @@ class DirectionalSensorParallelEnv(Shell, ParallelEnv):
         return results
 
     def state(self) -> np.ndarray:
-        """Return all sensors' pairs as one vector (n * m * d,) float32, for a centralised critic."""
-        return self.task.observer.observe(self.task.simulator)["pairs"].ravel()
+        """Return the features of all sensors as one vector, (n * m * d,) float32, for a centralised critic."""
+        shown = self.task.observer.observe(self.task.simulator).values()
+        return np.concatenate([array.ravel() for array in shown if array.dtype == np.float32])
 
     def _observe(self) -> dict[str, dict[str, np.ndarray]]:
         shown = self.task.observe()
