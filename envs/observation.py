@@ -94,9 +94,9 @@ class Observer:
             per_speed=1 / scenario.top_speed,
             per_time=1 / scenario.time_step,
             most_speed=most_speed(scenario),
-            position_noise=scenario.position_noise,
-            missed_detections=scenario.missed_detections,
-            noisy_velocity=scenario.position_noise > 0 and any(feature.moving for feature in chosen),
+            position_noise=scenario.position_errors[0],
+            missed_detections=scenario.miss_rates[0],
+            noisy_velocity=scenario.position_errors[0] > 0 and any(feature.moving for feature in chosen),
             line_of_sight=any(feature.line_of_sight for feature in chosen),
             all_there=not scenario.varies and scenario.knowledge == "full",
             half_width=half_width,
@@ -192,15 +192,15 @@ class DetectionObserver:
         n, m = scenario.num_sensors, scenario.num_targets
         false = _at_most(scenario.false_detections)
         self._model = DetectionModel(
-            noise=np.broadcast_to(np.array(scenario.position_noise), 2).copy(),
-            missed=np.broadcast_to(np.array(scenario.missed_detections), 2).copy(),
+            noise=np.array(scenario.position_errors),
+            missed=np.array(scenario.miss_rates),
             false=false,
             everywhere=scenario.knowledge == "full",
         )
         self._shape = n, m, m + len(false)
         places = n, m + len(false)
         extent, error = np.array(scenario.extent), largest_error(scenario)
-        spread = float(2.0 * np.max(scenario.position_noise)) ** 2 or 1.0  # a Box has a width
+        spread = (2.0 * max(scenario.position_errors)) ** 2 or 1.0  # a Box has a width
         detection = np.array([*(extent + error), spread, spread, spread], np.float32)
         sensor = np.array([*extent, 1, 1, 180, longest_range(scenario) * scenario.distance_scale], np.float32)
         low = np.array([1, 1, 1, 1, 0, 0], np.float32) * -sensor

@@ -53,6 +53,11 @@ def _grown(value: Any, width: float, height: float) -> Any:
     return tuple(min(max(side * half / HIT_MAC_ARENA, -half), half) for side, half in sides)
 
 
+def _two(numbers: float | tuple[float, ...]) -> tuple[float, float]:
+    """Return two numbers, or one twice."""
+    return numbers if isinstance(numbers, tuple) else (numbers, numbers)  # type: ignore[return-value]
+
+
 def _meanings(functions: Mapping[str, Callable]) -> str:
     """Return the first line of each function's docstring, after its name."""
     lines = {name: (function.__doc__ or "").splitlines()[0] for name, function in functions.items()}
@@ -303,6 +308,16 @@ class Scenario:
     def top_speed(self) -> float:
         """Highest speed of a target, units per second."""
         return self.max_speed * (1.0 + self.speed_noise)
+
+    @property
+    def position_errors(self) -> tuple[float, float]:
+        """Standard deviation of the error of an observed position along and across the line of sight."""
+        return _two(self.position_noise)
+
+    @property
+    def miss_rates(self) -> tuple[float, float]:
+        """Probability that a sensor misses a target at its own place, and at its range."""
+        return _two(self.missed_detections)
 
     @property
     def extra_move_interval(self) -> int:

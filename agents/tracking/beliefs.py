@@ -233,7 +233,7 @@ class Beliefs:
         self.rules = Rules(
             walk=walk_model(scenario),
             every=scenario.extra_move_interval,
-            deviation=scenario.position_noise,
+            deviation=max(scenario.position_errors),
             all_known=scenario.knowledge == "full",
             returns=scenario.return_rate > 0.0 or bool(scenario.tracks),
         )
@@ -329,7 +329,7 @@ class Beliefs:
         squared = self._range_squared * np.where(view == self._view, 1.0, self._view / view)  # the area is constant
         x, y = scenario.extent[0] * pose[..., _X], scenario.extent[1] * pose[..., _Y]
         views = np.stack((x, y, cos, sin, half, squared * working, working), -1)
-        chance = 1.0 - scenario.missed_detections
+        chance = 1.0 - float(np.mean(scenario.miss_rates))
         if scenario.random_discs:
             chance *= _OBSTRUCTED
         detects = chance * working[:, None, :]  # (B, 1, n)
@@ -359,7 +359,7 @@ class Beliefs:
         report = np.stack((x + away * east, y + away * north, *velocity, age), -1)
         # A target as far as the farthest may not be listed; observations are rounded and have errors.
         farthest = np.where(mask, away, 0.0).max(-1)
-        farthest = farthest - _ROUNDED * sum(scenario.extent) - _ERRORS * scenario.position_noise
+        farthest = farthest - _ROUNDED * sum(scenario.extent) - _ERRORS * max(scenario.position_errors)
         full = mask.all(-1) & (mask.shape[-1] < scenario.num_targets)
         within = np.where(full, np.maximum(farthest, 0.0), np.inf)
         within = np.where((every[..., VIEW_RANGE] > 0.0) & (not self.rules.all_known), within, 0.0)

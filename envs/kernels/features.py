@@ -135,7 +135,7 @@ def feature(low: float, high: float, highest: Callable[[Any], float] | None = No
 
 def largest_error(scenario: Any) -> float:
     """Return a bound of the error of an observed position: normal numbers of Box and Muller are below 9."""
-    return 9 * np.max(scenario.position_noise)
+    return 9 * max(scenario.position_errors)
 
 
 def most_speed(scenario: Any) -> float:

@@ -112,7 +112,7 @@ class Task:
         if self.features is None:
             self.features = DEFAULT_FEATURES if self.scenario.identities else DetectionObserver
         if not callable(self.features):
-            self.observer = Observer(self.scenario, self.features, **near)
+            self.observer: Any = Observer(self.scenario, self.features, **near)
         elif given := {name: value for name, value in near.items() if value is not None}:
             words = " and ".join(f"{name} is {value}" for name, value in given.items())
             raise ValueError(f"{words}; it must be None where features is a function, or identities false")

@@ -5,6 +5,10 @@ from hypothesis import strategies as st
 from hitmac.envs import Scenario
 from hitmac.envs.kernels.walks import WALKS
 
+UNNAMED = Scenario(
+    name="unnamed", identities=False, knowledge="shared", position_noise=(20, 5), missed_detections=(0.1, 0.4),
+    false_detections=0.3,
+)  # fmt: skip
 RATES = st.sampled_from([0.0, 0.05, 0.5, 1.0])
 
 
