@@ -205,7 +205,9 @@ class DetectionObserver:
         sensor = np.array([*extent, 1, 1, 180, longest_range(scenario) * scenario.distance_scale], np.float32)
         low = np.array([1, 1, 1, 1, 0, 0], np.float32) * -sensor
         self.space = spaces.Dict(
-            detections=spaces.Box(np.tile(-detection, (*places, 1)), np.tile(detection, (*places, 1)), dtype=np.float32),
+            detections=spaces.Box(
+                np.tile(-detection, (*places, 1)), np.tile(detection, (*places, 1)), dtype=np.float32
+            ),
             mask=spaces.MultiBinary(places),
             sensors=spaces.Box(np.tile(low, (n, 1)), np.tile(sensor, (n, 1)), dtype=np.float32),
         )

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from hitmac.envs import FEATURES, Scenario, Simulator
-from hitmac.envs.observation import Observer
+from hitmac.envs import FEATURES, TASKS, Scenario, Simulator
+from hitmac.envs.observation import DetectionObserver, Observer
+from tests.envs.scenes import UNNAMED
 
 
 def test_the_order_is_the_callers_and_the_space_holds_it():
@@ -27,3 +28,27 @@ def test_unknown_features_are_named():
     ):
         with pytest.raises(ValueError, match=says):
             Observer(Scenario(), features)
+
+
+def test_a_task_without_identities_observes_detections_or_what_its_function_makes():
+    task = TASKS["Coverage"](UNNAMED, 3, 0)
+    assert task.observer.features == ("detections",)
+    shown = DetectionObserver(UNNAMED).observe(task.simulator)
+    np.testing.assert_equal(task.observe(), shown)
+    assert all(task.observation_space.contains({k: v[b] for k, v in shown.items()}) for b in range(3))
+    assert task.simulator.known is None
+    made = TASKS["Coverage"](UNNAMED, 1, 0, features=lambda scenario: DetectionObserver(scenario.replace(name="mine")))
+    assert isinstance(made.observer, DetectionObserver)
+
+
+def test_what_needs_identities_is_refused_without_them():
+    for make, says in (
+        (lambda: Observer(UNNAMED), "identities false; leave out features to observe detections, or set identities to"),
+        (lambda: TASKS["Coverage"](UNNAMED, features="hit-mac"), "features are sensor_id, .*, and identities false"),
+        (lambda: TASKS["Executor"](UNNAMED), "identities false"),
+        (lambda: TASKS["Coordinator"](UNNAMED), "identities false"),
+        (lambda: TASKS["Coverage"](UNNAMED, nearest=3), "nearest is 3; it must be None where .* identities false"),
+        (lambda: DetectionObserver(UNNAMED).observe(Simulator("hit-mac-2x3")), r"this observer is for \(4, 5\)"),
+    ):
+        with pytest.raises(ValueError, match=says):
+            make()

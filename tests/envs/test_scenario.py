@@ -23,7 +23,7 @@ LENGTHS = {
 # --- ranges ---
 
 RANGES = {
-    "": "name whole_numbers sensor_headings tracks past_tracks columns background",
+    "": "name whole_numbers identities sensor_headings tracks past_tracks columns background",
     "1 or more": "num_sensors num_targets hops goal_patience",
     "0 or more": "min_sensors min_targets rail_starts position_noise communication_range message_delay spacing "
     "min_speed speed_noise goal_radius stuck_distance extra_move_every random_discs episode_steps",
@@ -32,6 +32,7 @@ RANGES = {
     "over 0 and at most 180 degrees": "turn_angle",
     "0 to 180 degrees": "wander",
     "0 to 1": "failure_rate recovery_rate missed_detections message_loss_rate leave_rate return_rate",
+    "0 to 1000": "false_detections",
     "1 to 10000": "grid blocks",
     "one of full, shared, neighbours, own": "knowledge",
     "one of areas, grid, random, rails, fixed, crossings": "placement",
@@ -63,6 +64,7 @@ def test_every_parameter_has_its_range_and_a_row_in_the_documentation():
 
 
 ONE_FILE = {"tracks": "a.csv", "num_targets": 1}
+UNNAMED = {"identities": False}
 CITY = {"placement": "crossings", "blocks": (1, 2)}
 
 
@@ -118,6 +120,10 @@ def test_the_tracks_define_how_many_targets_there_are(tracks, tmp_path):
         ({"zoom": (90, 90)}, {"zoom": (120, 30)}, "zoom is .*; it must be empty, or the narrowest and the widest"),
         ({"zoom": (10, 90)}, {"zoom": (100, 120)}, "field_of_view is 90.0; it must be within zoom"),
         ({"max_speed": np.nextafter(50, 51)}, {"max_speed": 50}, r"max_speed is 50.0; it must be over min_speed \(50"),
+        ({"position_noise": (0, 9)} | UNNAMED, {"position_noise": (0, 9)}, r"one number, or without .* \[along, across\]"),
+        (UNNAMED, {"position_noise": (1, 2, 3)} | UNNAMED, r"position_noise is \[1.0, 2.0, 3.0\]; it must be one number"),
+        ({"missed_detections": (0, 1)} | UNNAMED, {"missed_detections": (0, 1)}, r"one number, or .* \[near, far\]"),
+        ({"false_detections": 9} | UNNAMED, {"false_detections": 9}, "false_detections is 9.0; it must be 0 with ident"),
         (ONE_FILE, ONE_FILE | {"leave_rate": 0.1}, "leave_rate is 0.1; it must be 0 with tracks"),
         ({"tracks": ()}, ONE_FILE | {"min_targets": 1}, "min_targets is 1; it must be 0 with tracks"),
         (ONE_FILE | {"tracks": ("a", "b")}, {"tracks": ("a", 5)}, "tracks is .*; it must be the name of a file, or a"),

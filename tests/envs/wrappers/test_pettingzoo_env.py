@@ -7,9 +7,10 @@ from pettingzoo.test import parallel_api_test, parallel_seed_test
 
 from hitmac import envs
 from hitmac.envs.wrappers.sb3_env import DirectionalSensorVecEnv
+from tests.envs.scenes import UNNAMED
 
 CASES = [(task, None) for task in envs.TASKS]
-CASES += [("Coverage", "obstacles"), ("Coverage", "random"), ("Coverage", "basketball-4")]
+CASES += [("Coverage", "obstacles"), ("Coverage", "random"), ("Coverage", "basketball-4"), ("Coverage", UNNAMED)]
 
 
 @pytest.mark.parametrize(("task", "scenario"), CASES)
@@ -54,3 +55,10 @@ def test_episodes_end_for_all_agents_at_once():
     assert env.agents == []
     assert env.step({}) == ({}, {}, {}, {}, {})
     np.testing.assert_array_equal(env.state(), env.task.observe()["pairs"].ravel())
+
+
+def test_the_state_has_the_detections_of_all_sensors():
+    env = envs.parallel_env(scenario=UNNAMED)
+    env.reset(seed=0)
+    shown = env.task.observe()
+    np.testing.assert_array_equal(env.state(), np.append(shown["detections"], shown["sensors"]))

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from hitmac import envs
+from tests.envs.scenes import UNNAMED
 
 torchrl_utils = pytest.importorskip("torchrl.envs.utils")
 
@@ -17,18 +18,19 @@ def make():
     return DirectionalSensorTorchRLEnv
 
 
-@pytest.mark.parametrize("task", envs.TASKS)
-def test_it_is_the_vector_environment(make, task):
+@pytest.mark.parametrize(("task", "scenario"), [*((task, None) for task in envs.TASKS), ("Coverage", UNNAMED)])
+def test_it_is_the_vector_environment(make, task, scenario):
     """Equal observations, rewards and ends over three episodes; scene 1 starts its second one early."""
-    scenes = make(task, 3, max_episode_steps=5)
+    scenes = make(task, 3, scenario, max_episode_steps=5)
     torchrl_utils.check_env_specs(scenes)
     assert scenes.action_spec.rand().shape == (3, *scenes.task.action_space.shape)
-    vector = gymnasium.make_vec(f"dsn/{task}-v0", num_envs=3, max_episode_steps=5, autoreset_mode="Disabled")
+    options = {"max_episode_steps": 5, "autoreset_mode": "Disabled", "scenario": scenario}
+    vector = gymnasium.make_vec(f"dsn/{task}-v0", num_envs=3, **options)
     scenes.set_seed(7)
     now, (seen, _) = scenes.reset(), vector.reset(seed=7)
     rng = np.random.default_rng(0)
     for step in range(12):
-        for key in ("pairs", "mask"):
+        for key in seen:
             np.testing.assert_array_equal(now[key], seen[key])
         action = rng.integers(0, 2, (3, *vector.single_action_space.shape))
         after = scenes.step(now.set("action", torch.as_tensor(action)))["next"]

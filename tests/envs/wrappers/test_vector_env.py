@@ -8,18 +8,20 @@ import pytest
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from hitmac.envs.wrappers.vector_env import DirectionalSensorVectorEnv
+from tests.envs.scenes import UNNAMED
 
 ID = "dsn/Coverage-v0"
 DISABLED = AutoresetMode.DISABLED
-CASES = [(ID, mode) for mode in AutoresetMode]
-CASES += [("dsn/Executor-v0", AutoresetMode.SAME_STEP), ("dsn/Coordinator-v0", AutoresetMode.NEXT_STEP)]
+CASES = [(ID, mode, None) for mode in AutoresetMode]
+CASES += [("dsn/Executor-v0", AutoresetMode.SAME_STEP, None), ("dsn/Coordinator-v0", AutoresetMode.NEXT_STEP, None)]
+CASES += [(ID, AutoresetMode.SAME_STEP, UNNAMED)]
 
 
-@pytest.mark.parametrize(("env_id", "mode"), CASES)
-def test_the_native_vector_is_gymnasiums_vector_of_singles(env_id, mode):
+@pytest.mark.parametrize(("env_id", "mode", "scenario"), CASES)
+def test_the_native_vector_is_gymnasiums_vector_of_singles(env_id, mode, scenario):
     """Every return value equals that of gymnasium's SyncVectorEnv, across several ends of episodes."""
-    native = gymnasium.make_vec(env_id, num_envs=3, max_episode_steps=5, autoreset_mode=mode)
-    make = [lambda: gymnasium.make(env_id, max_episode_steps=5)]
+    native = gymnasium.make_vec(env_id, num_envs=3, max_episode_steps=5, autoreset_mode=mode, scenario=scenario)
+    make = [lambda: gymnasium.make(env_id, max_episode_steps=5, scenario=scenario)]
     reference = SyncVectorEnv(make * 3, autoreset_mode=mode)
     native.action_space.seed(0)
     same(native.reset(seed=11), reference.reset(seed=11))
