@@ -190,26 +190,26 @@ class DetectionObserver:
 
     def __init__(self, scenario: Scenario) -> None:
         n, m = scenario.num_sensors, scenario.num_targets
-        false = _at_most(scenario.false_detections)
         self._model = DetectionModel(
             noise=np.array(scenario.position_errors),
             missed=np.array(scenario.miss_rates),
-            false=false,
+            false=_at_most(scenario.false_detections),
             everywhere=scenario.knowledge == "full",
         )
-        self._shape = n, m, m + len(false)
-        places = n, m + len(false)
-        extent, error = np.array(scenario.extent), largest_error(scenario)
+        self._shape = n, m, m + len(self._model.false)
+        (width, height), error = scenario.extent, largest_error(scenario)
         spread = (2.0 * max(scenario.position_errors)) ** 2 or 1.0  # a Box has a width
-        detection = np.array([*(extent + error), spread, spread, spread], np.float32)
-        sensor = np.array([*extent, 1, 1, 180, longest_range(scenario) * scenario.distance_scale], np.float32)
-        low = np.array([1, 1, 1, 1, 0, 0], np.float32) * -sensor
+        reach = longest_range(scenario) * scenario.distance_scale
+        places = n, self._shape[2]
+        high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
+        low_sensor, high_sensor = (
+            np.tile(np.array(row, np.float32), (n, 1))
+            for row in ([-width, -height, -1, -1, 0, 0], [width, height, 1, 1, 180, reach])
+        )
         self.space = spaces.Dict(
-            detections=spaces.Box(
-                np.tile(-detection, (*places, 1)), np.tile(detection, (*places, 1)), dtype=np.float32
-            ),
+            detections=spaces.Box(-high, high, dtype=np.float32),
             mask=spaces.MultiBinary(places),
-            sensors=spaces.Box(np.tile(low, (n, 1)), np.tile(sensor, (n, 1)), dtype=np.float32),
+            sensors=spaces.Box(low_sensor, high_sensor, dtype=np.float32),
         )
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:

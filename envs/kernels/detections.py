@@ -55,18 +55,6 @@ def _measure(state, model, key, i, j, b):
 
 
 @compiled
-def _is_clear(state, b, x, y, to_x, to_y):
-    """Return True if no disc and no wall blocks the view from (x, y) to (to_x, to_y)."""
-    for k in range(state.disc.shape[0]):
-        if disc_blocks(x, y, to_x, to_y, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
-            return False
-    for k in range(state.walls.shape[0]):
-        if wall_blocks(x, y, to_x, to_y, state.walls[k]):
-            return False
-    return True
-
-
-@compiled
 def _draw_place(state, everywhere, key, counter, i, b):
     """Draw a place, uniform in the view of sensor i inside the arena and in front of obstacles.
 
@@ -83,9 +71,16 @@ def _draw_place(state, everywhere, key, counter, i, b):
         ahead, aside = distance * math.cos(angle), distance * math.sin(angle)
         x = sensor[X, b] + ahead * sensor[at.DIRECTION_X, b] - aside * sensor[at.DIRECTION_Y, b]
         y = sensor[Y, b] + ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
-        if abs(x) <= p.half_width and abs(y) <= p.half_height:
-            if _is_clear(state, b, sensor[X, b], sensor[Y, b], x, y):
-                return counter, True, x, y
+        clear = abs(x) <= p.half_width and abs(y) <= p.half_height
+        for k in range(state.disc.shape[0]):
+            disc = state.disc[k]
+            clear = clear and not disc_blocks(
+                sensor[X, b], sensor[Y, b], x, y, disc[X, b], disc[Y, b], disc[at.RADIUS, b]
+            )
+        for k in range(state.walls.shape[0]):
+            clear = clear and not wall_blocks(sensor[X, b], sensor[Y, b], x, y, state.walls[k])
+        if clear:
+            return counter, True, x, y
     return counter, False, 0.0, 0.0
 
 

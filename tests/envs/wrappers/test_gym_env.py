@@ -12,7 +12,8 @@ from tests.envs.scenes import UNNAMED
 ID = "dsn/Coverage-v0"
 CASES = [
     (ID, tuple(FEATURES), "obstacles"), (ID, PAPER_FEATURES, "basketball-4"), (ID, DEFAULT_FEATURES, "random"),
-    ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), (ID, None, UNNAMED), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
+    ("dsn/Executor-v0", DEFAULT_FEATURES, "hit-mac-executor"), ("dsn/Coordinator-v0", PAPER_FEATURES, "hit-mac"),
+    (ID, None, UNNAMED),
 ]  # fmt: skip
 
 
