@@ -63,6 +63,11 @@ class CoverageTask(Task):
     that were seen before, and not seen leaving since. Detections keep the errors of their sub-step. The positions and
     headings of all sensors are known.
 
+    ## Detections without names
+
+    With `identities` false in the scenario the observation has the detections of each sensor in place of pairs, see
+    :class:`~hitmac.envs.observation.DetectionObserver`, unless `features` is a function that makes an observer.
+
     ## Reward
 
     ``coverage - turn_cost * (sensors that turned) / n``, after the sub-step, where coverage is the share of the present

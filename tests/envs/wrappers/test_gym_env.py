@@ -17,8 +17,9 @@ CASES = [
 ]  # fmt: skip
 
 
-# Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large.
+# Stable-Baselines3 treats every array of three axes as an image, which should be uint8 and large, and warns of two.
 @pytest.mark.filterwarnings("ignore:It seems that your observation", "ignore:The minimal resolution for an image")
+@pytest.mark.filterwarnings("ignore:Your observation sensors has an unconventional shape")
 @pytest.mark.parametrize(("env_id", "features", "scenario"), CASES)
 def test_api_checkers(env_id, features, scenario):
     check_env(gymnasium.make(env_id, render_mode="rgb_array", features=features, scenario=scenario).unwrapped)
