@@ -202,14 +202,12 @@ class DetectionObserver:
         reach = longest_range(scenario) * scenario.distance_scale
         places = n, self._shape[2]
         high = np.tile(np.array([width + error, height + error, *[spread] * 3], np.float32), (*places, 1))
-        low_sensor, high_sensor = (
-            np.tile(np.array(row, np.float32), (n, 1))
-            for row in ([-width, -height, -1, -1, 0, 0], [width, height, 1, 1, 180, reach])
-        )
+        most = np.tile(np.array([width, height, 1, 1, 180, reach], np.float32), (n, 1))
+        least = most * np.array([-1, -1, -1, -1, 0, 0], np.float32)
         self.space = spaces.Dict(
             detections=spaces.Box(-high, high, dtype=np.float32),
             mask=spaces.MultiBinary(places),
-            sensors=spaces.Box(low_sensor, high_sensor, dtype=np.float32),
+            sensors=spaces.Box(least, most, dtype=np.float32),
         )
 
     def observe(self, simulator: Simulator) -> dict[str, np.ndarray]:

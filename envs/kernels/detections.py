@@ -32,8 +32,8 @@ def _direction(dx, dy):
 
 @compiled
 def _is_detected(state, model, key, i, j, b):
-    """Return True if sensor i of scene b detects target j."""
-    if not (state.visible[i, j, b] or (model.everywhere and state.working[i, b] and state.present[j, b])):
+    """Return True if the working sensor i of scene b detects target j."""
+    if not (state.visible[i, j, b] or (model.everywhere and state.present[j, b])):
         return False
     dx, dy = state.target[j, X, b] - state.sensor[i, X, b], state.target[j, Y, b] - state.sensor[i, Y, b]
     share = min(math.sqrt((dx * dx + dy * dy) / state.sensor[i, at.RANGE_SQUARED, b]), 1.0)
@@ -104,7 +104,7 @@ def _insert(model, sensor, b, x, y, chance, count, places):
 
 @compiled
 def _list_detections(state, model, i, b, places):
-    """Write the detections of sensor i into zeros (d, 5); return their number."""
+    """Write the detections of the working sensor i into zeros (d, 5); return their number."""
     n, m = state.sensor.shape[0], state.target.shape[0]
     key, count = noise_key(state, b), 0
     for j in range(m):
@@ -113,7 +113,7 @@ def _list_detections(state, model, i, b, places):
             chance = uniform(key, _FOUR * pair_number(state, i, j) + _THREE)
             _insert(model, state.sensor[i], b, x, y, chance, count, places)
             count += 1
-    if model.false.shape[0] > 0 and state.working[i, b]:
+    if model.false.shape[0] > 0:
         # A stream of its own, since the number of its draws varies.
         key, counter = word(key, _FOUR * np.uint64(n * m) + np.uint64(i)), _ONE
         number, chance = 0, uniform(key, np.uint64(0))
