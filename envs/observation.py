@@ -79,9 +79,10 @@ class Observer:
     ) -> None:
         self.features = check_features(features)
         if not scenario.identities:
+            names = ", ".join(self.features)
             raise ValueError(
-                f"features are {', '.join(self.features)}, and identities false; leave out features to observe "
-                "detections, or set identities to true"
+                f"identities is false; it must be true for the features {names}; without features, detections are "
+                "observed"
             )
         self.nearest, self.radius, self.neighbours = check_nearness(nearest, radius, neighbours)
         chosen = [FEATURES[name] for name in self.features]

@@ -43,10 +43,13 @@ def test_a_task_without_identities_observes_detections_or_what_its_function_make
 
 def test_what_needs_identities_is_refused_without_them():
     for make, says in (
-        (lambda: Observer(UNNAMED), "identities false; leave out features to observe detections, or set identities to"),
-        (lambda: TASKS["Coverage"](UNNAMED, features="hit-mac"), "features are sensor_id, .*, and identities false"),
-        (lambda: TASKS["Executor"](UNNAMED), "identities false"),
-        (lambda: TASKS["Coordinator"](UNNAMED), "identities false"),
+        (
+            lambda: Observer(UNNAMED),
+            "identities is false; it must be true for the features bearing_sin, .*; with",
+        ),
+        (lambda: TASKS["Coverage"](UNNAMED, features="hit-mac"), "identities is false; .* for the features sensor_id,"),
+        (lambda: TASKS["Executor"](UNNAMED), "identities is false"),
+        (lambda: TASKS["Coordinator"](UNNAMED), "identities is false"),
         (lambda: TASKS["Coverage"](UNNAMED, nearest=3), "nearest is 3; it must be None where .* identities false"),
         (lambda: DetectionObserver(UNNAMED).observe(Simulator("hit-mac-2x3")), r"this observer is for \(4, 5\)"),
     ):
