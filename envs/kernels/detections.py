@@ -61,6 +61,7 @@ def _draw_place(state, everywhere, key, counter, i, b):
     Returns the counter after the draw, True if a place was found, and x and y.
     """
     p, sensor = state.parameters[0], state.sensor[i]
+    x, y = sensor[X, b], sensor[Y, b]
     for _ in range(MOST_DRAWS):
         first, second = uniform(key, counter), uniform(key, counter + _ONE)
         counter += _TWO
@@ -69,18 +70,16 @@ def _draw_place(state, everywhere, key, counter, i, b):
         angle = math.radians(sensor[at.FIELD_OF_VIEW, b] * (first - 0.5))
         distance = math.sqrt(sensor[at.RANGE_SQUARED, b] * second)
         ahead, aside = distance * math.cos(angle), distance * math.sin(angle)
-        x = sensor[X, b] + ahead * sensor[at.DIRECTION_X, b] - aside * sensor[at.DIRECTION_Y, b]
-        y = sensor[Y, b] + ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
-        clear = abs(x) <= p.half_width and abs(y) <= p.half_height
+        dx = ahead * sensor[at.DIRECTION_X, b] - aside * sensor[at.DIRECTION_Y, b]
+        dy = ahead * sensor[at.DIRECTION_Y, b] + aside * sensor[at.DIRECTION_X, b]
+        clear = abs(x + dx) <= p.half_width and abs(y + dy) <= p.half_height
         for k in range(state.disc.shape[0]):
             disc = state.disc[k]
-            clear = clear and not disc_blocks(
-                sensor[X, b], sensor[Y, b], x, y, disc[X, b], disc[Y, b], disc[at.RADIUS, b]
-            )
+            clear = clear and not disc_blocks(x, y, dx, dy, disc[X, b], disc[Y, b], disc[at.RADIUS, b])
         for k in range(state.walls.shape[0]):
-            clear = clear and not wall_blocks(sensor[X, b], sensor[Y, b], x, y, state.walls[k])
+            clear = clear and not wall_blocks(x, y, dx, dy, state.walls[k])
         if clear:
-            return counter, True, x, y
+            return counter, True, x + dx, y + dy
     return counter, False, 0.0, 0.0
 
 

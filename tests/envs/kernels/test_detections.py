@@ -173,7 +173,7 @@ def test_false_detections_are_uniform_in_the_view():
 
 
 def test_false_detections_lie_inside_the_arena_and_in_front_of_obstacles():
-    """The view along +x from the right side at 45 degrees: of a quarter circle half is inside."""
+    """In the first view, towards 90 degrees from the right side, half of a quarter circle is inside."""
     edge = FALSE.replace(sensor_positions=[(1250, 0)], sensor_headings=[90], walls=[(0, 300, 1250, 300)])
     found = places(observed(edge, [(-9, 0)], 5000)) - (1250, 0)
     area = 300**2 / 2  # the triangle between the direction of 135 degrees, the side and the wall
@@ -181,9 +181,11 @@ def test_false_detections_lie_inside_the_arena_and_in_front_of_obstacles():
     assert found[:, 1].max() < 300
     assert (found[:, 1] > -found[:, 0]).all()
     assert_share((found[:, 1] < 150).sum(), len(found), 150**2 / 2 / area)
-    disc = FALSE.replace(discs=[(300, 0, 100)])
-    for x, y in places(observed(disc, [(-9, 0)], 5000)):
-        assert not (x > 300 and abs(y) < 100 * np.hypot(x, y) / 300)
+    disc = FALSE.replace(sensor_positions=[(-500, 200)], discs=[(-200, 200, 100)])
+    found = places(observed(disc, [(-9, 9)], 5000)) - (-500, 200)
+    behind = np.abs(np.arctan2(found[:, 1], found[:, 0])) < np.arcsin(100 / 300)
+    assert 50 < behind.sum() < 0.2 * len(found)
+    assert (np.hypot(*found[behind].T) < 300).all()
     outwards = FALSE.replace(sensor_positions=[(1250, 0)], false_detections=5)
     assert not observed(outwards, [(-9, 0)], 20)["mask"].any()
     everywhere = places(observed(outwards.replace(knowledge="full", missed_detections=1), [(-9, 0)], 2000))
