@@ -482,8 +482,6 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "bearing_cos": lambda of: of.ahead,
     "in_range": lambda of: of.in_range,
     "visible": lambda of: of.visible,
-    "in_sight": lambda of: of.clear,
-    "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
     "others_seeing": lambda of: of.visible.sum(-2, keepdims=True) - of.visible,
     "radial_velocity": lambda of: of.relative(of.velocity[0] * of.east + of.velocity[1] * of.north),
     "tangential_velocity": lambda of: of.relative(of.velocity[1] * of.east - of.velocity[0] * of.north),
@@ -508,6 +506,8 @@ FEATURES: dict[str, Callable[[_Pairs], Any]] = {
     "along": lambda of: of.rail[0],
     "rail_sin": lambda of: of.rail[2],
     "rail_cos": lambda of: of.rail[1],
+    "in_sight": lambda of: of.clear,
+    "seen_if_turned": lambda of: of.clear & of.in_range & of.can_face,
 }
 """Features by name, documented in :mod:`hitmac.envs.kernels.features`."""
 

@@ -119,6 +119,7 @@ class Observer:
         if self.nearest:
             self.space["targets"] = spaces.Box(-1, m - 1, (n, slots), np.int32)
             self._cells = make_cells(scenario, max(n, m))
+            self._discs = None if scales.line_of_sight else make_places(self._cells, 0, 0)
             self._walls = sort_walls(self._cells, scenario.all_walls if scales.line_of_sight else np.empty((0, 4)))
         if self.neighbours:
             self.space["neighbours"] = spaces.Box(-1, n - 1, (n, self._listed), np.int32)
@@ -138,12 +139,11 @@ class Observer:
         ordered = m if full and self._slots < m else 0
         counted = m if full and "others_seeing" in self.features else 0
         listed = n if self._listed else 0
-        discs = len(simulator.rows.disc) if scales["line_of_sight"] else 0
         index = Index(
             cells=self._cells,
             targets=make_places(self._cells, scenes, ordered),
             sensors=make_places(self._cells, scenes, listed),
-            discs=make_places(self._cells, scenes, discs),
+            discs=self._discs or make_places(self._cells, scenes, len(simulator.rows.disc)),
             wall_start=self._walls[0],
             wall=self._walls[1],
             seeing=np.empty((scenes, counted), np.int32),

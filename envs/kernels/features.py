@@ -258,22 +258,6 @@ def visible(pair, scales, b):
     return pair.noticed[b]
 
 
-@feature(0, 1, line_of_sight=True)
-def in_sight(pair, scales, b):
-    """1 if no wall, block or disc stands between sensor and target, at any distance and heading."""
-    return pair.clear[b]
-
-
-@feature(0, 1, line_of_sight=True)
-def seen_if_turned(pair, scales, b):
-    """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
-    squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
-    widest = pair.sensor[at.HALF_PAN, b] + 0.5 * pair.sensor[at.FIELD_OF_VIEW, b]
-    least = math.cos(math.radians(widest)) if widest < 180.0 else -2.0
-    ahead = pair.sensor[at.PAN_X, b] * pair.east[b] + pair.sensor[at.PAN_Y, b] * pair.north[b]
-    return pair.clear[b] * ((squared <= pair.sensor[at.RANGE_SQUARED, b]) & (ahead > least))
-
-
 @feature(0, math.inf, lambda scenario: scenario.num_sensors)
 def others_seeing(pair, scales, b):
     """Number of other sensors that see the target."""
@@ -423,6 +407,22 @@ def rail_cos(pair, scales, b):
         pair.sensor[at.DIRECTION_X, b] * pair.sensor[at.RAIL_X, b]
         + pair.sensor[at.DIRECTION_Y, b] * pair.sensor[at.RAIL_Y, b]
     )
+
+
+@feature(0, 1, line_of_sight=True)
+def in_sight(pair, scales, b):
+    """1 if no wall, block or disc stands between sensor and target, at any distance and heading."""
+    return pair.clear[b]
+
+
+@feature(0, 1, line_of_sight=True)
+def seen_if_turned(pair, scales, b):
+    """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
+    squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
+    widest = pair.sensor[at.HALF_PAN, b] + 0.5 * pair.sensor[at.FIELD_OF_VIEW, b]
+    least = math.cos(math.radians(widest)) if widest < 180.0 else -2.0
+    ahead = pair.sensor[at.PAN_X, b] * pair.east[b] + pair.sensor[at.PAN_Y, b] * pair.north[b]
+    return pair.clear[b] * ((squared <= pair.sensor[at.RANGE_SQUARED, b]) & (ahead > least))
 
 
 write_feature = one_of(WRITERS)

@@ -56,19 +56,18 @@ def _view_of(state, knowledge, scales, i, j, first, last):
 
 
 @compiled
-def _find_clear(state, i, first, last):
-    """Write into row 9 of `scratch` 1 where nothing stands between sensor i and the offset in rows 0 and 1, else 0."""
-    dx, dy, clear = state.scratch[0], state.scratch[1], state.scratch[9]
-    x, y, disc = state.sensor[i, X], state.sensor[i, Y], state.disc
+def _find_clear(sensor, disc, walls, scratch, first, last):
+    """Write into row 9 of `scratch` 1 where nothing stands between a sensor and the offset in rows 0 and 1, else 0."""
+    dx, dy, clear, x, y = scratch[0], scratch[1], scratch[9], sensor[X], sensor[Y]
     for b in range(first, last):
         clear[b] = 1.0
     for k in range(disc.shape[0]):
         for b in range(first, last):
             blocked = disc_blocks(x[b], y[b], dx[b], dy[b], disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b])
             clear[b] = 0.0 if blocked else clear[b]
-    for k in range(state.walls.shape[0]):
+    for k in range(walls.shape[0]):
         for b in range(first, last):
-            blocked = wall_blocks(x[b], y[b], dx[b], dy[b], state.walls[k])
+            blocked = wall_blocks(x[b], y[b], dx[b], dy[b], walls[k])
             clear[b] = 0.0 if blocked else clear[b]
 
 
@@ -101,7 +100,7 @@ def _observe_scenes(state, knowledge, scales, codes, of_sensor, pairs, mask, fir
             velocity_x, velocity_y, noticed, seeing, age = _view_of(state, knowledge, scales, i, j, first, last)
             measure_offsets(dx, dy, distance, east, north, first, last)
             if scales.line_of_sight:
-                _find_clear(state, i, first, last)
+                _find_clear(sensor[i], state.disc, state.walls, state.scratch, first, last)
             pair = Pair(
                 i, j, n, m, sensor[i], dx, dy, distance, east, north, velocity_x, velocity_y, noticed, seeing, age,
                 state.scratch[9], None,
@@ -301,9 +300,9 @@ def _measure(state, knowledge, scales, index, b, i, targets, row, number):
             row[_NOTICED, s], row[_SEEING, s] = knowledge.noticed[i, j, b], knowledge.seeing[r, j, b]
             row[_AGE, s] = known[at.AGE, b]
     if scales.line_of_sight:
-        x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state, b)
+        x, y, widest = state.sensor[i, X, b], state.sensor[i, Y, b], widest_disc(state.disc, b)
         for s in range(targets.shape[0]):
-            row[_CLEAR, s] = is_clear(state, index, b, widest, x, y, row[_DX, s], row[_DY, s])
+            row[_CLEAR, s] = is_clear(state.disc, state.walls, index, b, widest, x, y, row[_DX, s], row[_DY, s])
 
 
 @compiled
@@ -313,7 +312,7 @@ def _write_features(state, scales, codes, of_sensor, b, i, targets, buffers, pai
         state.sensor.shape[0], state.target.shape[0], targets.shape[0], buffers.sensor, buffers.row,
     )  # fmt: skip
     dx, dy, distance, east, north = row[_DX], row[_DY], row[_DISTANCE], row[_EAST], row[_NORTH]
-    for part in range(sensor.shape[0]):
+    for part in range(sensor.shape[0] if scales.line_of_sight else at.PAN_X):
         for s in range(k):
             sensor[part, s] = state.sensor[i, part, b]
     measure_offsets(dx, dy, distance, east, north, 0, k)

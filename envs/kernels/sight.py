@@ -93,16 +93,16 @@ def sort_scene(state, grid, b):
 
 
 @inlined
-def widest_disc(state, b):
+def widest_disc(disc, b):
     """Return the largest radius of a disc of scene b, 0 without discs."""
     widest = 0.0
-    for k in range(state.disc.shape[0]):
-        widest = max(widest, state.disc[k, at.RADIUS, b])
+    for k in range(disc.shape[0]):
+        widest = max(widest, disc[k, at.RADIUS, b])
     return widest
 
 
 @compiled
-def is_clear(state, grid, b, widest, x, y, dx, dy):
+def is_clear(disc, walls, grid, b, widest, x, y, dx, dy):
     """Return True if no disc, of a radius up to `widest`, and no wall blocks the view from (x, y) to (dx, dy) from it.
 
     `grid` has the cells, discs and walls of a :class:`~hitmac.envs.kernels.state.Grid`.
@@ -113,12 +113,12 @@ def is_clear(state, grid, b, widest, x, y, dx, dy):
     for row in range(low, high + 1):
         for s in range(grid.discs.start[b, row * columns + left], grid.discs.start[b, row * columns + right + 1]):
             k = grid.discs.number[b, s]
-            if disc_blocks(x, y, dx, dy, state.disc[k, X, b], state.disc[k, Y, b], state.disc[k, at.RADIUS, b]):
+            if disc_blocks(x, y, dx, dy, disc[k, X, b], disc[k, Y, b], disc[k, at.RADIUS, b]):
                 return False
     left, right, low, high = box_of(grid.cells, low_x, high_x, low_y, high_y)
     for row in range(low, high + 1):
         for s in range(grid.wall_start[row * columns + left], grid.wall_start[row * columns + right + 1]):
-            if wall_blocks(x, y, dx, dy, state.walls[grid.wall[s]]):
+            if wall_blocks(x, y, dx, dy, walls[grid.wall[s]]):
                 return False
     return True
 
@@ -137,7 +137,7 @@ def look_around(state, grid, b, i):
         x, y = state.sensor[i, X, b], state.sensor[i, Y, b]
         direction_x, direction_y = state.sensor[i, at.DIRECTION_X, b], state.sensor[i, at.DIRECTION_Y, b]
         range_squared, cos_half_view = state.sensor[i, at.RANGE_SQUARED, b], state.sensor[i, at.COS_HALF_VIEW, b]
-        reach, widest = math.sqrt(range_squared), widest_disc(state, b)
+        reach, widest = math.sqrt(range_squared), widest_disc(state.disc, b)
         left, right, low, high = box_of(grid.cells, x - reach, x + reach, y - reach, y + reach)
         open_view, start = state.disc.shape[0] + state.walls.shape[0] == 0, grid.targets.start[b]
         for row in range(low, high + 1):
@@ -150,7 +150,9 @@ def look_around(state, grid, b, i):
                 squared = dx * dx + dy * dy
                 ahead = direction_x * dx + direction_y * dy
                 in_view = squared <= range_squared and ahead > cos_half_view * math.sqrt(squared)
-                if in_view and (open_view or is_clear(state, grid, b, widest, x, y, to_x - x, to_y - y)):
+                if in_view and (
+                    open_view or is_clear(state.disc, state.walls, grid, b, widest, x, y, to_x - x, to_y - y)
+                ):
                     j = grid.targets.number[b, s]
                     state.visible[i, j, b] = True
                     if count < grid.seen.shape[2]:
