@@ -32,7 +32,7 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
         stream=np.zeros((3, b), np.uint64),
         scene=np.zeros((6, b), np.int64),
         coverage=np.zeros(b),
-        sensor=np.zeros((n, 20, b)),
+        sensor=np.zeros((n, 21, b)),
         working=np.zeros((n, b), np.bool_),
         target=np.zeros((m, 13, b)),
         present=np.zeros((m, b), np.bool_),
@@ -60,7 +60,9 @@ def allocate(scenario: Scenario, num_envs: int) -> KernelState:
     low, high = np.clip(limits_of(scenario), -MOST_DEGREES, MOST_DEGREES).T[..., None]
     rows.sensor[:, at.PAN_X] = np.cos(np.radians((low + high) / 2.0))
     rows.sensor[:, at.PAN_Y] = np.sin(np.radians((low + high) / 2.0))
-    rows.sensor[:, at.HALF_PAN] = np.minimum((high - low) / 2.0, 180.0)
+    half_pan = np.radians(np.minimum((high - low) / 2.0, 180.0))
+    rows.sensor[:, at.COS_HALF_PAN] = np.cos(half_pan)
+    rows.sensor[:, at.SIN_HALF_PAN] = np.sin(half_pan)
     if rows.rails is not None:
         rows.sensor[:, at.RAIL_LENGTH] = rows.rails.length[:, None]
     rows.disc[: len(scenario.discs)] = np.array(scenario.discs, np.float64).reshape(-1, 3, 1)

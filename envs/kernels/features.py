@@ -22,7 +22,7 @@ class Pair(NamedTuple):
     j: int
     n: int
     m: int
-    sensor: np.ndarray  # (20, B) rows of the sensor
+    sensor: np.ndarray  # (21, B) rows of the sensor
     dx: np.ndarray  # (B,) offset of the target
     dy: np.ndarray
     distance: np.ndarray
@@ -419,8 +419,12 @@ def in_sight(pair, scales, b):
 def seen_if_turned(pair, scales, b):
     """1 if the target is in sight and range, and the sensor has it in view at one of the headings in its pan limits."""
     squared = pair.dx[b] * pair.dx[b] + pair.dy[b] * pair.dy[b]
-    widest = pair.sensor[at.HALF_PAN, b] + 0.5 * pair.sensor[at.FIELD_OF_VIEW, b]
-    least = math.cos(math.radians(widest)) if widest < 180.0 else -2.0
+    cos_view, cos_pan, sin_pan = (
+        max(pair.sensor[at.COS_HALF_VIEW, b], -1.0), pair.sensor[at.COS_HALF_PAN, b], pair.sensor[at.SIN_HALF_PAN, b],
+    )  # fmt: skip
+    sin_view = math.sqrt(1.0 - cos_view * cos_view)
+    within_half_turn = sin_pan * cos_view + cos_pan * sin_view > 0.0  # the sine of both angles together
+    least = cos_pan * cos_view - sin_pan * sin_view if within_half_turn else -2.0
     ahead = pair.sensor[at.PAN_X, b] * pair.east[b] + pair.sensor[at.PAN_Y, b] * pair.north[b]
     return pair.clear[b] * ((squared <= pair.sensor[at.RANGE_SQUARED, b]) & (ahead > least))
 

@@ -159,7 +159,7 @@ class Buffers(NamedTuple):
     candidate: np.ndarray  # int32
     bins: np.ndarray  # (BINS,) int32
     listed: np.ndarray  # int32: the nearest candidates
-    sensor: np.ndarray  # (20, k) rows of the sensor
+    sensor: np.ndarray  # (21, k) rows of the sensor
     row: np.ndarray  # (11, k) observed quantities
     number: np.ndarray  # (k,) int64: targets
 

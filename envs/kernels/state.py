@@ -64,8 +64,9 @@ X, Y, RADIUS = range(3)  # rows of a disc; every position begins with X, Y
 # Rows of a sensor: first the variable ones, then those fixed by the scenario.
 (
     _, _, HEADING, DIRECTION_X, DIRECTION_Y, FIELD_OF_VIEW, RANGE_SQUARED, COS_HALF_VIEW, ALONG, RAIL_X, RAIL_Y,
-    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, HALF_PAN,
-) = range(20)  # fmt: skip
+    START_VIEW, VIEW_AREA, TURN, COS_TURN, SIN_TURN, RAIL_LENGTH, PAN_X, PAN_Y, COS_HALF_PAN,
+    SIN_HALF_PAN,
+) = range(21)  # fmt: skip
 # Rows of a target; LAST is its position at its last move, OLDER at the move before.
 (
     _, _, VELOCITY_X, VELOCITY_Y, GOAL_X, GOAL_Y, LAST_X, LAST_Y, OLDER_X, OLDER_Y, COURSE, SPEED, MOVES,
@@ -146,7 +147,7 @@ class KernelState(NamedTuple):
     stream: np.ndarray  # (3, B) uint64
     scene: np.ndarray  # (6, B) int64
     coverage: np.ndarray  # (B,)
-    sensor: np.ndarray  # (n, 20, B)
+    sensor: np.ndarray  # (n, 21, B)
     working: np.ndarray  # (n, B) bool
     target: np.ndarray  # (m, 13, B)
     present: np.ndarray  # (m, B) bool
